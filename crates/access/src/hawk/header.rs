@@ -1,0 +1,136 @@
+//! The `Authorization: Hawk name="value", …` header, read strictly.
+
+use super::{Extension, Header, MAX_HEADER_LENGTH};
+use crate::authenticate::AuthFailed;
+
+pub(super) fn read(header: &str) -> Result<Header, AuthFailed> {
+    if header.len() > MAX_HEADER_LENGTH {
+        return Err(AuthFailed::bad_request("Header length too long"));
+    }
+    let (scheme, attributes) = header.split_once(is_space).unwrap_or((header, ""));
+    if !scheme.eq_ignore_ascii_case("hawk") {
+        return Err(AuthFailed::unauthorized(
+            "Unsupported authentication scheme",
+        ));
+    }
+    Attributes::read(attributes.trim_start_matches(is_space))?.finish()
+}
+
+/// The attributes as far as read. An absent one is different from an empty one only in `app`,
+/// which adds lines to what is signed.
+#[derive(Default)]
+struct Attributes<'a> {
+    id: Option<&'a str>,
+    ts: Option<&'a str>,
+    nonce: Option<&'a str>,
+    hash: Option<&'a str>,
+    ext: Option<&'a str>,
+    mac: Option<&'a str>,
+    app: Option<&'a str>,
+    dlg: Option<&'a str>,
+}
+
+impl<'a> Attributes<'a> {
+    fn read(mut rest: &'a str) -> Result<Self, AuthFailed> {
+        let mut attributes = Self::default();
+        // Ends because each round takes at least the three characters `="` and `"`.
+        while !rest.is_empty() {
+            let (name, value, next) = attribute(rest).ok_or_else(bad_format)?;
+            let slot = attributes
+                .slot(name)
+                .ok_or_else(|| AuthFailed::bad_request(&format!("Unknown attribute: {name}")))?;
+            if !value.bytes().all(is_allowed) {
+                return Err(AuthFailed::bad_request(&format!(
+                    "Bad attribute value: {name}"
+                )));
+            }
+            if slot.replace(value).is_some() {
+                return Err(AuthFailed::bad_request(&format!(
+                    "Duplicate attribute: {name}"
+                )));
+            }
+            rest = next;
+        }
+        Ok(attributes)
+    }
+
+    fn slot(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
+        match name {
+            "id" => Some(&mut self.id),
+            "ts" => Some(&mut self.ts),
+            "nonce" => Some(&mut self.nonce),
+            "hash" => Some(&mut self.hash),
+            "ext" => Some(&mut self.ext),
+            "mac" => Some(&mut self.mac),
+            "app" => Some(&mut self.app),
+            "dlg" => Some(&mut self.dlg),
+            _ => None,
+        }
+    }
+
+    fn finish(self) -> Result<Header, AuthFailed> {
+        let required = |value: Option<&'a str>| {
+            value
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| AuthFailed::bad_request("Missing attributes"))
+        };
+        let present = |value: Option<&'a str>| value.filter(|value| !value.is_empty());
+        let ts = required(self.ts)?;
+        let ext = self.ext.unwrap_or_default();
+        let id = required(self.id)?;
+        Ok(Header {
+            ts_seconds: seconds(ts)
+                .ok_or_else(|| AuthFailed::bad_request("Bad attribute value: ts"))?,
+            nonce: required(self.nonce)?.to_owned(),
+            mac: required(self.mac)?.to_owned(),
+            extension: Extension::read(ext, id)?,
+            id: id.to_owned(),
+            ts: ts.to_owned(),
+            hash: present(self.hash).map(str::to_owned),
+            ext: ext.to_owned(),
+            app: present(self.app).map(str::to_owned),
+            dlg: self.dlg.unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Takes `name="value"` and, unless it is the last, a comma. Spaces may stand around the comma
+/// only. A comma at the very end is fine.
+fn attribute(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = text.split_once("=\"")?;
+    if name.is_empty()
+        || !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return None;
+    }
+    let (value, rest) = rest.split_once('"')?;
+    if value.contains('\\') {
+        return None;
+    }
+    let rest = rest.trim_start_matches(is_space);
+    match rest.strip_prefix(',') {
+        Some(next) => Some((name, value, next.trim_start_matches(is_space))),
+        None => rest.is_empty().then_some((name, value, rest)),
+    }
+}
+
+/// Whole seconds. At most 15 digits, so that milliseconds still fit.
+pub(super) fn seconds(text: &str) -> Option<i64> {
+    let digits = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+fn is_space(character: char) -> bool {
+    matches!(character, ' ' | '\t')
+}
+
+/// Printable ASCII. Quotes and backslashes never come this far.
+fn is_allowed(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
+}
+
+fn bad_format() -> AuthFailed {
+    AuthFailed::bad_request("Bad header format")
+}

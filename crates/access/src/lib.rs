@@ -1,0 +1,14 @@
+//! Who may do what: Hawk, temporary credentials, scopes, roles, sealed secrets.
+#![doc = include_str!("../README.md")]
+
+pub mod authenticate;
+pub mod certificate;
+pub mod hawk;
+mod hmac;
+pub mod role;
+pub mod scope;
+pub mod seal;
+mod secret;
+pub mod slugid;
+
+pub use secret::Secret;

@@ -1,0 +1,74 @@
+//! A normalised set of scopes: sorted so that one binary search answers "is this held?".
+
+use std::cmp::Ordering;
+
+use super::{covers, split};
+
+/// A set of scopes without any that another one covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeSet(
+    /// Sorted by [`order`]. Whatever starts with `x` is then in one run, headed by `x*`. So if `x*`
+    /// is here, all of its run was dropped as covered, and `x*` is the direct predecessor of
+    /// whatever it covers.
+    Vec<String>,
+);
+
+impl ScopeSet {
+    /// Sorts, and drops what others cover.
+    pub fn new(scopes: impl IntoIterator<Item = String>) -> Self {
+        let mut sorted: Vec<String> = scopes.into_iter().collect();
+        sorted.sort_unstable_by(|left, right| order(left, right));
+        sorted.dedup_by(|next, kept| covers(kept, next));
+        Self(sorted)
+    }
+
+    /// Whether the scope is held.
+    pub fn satisfies(&self, scope: &str) -> bool {
+        let after = self
+            .0
+            .partition_point(|held| order(held, scope) != Ordering::Greater);
+        after > 0 && covers(&self.0[after - 1], scope)
+    }
+
+    /// Whether every one of the scopes is held.
+    pub fn satisfies_all<'a>(&self, scopes: impl IntoIterator<Item = &'a str>) -> bool {
+        scopes.into_iter().all(|scope| self.satisfies(scope))
+    }
+
+    /// The scopes in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// The scopes in order, as replies carry them.
+    pub fn to_vec(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    /// What either set holds.
+    pub fn union(&self, other: &Self) -> Self {
+        Self::new(self.0.iter().chain(&other.0).cloned())
+    }
+
+    /// How many scopes are left after normalisation.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<String> for ScopeSet {
+    fn from_iter<I: IntoIterator<Item = String>>(scopes: I) -> Self {
+        Self::new(scopes)
+    }
+}
+
+/// By the text before a final star; of two equal ones, the star first.
+fn order(left: &str, right: &str) -> Ordering {
+    let ((left, left_star), (right, right_star)) = (split(left), split(right));
+    left.cmp(right).then(right_star.cmp(&left_star))
+}

@@ -1,0 +1,282 @@
+//! Expressions with gaps, filled from a request: how an endpoint says which scopes it needs.
+//!
+//! Templates are constants of a static table, so they borrow everything.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Expression;
+
+/// An expression whose texts may contain `<name>`.
+#[derive(Debug, Clone, Copy)]
+pub enum Template {
+    /// One scope.
+    Scope(&'static str),
+    /// Every part.
+    AllOf(&'static [Template]),
+    /// At least one part.
+    AnyOf(&'static [Template]),
+    /// One scope per text in a list parameter, put straight into the surrounding list.
+    For {
+        /// The name that `each` uses for the current text.
+        variable: &'static str,
+        /// The list parameter.
+        list: &'static str,
+        /// The scope to make.
+        each: &'static str,
+    },
+    /// One of two, by a flag parameter.
+    If {
+        /// The flag parameter.
+        condition: &'static str,
+        /// Used when the flag is set.
+        then: &'static Template,
+        /// Used when it is not.
+        otherwise: &'static Template,
+    },
+}
+
+/// A value for a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// For `<name>`.
+    Text(String),
+    /// For `For`.
+    List(Vec<String>),
+    /// For `If`.
+    Flag(bool),
+}
+
+/// The values for a template, by name. A dotted name is one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(BTreeMap<String, Param>);
+
+/// A template asked for a parameter that was not given, or was given as another kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the scope template needs the {kind} parameter `{name}`")]
+pub struct MissingParameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it should be: text, list or flag.
+    pub kind: &'static str,
+}
+
+impl Params {
+    /// No parameters yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a text.
+    #[must_use]
+    pub fn text(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with(name.into(), Param::Text(value.into()))
+    }
+
+    /// With a list of texts.
+    #[must_use]
+    pub fn list(self, name: impl Into<String>, values: Vec<String>) -> Self {
+        self.with(name.into(), Param::List(values))
+    }
+
+    /// With a flag.
+    #[must_use]
+    pub fn flag(self, name: impl Into<String>, value: bool) -> Self {
+        self.with(name.into(), Param::Flag(value))
+    }
+
+    /// The value of one parameter.
+    pub fn get(&self, name: &str) -> Option<&Param> {
+        self.0.get(name)
+    }
+
+    fn with(mut self, name: String, value: Param) -> Self {
+        self.0.insert(name, value);
+        self
+    }
+
+    fn find_text(&self, name: &'static str) -> Result<&str, MissingParameter> {
+        match self.0.get(name) {
+            Some(Param::Text(text)) => Ok(text),
+            Some(Param::List(_) | Param::Flag(_)) | None => {
+                Err(MissingParameter { name, kind: "text" })
+            }
+        }
+    }
+
+    fn find_list(&self, name: &'static str) -> Result<&[String], MissingParameter> {
+        match self.0.get(name) {
+            Some(Param::List(list)) => Ok(list),
+            Some(Param::Text(_) | Param::Flag(_)) | None => {
+                Err(MissingParameter { name, kind: "list" })
+            }
+        }
+    }
+
+    fn find_flag(&self, name: &'static str) -> Result<bool, MissingParameter> {
+        match self.0.get(name) {
+            Some(Param::Flag(flag)) => Ok(*flag),
+            Some(Param::Text(_) | Param::List(_)) | None => {
+                Err(MissingParameter { name, kind: "flag" })
+            }
+        }
+    }
+}
+
+impl Template {
+    /// As API references publish it.
+    pub fn to_json(&self) -> Value {
+        let list = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
+        match self {
+            Self::Scope(scope) => json!(scope),
+            Self::AllOf(parts) => json!({ "AllOf": list(parts) }),
+            Self::AnyOf(parts) => json!({ "AnyOf": list(parts) }),
+            Self::For {
+                variable,
+                list,
+                each,
+            } => {
+                json!({ "for": variable, "in": list, "each": each })
+            }
+            Self::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                json!({ "if": condition, "then": then.to_json(), "else": otherwise.to_json() })
+            }
+        }
+    }
+
+    /// The names that must be given, each once, in order of appearance.
+    pub fn parameters(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        self.collect_parameters(&mut names);
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
+        names
+    }
+
+    /// The expression with every gap filled. A parameter that no gap names is ignored.
+    pub fn fill(&self, params: &Params) -> Result<Expression, MissingParameter> {
+        match self {
+            Self::Scope(scope) => Ok(Expression::Scope(fill_text(scope, None, params)?)),
+            Self::AllOf(parts) => Ok(Expression::AllOf(fill_list(parts, params)?)),
+            Self::AnyOf(parts) => Ok(Expression::AnyOf(fill_list(parts, params)?)),
+            Self::For { .. } => Ok(Expression::AllOf(fill_list(&[*self], params)?)),
+            Self::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                if params.find_flag(condition)? {
+                    then.fill(params)
+                } else {
+                    otherwise.fill(params)
+                }
+            }
+        }
+    }
+
+    fn collect_parameters(&self, names: &mut Vec<&'static str>) {
+        match self {
+            Self::Scope(scope) => names.extend(gaps(scope)),
+            Self::AllOf(parts) | Self::AnyOf(parts) => {
+                for part in *parts {
+                    part.collect_parameters(names);
+                }
+            }
+            Self::For {
+                variable,
+                list,
+                each,
+            } => {
+                names.push(list);
+                names.extend(gaps(each).filter(|name| name != variable));
+            }
+            Self::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                names.push(condition);
+                then.collect_parameters(names);
+                otherwise.collect_parameters(names);
+            }
+        }
+    }
+}
+
+fn fill_list(parts: &[Template], params: &Params) -> Result<Vec<Expression>, MissingParameter> {
+    let mut filled = Vec::with_capacity(parts.len());
+    for part in parts {
+        if let Template::For {
+            variable,
+            list,
+            each,
+        } = part
+        {
+            for text in params.find_list(list)? {
+                filled.push(Expression::Scope(fill_text(
+                    each,
+                    Some((variable, text)),
+                    params,
+                )?));
+            }
+        } else {
+            filled.push(part.fill(params)?);
+        }
+    }
+    Ok(filled)
+}
+
+fn fill_text(
+    template: &'static str,
+    current: Option<(&str, &str)>,
+    params: &Params,
+) -> Result<String, MissingParameter> {
+    let mut filled = String::with_capacity(template.len() + 32);
+    for piece in pieces(template) {
+        match (piece, current) {
+            (Piece::Literal(text), _) => filled.push_str(text),
+            (Piece::Gap(name), Some((variable, text))) if name == variable => filled.push_str(text),
+            (Piece::Gap(name), _) => filled.push_str(params.find_text(name)?),
+        }
+    }
+    Ok(filled)
+}
+
+enum Piece {
+    Literal(&'static str),
+    Gap(&'static str),
+}
+
+fn gaps(template: &'static str) -> impl Iterator<Item = &'static str> {
+    pieces(template).filter_map(|piece| match piece {
+        Piece::Literal(_) => None,
+        Piece::Gap(name) => Some(name),
+    })
+}
+
+/// Splits at `<name>`. A `<` without its `>` is a character like any other.
+fn pieces(template: &'static str) -> impl Iterator<Item = Piece> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let start = rest.find('<').unwrap_or(rest.len());
+        if start > 0 {
+            let (literal, next) = rest.split_at(start);
+            rest = next;
+            return Some(Piece::Literal(literal));
+        }
+        let Some(end) = rest.find('>') else {
+            return Some(Piece::Literal(std::mem::take(&mut rest)));
+        };
+        let name = &rest[1..end];
+        rest = &rest[end + 1..];
+        Some(Piece::Gap(name))
+    })
+}

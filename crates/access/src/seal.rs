@@ -1,0 +1,240 @@
+//! Secrets at rest: sealed with a key from the configuration, or kept as a keyed digest.
+//!
+//! Each text names its key and is bound to a purpose such as `client:<id>`, so a sealed token
+//! moved to another row does not open there. The first key seals, all keys open: put a new key
+//! first, rewrite what [`Keyring::is_current`] denies, then drop the old key.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use rand::Rng;
+use subtle::ConstantTimeEq as _;
+
+use crate::Secret;
+use crate::hmac::{Hmac, Tag};
+
+/// The most keys that a keyring takes.
+pub const MAX_KEYS: usize = 16;
+
+const KEY_LENGTH: usize = 32;
+const MAX_KEY_ID_LENGTH: usize = 38;
+const SEALED: &str = "s1";
+const DIGEST: &str = "d1";
+
+/// A key as configured.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// A short name that sealed texts carry: letters, digits, `_` and `-`.
+    pub id: String,
+    /// 32 random bytes in base64, as [`generate_key`] makes them.
+    pub secret: Secret,
+}
+
+/// The keys that seal and open.
+pub struct Keyring(
+    /// Never empty; the first one seals.
+    Vec<Derived>,
+);
+
+/// Why keys are not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadKeyring {
+    /// Something has to seal.
+    #[error("there is no key")]
+    Empty,
+    /// Old keys should be dropped some day.
+    #[error("there are more than {MAX_KEYS} keys")]
+    TooMany,
+    /// The id would not fit into a sealed text.
+    #[error("key id `{0}` is not 1 to {MAX_KEY_ID_LENGTH} letters, digits, `_` or `-`")]
+    BadId(String),
+    /// A sealed text could mean either.
+    #[error("two keys have the id `{0}`")]
+    DuplicateId(String),
+    /// The key itself is wrong.
+    #[error("the secret of key `{0}` is not {KEY_LENGTH} bytes in base64")]
+    BadSecret(String),
+}
+
+/// Why a sealed text does not open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotOpen {
+    /// Not written by `seal`.
+    #[error("this is not a sealed text")]
+    NotSealed,
+    /// The key was dropped too early, or the text is from elsewhere.
+    #[error("it was sealed with key `{0}`, which is not configured")]
+    UnknownKey(String),
+    /// Changed, moved to another purpose, or the key's id was given to another key.
+    #[error("it was changed, moved, or sealed with another key of this id")]
+    Refused,
+}
+
+/// One key for each use, so that no two uses can disturb each other.
+struct Derived {
+    id: String,
+    sealing: LessSafeKey,
+    nonces: [u8; KEY_LENGTH],
+    digests: [u8; KEY_LENGTH],
+}
+
+/// A new random key.
+pub fn generate_key(rng: &mut dyn Rng) -> Secret {
+    let mut bytes = [0; KEY_LENGTH];
+    rng.fill_bytes(&mut bytes);
+    Secret::new(STANDARD.encode(bytes))
+}
+
+impl Keyring {
+    /// The first key seals, all open.
+    pub fn new(keys: Vec<Key>) -> Result<Self, BadKeyring> {
+        if keys.is_empty() {
+            return Err(BadKeyring::Empty);
+        }
+        if keys.len() > MAX_KEYS {
+            return Err(BadKeyring::TooMany);
+        }
+        let mut derived: Vec<Derived> = Vec::with_capacity(keys.len());
+        for key in keys {
+            if derived.iter().any(|other| other.id == key.id) {
+                return Err(BadKeyring::DuplicateId(key.id));
+            }
+            derived.push(Derived::new(key)?);
+        }
+        Ok(Self(derived))
+    }
+
+    /// Seals a text. It opens again only with the same purpose.
+    pub fn seal(&self, purpose: &str, plain: &Secret, rng: &mut dyn Rng) -> String {
+        let key = &self.0[0];
+        let nonce = key.nonce(purpose, plain, rng);
+        let mut sealed = plain.expose().as_bytes().to_vec();
+        key.sealing
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(purpose),
+                &mut sealed,
+            )
+            .expect("a text is far below the 64 GiB that the cipher takes");
+        sealed.splice(..0, nonce);
+        format!("{SEALED}.{}.{}", key.id, URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens what was sealed with this purpose.
+    pub fn open(&self, purpose: &str, sealed: &str) -> Result<Secret, CannotOpen> {
+        let (key_id, body) = parts(sealed, SEALED).ok_or(CannotOpen::NotSealed)?;
+        let key = self
+            .key(key_id)
+            .ok_or_else(|| CannotOpen::UnknownKey(key_id.to_owned()))?;
+        let mut bytes = URL_SAFE_NO_PAD
+            .decode(body)
+            .map_err(|_| CannotOpen::NotSealed)?;
+        let (nonce, body) = bytes
+            .split_first_chunk_mut::<NONCE_LEN>()
+            .ok_or(CannotOpen::NotSealed)?;
+        let plain = key
+            .sealing
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(purpose),
+                body,
+            )
+            .map_err(|_| CannotOpen::Refused)?;
+        let text = String::from_utf8(plain.to_vec()).map_err(|_| CannotOpen::Refused)?;
+        body.fill(0);
+        Ok(Secret::new(text))
+    }
+
+    /// A keyed digest, for a secret that is only ever compared.
+    pub fn digest(&self, purpose: &str, secret: &Secret) -> String {
+        let key = &self.0[0];
+        format!(
+            "{DIGEST}.{}.{}",
+            key.id,
+            key.digest(purpose, secret).to_base64_url()
+        )
+    }
+
+    /// Whether the digest was made of this secret with this purpose, by any of the keys. Takes
+    /// constant time as to the secret.
+    pub fn digest_matches(&self, purpose: &str, digest: &str, candidate: &Secret) -> bool {
+        let found = parts(digest, DIGEST).and_then(|(key_id, body)| {
+            Some((self.key(key_id)?, URL_SAFE_NO_PAD.decode(body).ok()?))
+        });
+        found.is_some_and(|(key, tag)| key.digest(purpose, candidate).0.ct_eq(&tag).into())
+    }
+
+    /// Whether the first key made this. If not, open it and seal it again.
+    pub fn is_current(&self, sealed_or_digest: &str) -> bool {
+        let parts = parts(sealed_or_digest, SEALED).or_else(|| parts(sealed_or_digest, DIGEST));
+        parts.is_some_and(|(key_id, _)| key_id == self.0[0].id)
+    }
+
+    fn key(&self, id: &str) -> Option<&Derived> {
+        self.0.iter().find(|key| key.id == id)
+    }
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Keyring ")?;
+        formatter
+            .debug_list()
+            .entries(self.0.iter().map(|key| &key.id))
+            .finish()
+    }
+}
+
+impl Derived {
+    fn new(key: Key) -> Result<Self, BadKeyring> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let fits = (1..=MAX_KEY_ID_LENGTH).contains(&key.id.len());
+        if !fits || !key.id.bytes().all(allowed) {
+            return Err(BadKeyring::BadId(key.id));
+        }
+        let text = key.secret.expose().trim();
+        let engines = [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD];
+        let bytes = engines.iter().find_map(|engine| engine.decode(text).ok());
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() == KEY_LENGTH) else {
+            return Err(BadKeyring::BadSecret(key.id));
+        };
+        let derive = |purpose: &str| Hmac::new(&bytes).add(purpose).tag().0;
+        let sealing = UnboundKey::new(&AES_256_GCM, &derive("fleetwright seal 1"))
+            .expect("an AES-256 key is 32 bytes");
+        Ok(Self {
+            sealing: LessSafeKey::new(sealing),
+            nonces: derive("fleetwright nonce 1"),
+            digests: derive("fleetwright digest 1"),
+            id: key.id,
+        })
+    }
+
+    /// Random, and mixed with what is sealed: should randomness ever repeat (a restored machine
+    /// image does that), two different texts still get different nonces.
+    fn nonce(&self, purpose: &str, plain: &Secret, rng: &mut dyn Rng) -> [u8; NONCE_LEN] {
+        let mut random = [0; KEY_LENGTH];
+        rng.fill_bytes(&mut random);
+        let tag = bound(Hmac::new(&self.nonces).add_bytes(&random), purpose, plain);
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&tag.0[..NONCE_LEN]);
+        nonce
+    }
+
+    fn digest(&self, purpose: &str, secret: &Secret) -> Tag {
+        bound(Hmac::new(&self.digests), purpose, secret)
+    }
+}
+
+/// Purpose and secret, with the length in front so that no two pairs give one message.
+fn bound(hmac: Hmac, purpose: &str, secret: &Secret) -> Tag {
+    hmac.add(&format!("{}:{purpose}", purpose.len()))
+        .add(secret.expose())
+        .tag()
+}
+
+/// The key id and the body of a text of the given kind.
+fn parts<'a>(text: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
+    text.strip_prefix(kind)?.strip_prefix('.')?.split_once('.')
+}

@@ -1,0 +1,128 @@
+//! Scope templates of endpoints.
+
+use access::scope::{Expression, MissingParameter, Params, Template};
+use serde_json::json;
+
+use super::common::texts;
+
+const TEMPLATE: Template = Template::AllOf(&[
+    Template::Scope("auth:create-client:<clientId>"),
+    Template::For {
+        variable: "scope",
+        list: "scopes",
+        each: "<scope>",
+    },
+    Template::For {
+        variable: "route",
+        list: "task.routes",
+        each: "queue:<queueId>:<route>",
+    },
+    Template::If {
+        condition: "quick",
+        then: &Template::Scope("quick:<clientId>"),
+        otherwise: &Template::AnyOf(&[Template::Scope("slow"), Template::Scope("a<b")]),
+    },
+]);
+
+fn params() -> Params {
+    Params::new()
+        .text("clientId", "me/<queueId>")
+        .text("queueId", "q")
+        .list("scopes", texts(&["a", "b*"]))
+        .list("task.routes", texts(&["r"]))
+        .flag("quick", true)
+}
+
+#[test]
+fn gaps_are_filled_once_and_lists_are_spliced() {
+    let filled = TEMPLATE.fill(&params()).unwrap().to_json();
+    let expected = [
+        "auth:create-client:me/<queueId>",
+        "a",
+        "b*",
+        "queue:q:r",
+        "quick:me/<queueId>",
+    ];
+    assert_eq!(filled, json!({ "AllOf": expected }));
+    let slow = TEMPLATE
+        .fill(&params().flag("quick", false).list("scopes", vec![]))
+        .unwrap();
+    assert_eq!(
+        slow.to_json()["AllOf"][2],
+        json!({ "AnyOf": ["slow", "a<b"] })
+    );
+}
+
+#[test]
+fn the_names_of_gaps_are_known_without_loop_variables() {
+    let expected = ["clientId", "scopes", "task.routes", "queueId", "quick"];
+    assert_eq!(TEMPLATE.parameters(), expected);
+}
+
+#[test]
+fn a_missing_or_unfit_parameter_is_named() {
+    let fill = |params: &Params| TEMPLATE.fill(params).unwrap_err();
+    assert_eq!(
+        fill(&Params::new()),
+        MissingParameter {
+            name: "clientId",
+            kind: "text"
+        }
+    );
+    let unfit = params().text("scopes", "a");
+    assert_eq!(
+        fill(&unfit),
+        MissingParameter {
+            name: "scopes",
+            kind: "list"
+        }
+    );
+    let unfit = params().list("quick", vec![]);
+    assert_eq!(
+        fill(&unfit),
+        MissingParameter {
+            name: "quick",
+            kind: "flag"
+        }
+    );
+    let text = fill(&unfit).to_string();
+    assert_eq!(text, "the scope template needs the flag parameter `quick`");
+}
+
+#[test]
+fn every_parameter_that_is_named_is_enough() {
+    let filled = TEMPLATE.fill(&params());
+    assert!(filled.is_ok());
+    for name in TEMPLATE.parameters() {
+        assert!(params().get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_loop_by_itself_asks_for_all_of_its_scopes() {
+    let template = Template::For {
+        variable: "x",
+        list: "list",
+        each: "s:<x>",
+    };
+    let filled = template
+        .fill(&Params::new().list("list", texts(&["a"])))
+        .unwrap();
+    assert_eq!(
+        filled,
+        Expression::AllOf(vec![Expression::Scope("s:a".to_owned())])
+    );
+}
+
+#[test]
+fn a_template_is_published_as_written() {
+    assert_eq!(
+        TEMPLATE.to_json(),
+        json!({ "AllOf": [
+            "auth:create-client:<clientId>",
+            { "for": "scope", "in": "scopes", "each": "<scope>" },
+            { "for": "route", "in": "task.routes", "each": "queue:<queueId>:<route>" },
+            { "if": "quick", "then": "quick:<clientId>", "else": { "AnyOf": ["slow", "a<b"] } },
+        ] })
+    );
+}
