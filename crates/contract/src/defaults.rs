@@ -1,0 +1,131 @@
+//! Puts in the values that a document left out.
+//!
+//! As the JavaScript validator does it, since clients see the result: a default is put in where the schema of an object
+//! names it among its `properties`. It is not where the document only *may* mean that schema (a branch of `anyOf` or
+//! `oneOf`, a `not`), nor where it is behind a `$ref` that stands for the property itself.
+
+use crate::files::File;
+use serde_json::{Map, Value};
+
+/// A schema that refers to a schema that refers … so often without going into the document goes round in circles.
+const MAX_HOPS: usize = 16;
+
+/// A place in a schema, with the file that its references start from.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    file: &'static File,
+    schema: &'a Value,
+    hops: usize,
+}
+
+pub(crate) fn insert(file: &'static File, document: &mut Value) {
+    insert_at(
+        Place {
+            file,
+            schema: file.document(),
+            hops: 0,
+        },
+        document,
+    );
+}
+
+fn insert_at(place: Place<'_>, document: &mut Value) {
+    let Some(keywords) = place.schema.as_object() else {
+        return;
+    };
+    if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
+        // Beside a reference nothing else counts in this draft.
+        if let Some(target) = place.follow(reference) {
+            insert_at(target, document);
+        }
+        return;
+    }
+    if let Some(branches) = keywords.get("allOf").and_then(Value::as_array) {
+        for branch in branches {
+            insert_at(place.beside(branch), document);
+        }
+    }
+    match document {
+        Value::Object(members) => insert_members(place, keywords, members),
+        Value::Array(items) => {
+            if let Some(each) = keywords.get("items").filter(|each| each.is_object()) {
+                items
+                    .iter_mut()
+                    .for_each(|item| insert_at(place.inside(each), item));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn insert_members(
+    place: Place<'_>,
+    keywords: &Map<String, Value>,
+    members: &mut Map<String, Value>,
+) {
+    let none = Map::new();
+    let properties = keywords
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
+    for (key, schema) in properties {
+        if let Some(default) = schema.get("default")
+            && !members.contains_key(key)
+        {
+            members.insert(key.clone(), default.clone());
+        }
+        if let Some(member) = members.get_mut(key) {
+            insert_at(place.inside(schema), member);
+        }
+    }
+    if let Some(others) = keywords
+        .get("additionalProperties")
+        .filter(|others| others.is_object())
+    {
+        for (_, member) in members
+            .iter_mut()
+            .filter(|(key, _)| !properties.contains_key(*key))
+        {
+            insert_at(place.inside(others), member);
+        }
+    }
+}
+
+impl<'a> Place<'a> {
+    /// A schema for a part of the document.
+    fn inside(self, schema: &'a Value) -> Self {
+        Self {
+            schema,
+            hops: 0,
+            ..self
+        }
+    }
+
+    /// A further schema for the same part of the document.
+    fn beside(self, schema: &'a Value) -> Self {
+        Self {
+            schema,
+            hops: self.hops + 1,
+            ..self
+        }
+    }
+
+    /// The schema that a reference names: `file.json#/pointer`, either half of which can be missing.
+    fn follow(self, reference: &str) -> Option<Place<'static>> {
+        if self.hops >= MAX_HOPS {
+            return None;
+        }
+        let (path, pointer) = reference.split_once('#').unwrap_or((reference, ""));
+        let file = if path.is_empty() {
+            self.file
+        } else {
+            let (folder, _) = self.file.name.rsplit_once('/')?;
+            File::named(&format!("{folder}/{}", path.trim_start_matches("./")))?
+        };
+        Some(Place {
+            file,
+            schema: file.document().pointer(pointer)?,
+            hops: self.hops + 1,
+        })
+    }
+}

@@ -1,0 +1,14 @@
+//! The wire contract as data: the JSON Schemas of the services, and judging documents by them.
+#![doc = include_str!("../README.md")]
+
+mod defaults;
+mod files;
+mod formats;
+pub mod numbers;
+pub mod patterns;
+mod problems;
+mod schemas;
+mod wording;
+
+pub use problems::{Invalid, MAX_PROBLEMS, Problem};
+pub use schemas::Schemas;

@@ -1,0 +1,152 @@
+//! The patterns of identifiers, as URLs and queries are checked with them.
+//!
+//! They are kept as text, because a refusal shows the text and the published schemas contain it.
+
+use regex::Regex;
+use std::{
+    collections::BTreeMap,
+    sync::{PoisonError, RwLock},
+};
+
+/// A worker pool or a task queue: `<provisioner>/<worker type>`.
+pub const WORKER_POOL_ID: &str = r"^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$";
+/// A task queue is named like the worker pool that serves it.
+pub const TASK_QUEUE_ID: &str = WORKER_POOL_ID;
+/// Worker groups, worker ids, provisioners, and worker types where a URL names them.
+pub const GENERIC_ID: &str = r"^[a-zA-Z0-9-_]{1,38}$";
+/// A worker type, as schemas have it.
+pub const WORKER_TYPE: &str = r"^[a-z]([-a-z0-9]{0,36}[a-z0-9])?$";
+/// A provider or a launch config, as schemas have it (the length is checked apart).
+pub const PROVIDER_ID: &str = r"^([a-zA-Z0-9-_]*)$";
+/// A launch config in a query: unlike in a schema, without the underscore.
+pub const LAUNCH_CONFIG_ID_QUERY: &str = r"^[a-zA-Z0-9-]{1,38}$";
+/// Tasks, task groups and errors: 22 characters of URL-safe base64 that hold a version 4 UUID.
+pub const SLUGID: &str =
+    r"^[A-Za-z0-9_-]{8}[Q-T][A-Za-z0-9_-][CGKOSWaeimquy26-][A-Za-z0-9_-]{10}[AQgw]$";
+/// An error's id in a query.
+pub const ERROR_ID_QUERY: &str = r"^[a-zA-Z0-9-_]+$";
+/// A run of a task, in a URL.
+pub const RUN_ID: &str = r"^[1-9]*[0-9]+$";
+/// A client.
+pub const CLIENT_ID: &str = r"^[A-Za-z0-9!@/:.+|_-]+$";
+/// A role: printable ASCII.
+pub const ROLE_ID: &str = r"^[\x20-\x7e]+$";
+/// A scope: printable ASCII, or nothing.
+pub const SCOPE: &str = r"^[ -~]*$";
+/// The secret of a registration, and the one that a static worker is made with.
+pub const SECRET: &str = r"^[a-zA-Z0-9_-]{44}$";
+/// The access token of a client.
+pub const ACCESS_TOKEN: &str = r"^[a-zA-Z0-9_-]{22,66}$";
+/// Limits and plain offsets in queries.
+pub const DIGITS: &str = r"^[0-9]+$";
+
+/// Every pattern used so far, compiled. It holds no more than the program has `'static` texts.
+static COMPILED: RwLock<BTreeMap<&'static str, Option<Regex>>> = RwLock::new(BTreeMap::new());
+
+/// Whether the whole value has this pattern. A pattern that is none matches nothing.
+pub fn matches(pattern: &'static str, value: &str) -> bool {
+    let is_match =
+        |regex: &Option<Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(value));
+    if let Some(regex) = COMPILED
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(pattern)
+    {
+        return is_match(regex);
+    }
+    let mut compiled = COMPILED.write().unwrap_or_else(PoisonError::into_inner);
+    is_match(
+        compiled
+            .entry(pattern)
+            .or_insert_with(|| Regex::new(pattern).ok()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [&str; 14] = [
+        WORKER_POOL_ID,
+        GENERIC_ID,
+        WORKER_TYPE,
+        PROVIDER_ID,
+        LAUNCH_CONFIG_ID_QUERY,
+        SLUGID,
+        ERROR_ID_QUERY,
+        RUN_ID,
+        CLIENT_ID,
+        ROLE_ID,
+        SCOPE,
+        SECRET,
+        ACCESS_TOKEN,
+        DIGITS,
+    ];
+
+    #[test]
+    fn every_pattern_compiles_and_minds_the_end_of_the_text() {
+        for pattern in ALL {
+            assert!(Regex::new(pattern).is_ok(), "{pattern}");
+            assert!(!matches(pattern, "1\n"), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_worker_pool_id_has_two_parts_and_a_small_letter_first_in_the_second() {
+        for good in [
+            "a/b",
+            "proj-x_1/linux-2",
+            "-/b",
+            &format!("{}/{}", "a".repeat(38), "b".repeat(38)),
+        ] {
+            assert!(matches(WORKER_POOL_ID, good), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "a/",
+            "/b",
+            "a/B",
+            "a/1",
+            "a/b-",
+            "a/b/c",
+            "a.b/c",
+            "a/b\n",
+            &format!("{}/b", "a".repeat(39)),
+        ] {
+            assert!(!matches(WORKER_POOL_ID, bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_launch_config_in_a_query_has_no_underscore() {
+        assert!(
+            matches(LAUNCH_CONFIG_ID_QUERY, "lc-12") && !matches(LAUNCH_CONFIG_ID_QUERY, "lc_12")
+        );
+        assert!(matches(GENERIC_ID, "lc_12") && matches(PROVIDER_ID, "lc_12"));
+    }
+
+    #[test]
+    fn a_slugid_is_a_version_4_uuid() {
+        assert!(matches(SLUGID, "fN1SbArXTPSVFNUvaOlinQ"));
+        assert!(
+            !matches(SLUGID, "fN1SbArXAPSVFNUvaOlinQ"),
+            "the version is wrong"
+        );
+        assert!(!matches(SLUGID, "fN1SbArXTPSVFNUvaOlinQA"));
+    }
+
+    #[test]
+    fn clients_roles_and_runs_are_told_from_what_they_are_not() {
+        assert!(matches(CLIENT_ID, "static/a:b.c+d|e@f!g_h-i") && !matches(CLIENT_ID, "a b"));
+        assert!(
+            matches(ROLE_ID, "hook-id:a b*") && !matches(ROLE_ID, "") && !matches(ROLE_ID, "ä")
+        );
+        assert!(matches(RUN_ID, "10") && !matches(RUN_ID, "-1"));
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_matches_nothing() {
+        assert!(!matches("(", "(") && !matches("(", ""));
+    }
+}

@@ -1,0 +1,91 @@
+//! The shapes compared with those of the services that clients were written for, where a copy of them is at hand.
+
+use contract::Schemas;
+use serde_json::{Map, Value};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Methods that we do not serve, the settings of another program's deployment, and the menus of its task pages.
+const LEFT_OUT: [&str; 13] = [
+    "auth/v1/aws-s3-credentials-response.json",
+    "auth/v1/azure-account-list-response.json",
+    "auth/v1/azure-container-list-response.json",
+    "auth/v1/azure-container-response.json",
+    "auth/v1/azure-table-access-response.json",
+    "auth/v1/azure-table-list-response.json",
+    "auth/v1/gcp-credentials-response.json",
+    "auth/v1/github-repo-token-request.json",
+    "auth/v1/github-token-response.json",
+    "auth/v1/sentry-dsn-response.json",
+    "auth/v1/websocktunnel-token-response.json",
+    "common/action-schema-v1.json",
+    "common/values.schema.json",
+];
+
+fn reference() -> Option<PathBuf> {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/contract/data/schemas");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: {} is not there", folder.display());
+    None
+}
+
+/// A schema without the words for people. Below `properties` the keys are names, and stay whatever
+/// they are.
+fn shape(schema: &Value) -> Value {
+    let Value::Object(keywords) = schema else {
+        return schema.clone();
+    };
+    let mut kept = Map::new();
+    for (keyword, value) in keywords {
+        let value = match keyword.as_str() {
+            "title" | "description" | "examples" => continue,
+            "properties" | "definitions" => by_name(value.as_object().unwrap()),
+            "items" | "not" | "additionalProperties" => shape(value),
+            "allOf" | "anyOf" | "oneOf" => value.as_array().unwrap().iter().map(shape).collect(),
+            _ => value.clone(),
+        };
+        kept.insert(keyword.clone(), value);
+    }
+    Value::Object(kept)
+}
+
+fn by_name(schemas: &Map<String, Value>) -> Value {
+    schemas
+        .iter()
+        .map(|(name, schema)| (name.clone(), shape(schema)))
+        .collect()
+}
+
+#[test]
+fn the_shapes_are_those_that_clients_know() {
+    let Some(folder) = reference() else { return };
+    let schemas = Schemas::new();
+    for name in schemas.names() {
+        let theirs = fs::read_to_string(folder.join(name)).unwrap();
+        let theirs: Value = serde_json::from_str(&theirs).unwrap();
+        let ours: Value = serde_json::from_str(schemas.text(name).unwrap()).unwrap();
+        assert_eq!(shape(&ours), shape(&theirs), "{name}");
+    }
+}
+
+#[test]
+fn no_schema_is_left_out_by_mistake() {
+    let Some(folder) = reference() else { return };
+    let ours: BTreeSet<String> = Schemas::new().names().map(str::to_owned).collect();
+    for service in ["common", "auth/v1", "worker-manager/v1"] {
+        for entry in fs::read_dir(folder.join(service)).unwrap() {
+            let name = format!("{service}/{}", entry.unwrap().file_name().to_str().unwrap());
+            assert_ne!(
+                ours.contains(&name),
+                LEFT_OUT.contains(&name.as_str()),
+                "{name}"
+            );
+        }
+    }
+}
