@@ -1,0 +1,35 @@
+//! Clients and roles as they are stored.
+
+use crate::Version;
+use crate::id::{ClientId, RoleId};
+use crate::time::Timestamp;
+
+/// Somebody who can sign requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRecord {
+    pub client_id: ClientId,
+    pub description: String,
+    /// As given, not expanded.
+    pub scopes: Vec<String>,
+    /// Sealed; opened only to verify a signature.
+    pub sealed_access_token: String,
+    pub expires: Timestamp,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub last_date_used: Timestamp,
+    pub last_rotated: Timestamp,
+    pub delete_on_expiration: bool,
+    pub disabled: bool,
+    pub version: Version,
+}
+
+/// Scopes under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleRecord {
+    pub role_id: RoleId,
+    pub description: String,
+    pub scopes: Vec<String>,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub version: Version,
+}

@@ -1,0 +1,62 @@
+//! How many workers a pool has, and how much they can do, by state.
+
+use crate::worker::WorkerState;
+
+/// Number of workers and their capacity in one state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub count: u64,
+    pub capacity: u64,
+}
+
+/// The tallies of a pool or a launch config.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub requested: Tally,
+    pub running: Tally,
+    pub stopping: Tally,
+    pub stopped: Tally,
+}
+
+impl Counts {
+    pub fn of(&mut self, state: WorkerState) -> &mut Tally {
+        match state {
+            WorkerState::Requested => &mut self.requested,
+            WorkerState::Running => &mut self.running,
+            WorkerState::Stopping => &mut self.stopping,
+            WorkerState::Stopped => &mut self.stopped,
+        }
+    }
+
+    /// The capacity of every worker that is not stopped.
+    pub fn current_capacity(&self) -> u64 {
+        self.requested.capacity + self.running.capacity + self.stopping.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_workers_are_no_capacity() {
+        let mut counts = Counts::default();
+        *counts.of(WorkerState::Requested) = Tally {
+            count: 1,
+            capacity: 2,
+        };
+        *counts.of(WorkerState::Running) = Tally {
+            count: 1,
+            capacity: 3,
+        };
+        *counts.of(WorkerState::Stopping) = Tally {
+            count: 1,
+            capacity: 5,
+        };
+        *counts.of(WorkerState::Stopped) = Tally {
+            count: 1,
+            capacity: 7,
+        };
+        assert_eq!(counts.current_capacity(), 10);
+    }
+}

@@ -1,0 +1,162 @@
+//! The names of things: each is parsed once, at the edge, and no two share a type.
+
+use std::fmt;
+use std::str::FromStr;
+
+use contract::patterns;
+
+/// A name that does not have the form its kind demands.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {kind}: it must match {pattern}")]
+pub struct BadId {
+    pub kind: &'static str,
+    pub text: String,
+    pub pattern: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $pattern:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                if patterns::matches($pattern, text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(BadId { kind: $kind, text: text.to_owned(), pattern: $pattern })
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a worker pool: `<provisioner>/<worker type>`. Also the name of its task queue (RFC 145).
+    PoolId, "worker pool id", patterns::WORKER_POOL_ID
+);
+id!(
+    /// Names one configured provider; several may be of one kind.
+    ProviderId, "provider id", patterns::PROVIDER_ID
+);
+id!(
+    /// Where a worker is: a region, a zone, a datacentre.
+    WorkerGroup, "worker group", patterns::GENERIC_ID
+);
+id!(
+    /// Names a worker within its group.
+    WorkerId, "worker id", patterns::GENERIC_ID
+);
+id!(
+    /// Names a launch config within its pool.
+    LaunchConfigId, "launch config id", patterns::PROVIDER_ID
+);
+id!(
+    /// Names one reported error.
+    ErrorId, "error id", patterns::SLUGID
+);
+id!(
+    /// Names somebody who can sign requests.
+    ClientId, "client id", patterns::CLIENT_ID
+);
+id!(
+    /// Names a role; `assume:<roleId>` grants it.
+    RoleId, "role id", patterns::ROLE_ID
+);
+
+impl PoolId {
+    /// The two halves that the queue once knew as provisioner and worker type.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0
+            .split_once('/')
+            .expect("the pattern demands one slash")
+    }
+}
+
+impl ProviderId {
+    /// The built-in provider of pools that are on their way out. It does nothing.
+    pub const NULL: &'static str = "null-provider";
+
+    pub fn null() -> Self {
+        Self(Self::NULL.to_owned())
+    }
+
+    pub fn is_null(&self) -> bool {
+        self.0 == Self::NULL
+    }
+}
+
+/// Which worker: its pool, its group and its id together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerKey {
+    pub pool_id: PoolId,
+    pub group: WorkerGroup,
+    pub id: WorkerId,
+}
+
+impl fmt::Display for WorkerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.pool_id, self.group, self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_id_has_two_halves() {
+        let id: PoolId = "proj-x/ci-linux".parse().unwrap();
+        assert_eq!(id.parts(), ("proj-x", "ci-linux"));
+    }
+
+    #[test]
+    fn a_pool_id_that_is_not_two_slugs_is_refused() {
+        for text in [
+            "", "a", "a/", "/a", "a/b/c", "a/B", "a/b-", "a b/c", "a/b\n",
+        ] {
+            let refused = text.parse::<PoolId>().unwrap_err();
+            assert_eq!(
+                (refused.kind, refused.text.as_str()),
+                ("worker pool id", text)
+            );
+        }
+    }
+
+    #[test]
+    fn an_id_of_38_characters_is_long_enough_and_39_too_long() {
+        assert!("x".repeat(38).parse::<WorkerId>().is_ok());
+        assert!("x".repeat(39).parse::<WorkerId>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn printing_and_parsing_ids_agree(text in "[a-zA-Z0-9-_]{1,38}/[a-z][a-z0-9]{0,37}") {
+            prop_assert_eq!(text.parse::<PoolId>().unwrap().to_string(), text);
+        }
+
+        #[test]
+        fn no_text_makes_parsing_panic(text in ".*") {
+            let _ = text.parse::<PoolId>();
+            let _ = text.parse::<WorkerId>();
+            let _ = text.parse::<RoleId>();
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Launch configs: one way each to start a worker, immutable but for the part that steers us.
+//!
+//! The id is a hash of the content (RFC 191), the same that Taskcluster computes, so a pool that
+//! moves here keeps its ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use md5::{Digest, Md5};
+use serde_json::{Map, Value};
+
+use crate::Version;
+use crate::id::{BadId, LaunchConfigId, PoolId};
+use crate::json_text::canonical;
+use crate::time::Timestamp;
+
+/// The key under which a launch config holds what is meant for us and not for the cloud.
+const STEERING: &str = "workerManager";
+const ID_KEY: &str = "launchConfigId";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchConfig {
+    pub pool_id: PoolId,
+    pub id: LaunchConfigId,
+    pub archived: bool,
+    /// As given; `workerManager.launchConfigId` is there only if its author wrote it.
+    pub configuration: Map<String, Value>,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub version: Version,
+}
+
+/// What an edit of a pool does to its launch configs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reconciled {
+    /// New rows, to insert.
+    pub inserts: Vec<LaunchConfig>,
+    /// Rows that were there, with their new content, to write back under the version they carry.
+    pub rewrites: Vec<LaunchConfig>,
+    /// Rows that are no longer wanted, to be archived.
+    pub retirements: Vec<LaunchConfig>,
+    /// What to tell the world, in the order of the request.
+    pub created: Vec<LaunchConfigId>,
+    pub updated: Vec<LaunchConfigId>,
+    pub archived: Vec<LaunchConfigId>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLaunchConfigs {
+    #[error("launchConfigs must be an array of objects")]
+    NotObjects,
+    #[error(transparent)]
+    Id(#[from] BadId),
+    #[error("Launch config with ID `{0}` already exists with different configuration")]
+    Clash(LaunchConfigId),
+}
+
+impl LaunchConfig {
+    /// The configuration as clients see it: with its id filled in.
+    pub fn with_id(&self) -> Value {
+        let mut configuration = self.configuration.clone();
+        let steering = configuration
+            .entry(STEERING)
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(steering) = steering {
+            steering.insert(ID_KEY.to_owned(), Value::String(self.id.to_string()));
+        }
+        Value::Object(configuration)
+    }
+
+    fn same_content(&self, other: &Map<String, Value>) -> bool {
+        let mut theirs = other.iter().filter(|(key, _)| *key != STEERING);
+        let mut ours = self
+            .configuration
+            .iter()
+            .filter(|(key, _)| *key != STEERING);
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) => return true,
+                (ours, theirs) if ours == theirs => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// The id of a launch config: its author's, or a hash of pool and content.
+pub fn id_of(
+    pool_id: &PoolId,
+    configuration: &Map<String, Value>,
+) -> Result<LaunchConfigId, BadId> {
+    let given = configuration
+        .get(STEERING)
+        .and_then(|steering| steering.get(ID_KEY));
+    if let Some(Value::String(given)) = given {
+        return given.parse();
+    }
+    let mut content = configuration.clone();
+    content.remove(STEERING);
+    let mut hasher = Md5::new();
+    hasher.update(pool_id.as_str());
+    hasher.update(canonical(&Value::Object(content)));
+    let hex: String = hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("lc-{}", &hex[..20]).parse()
+}
+
+/// Takes the launch configs out of a pool's config: they are rows of their own.
+pub fn split_off(
+    config: &mut Map<String, Value>,
+) -> Result<Vec<Map<String, Value>>, BadLaunchConfigs> {
+    match config.remove("launchConfigs") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::Object(item) => Ok(item),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_) => Err(BadLaunchConfigs::NotObjects),
+            })
+            .collect(),
+        Some(_) => Err(BadLaunchConfigs::NotObjects),
+    }
+}
+
+/// Compares what a pool has with what it should have.
+///
+/// What is known by its id and has the same content is taken back from the archive and rewritten
+/// (its steering part may have changed); what is unknown is created; the rest is archived. An id
+/// that stands for another content already is a clash, and then nothing happens.
+pub fn reconcile(
+    pool_id: &PoolId,
+    existing: Vec<LaunchConfig>,
+    wanted: Vec<Map<String, Value>>,
+    now: Timestamp,
+) -> Result<Reconciled, BadLaunchConfigs> {
+    let mut known: BTreeMap<LaunchConfigId, LaunchConfig> = existing
+        .into_iter()
+        .map(|config| (config.id.clone(), config))
+        .collect();
+    let mut kept = BTreeSet::new();
+    let mut fresh = BTreeSet::new();
+    let mut result = Reconciled::default();
+    for configuration in wanted {
+        let id = id_of(pool_id, &configuration)?;
+        if let Some(row) = known.get_mut(&id) {
+            if !row.same_content(&configuration) {
+                return Err(BadLaunchConfigs::Clash(id));
+            }
+            row.configuration = configuration;
+            row.archived = false;
+            row.last_modified = now;
+            result.updated.push(id.clone());
+        } else {
+            result.created.push(id.clone());
+            fresh.insert(id.clone());
+            let row = LaunchConfig {
+                pool_id: pool_id.clone(),
+                id: id.clone(),
+                archived: false,
+                configuration,
+                created: now,
+                last_modified: now,
+                version: Version::FIRST,
+            };
+            known.insert(id.clone(), row);
+        }
+        kept.insert(id);
+    }
+    for (id, mut row) in known {
+        if fresh.contains(&id) {
+            result.inserts.push(row);
+        } else if kept.contains(&id) {
+            result.rewrites.push(row);
+        } else if !row.archived {
+            row.archived = true;
+            row.last_modified = now;
+            result.archived.push(id);
+            result.retirements.push(row);
+        }
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pool() -> PoolId {
+        "a/b".parse().unwrap()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_000)
+    }
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn with(id: &str, ami: &str) -> Map<String, Value> {
+        object(json!({"ami": ami, "workerManager": {"launchConfigId": id}}))
+    }
+
+    fn after(wanted: Vec<Map<String, Value>>, existing: Vec<LaunchConfig>) -> Vec<LaunchConfig> {
+        let done = reconcile(&pool(), existing, wanted, now()).unwrap();
+        [done.inserts, done.rewrites, done.retirements].concat()
+    }
+
+    fn names(ids: &[LaunchConfigId]) -> Vec<&str> {
+        ids.iter().map(LaunchConfigId::as_str).collect()
+    }
+
+    #[test]
+    fn every_published_id_is_computed_alike() {
+        let vectors: Value =
+            serde_json::from_str(include_str!("../tests/vectors/launch-config-ids.json")).unwrap();
+        let cases = vectors["cases"].as_array().unwrap();
+        assert!(cases.len() >= 3);
+        for case in cases {
+            let pool_id = case["workerPoolId"].as_str().unwrap().parse().unwrap();
+            let mut content = object(case["config"].clone());
+            // The vectors are about the hash: a given id would take its place.
+            content.remove(STEERING);
+            assert_eq!(
+                id_of(&pool_id, &content).unwrap().as_str(),
+                case["launchConfigId"]
+            );
+            assert_eq!(canonical(&Value::Object(content)), case["canonicalText"]);
+        }
+    }
+
+    #[test]
+    fn an_edit_creates_updates_and_archives() {
+        let rows = after(vec![with("lc1", "x"), with("lc2", "y")], vec![]);
+        let done = reconcile(
+            &pool(),
+            rows,
+            vec![with("lc1", "x"), with("lc3", "z")],
+            now(),
+        )
+        .unwrap();
+        assert_eq!(names(&done.updated), ["lc1"]);
+        assert_eq!(names(&done.created), ["lc3"]);
+        assert_eq!(names(&done.archived), ["lc2"]);
+    }
+
+    #[test]
+    fn an_archived_launch_config_comes_back_under_its_id() {
+        let rows = after(vec![], after(vec![with("lc1", "x")], vec![]));
+        assert!(rows[0].archived);
+        let done = reconcile(&pool(), rows, vec![with("lc1", "x")], now()).unwrap();
+        assert_eq!(names(&done.updated), ["lc1"]);
+        assert!(!done.rewrites[0].archived);
+    }
+
+    #[test]
+    fn one_id_for_two_contents_is_a_clash() {
+        let refused = reconcile(
+            &pool(),
+            vec![],
+            vec![with("lc1", "x"), with("lc1", "y")],
+            now(),
+        );
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "Launch config with ID `lc1` already exists with different configuration"
+        );
+    }
+
+    #[test]
+    fn steering_changes_without_a_new_id() {
+        let rows = after(vec![object(json!({"ami": "x"}))], vec![]);
+        let steered = object(json!({"ami": "x", "workerManager": {"maxCapacity": 3}}));
+        let done = reconcile(&pool(), rows.clone(), vec![steered.clone()], now()).unwrap();
+        assert_eq!(done.updated, [rows[0].id.clone()]);
+        assert_eq!(done.rewrites[0].configuration, steered);
+        assert_eq!(
+            done.rewrites[0].with_id()["workerManager"]["maxCapacity"],
+            3
+        );
+    }
+
+    #[test]
+    fn two_entries_that_differ_only_in_steering_become_one() {
+        let twice = vec![
+            object(json!({"ami": "x"})),
+            object(json!({"ami": "x", "workerManager": {"initialWeight": 0.5}})),
+        ];
+        let done = reconcile(&pool(), vec![], twice, now()).unwrap();
+        assert_eq!(
+            (done.created.len(), done.updated.len(), done.inserts.len()),
+            (1, 1, 1)
+        );
+    }
+
+    #[test]
+    fn launch_configs_that_are_no_list_of_objects_are_refused() {
+        for config in [json!({"launchConfigs": 3}), json!({"launchConfigs": [3]})] {
+            assert_eq!(
+                split_off(&mut object(config)),
+                Err(BadLaunchConfigs::NotObjects)
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reconciling_twice_creates_and_archives_nothing_more(
+            first in proptest::collection::vec(0..6_u8, 0..6),
+            second in proptest::collection::vec(0..6_u8, 0..6),
+        ) {
+            let configs = |list: &[u8]| -> Vec<_> {
+                list.iter().map(|n| object(json!({"n": n}))).collect()
+            };
+            let rows = after(configs(&first), vec![]);
+            let rows = after(configs(&second), rows);
+            let again = reconcile(&pool(), rows.clone(), configs(&second), now()).unwrap();
+            prop_assert!(again.created.is_empty() && again.archived.is_empty());
+            let active: BTreeSet<_> = rows.iter().filter(|r| !r.archived).map(|r| &r.id).collect();
+            let wanted: BTreeSet<_> = second.iter().collect();
+            prop_assert_eq!(active.len(), wanted.len());
+        }
+    }
+}

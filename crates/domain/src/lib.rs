@@ -1,0 +1,19 @@
+//! What Fleetwright thinks about: ids, pools, launch configs, workers, errors, events. No I/O.
+
+pub mod access;
+pub mod audit;
+pub mod counts;
+pub mod error_report;
+pub mod event;
+pub mod id;
+pub mod json_text;
+pub mod launch_config;
+pub mod lifecycle;
+pub mod pool;
+pub mod queue_worker;
+pub mod time;
+pub mod version;
+pub mod worker;
+pub mod worker_credentials;
+
+pub use version::Version;

@@ -1,0 +1,138 @@
+//! Moments and the clock, which is always a parameter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+pub const SECOND_MS: i64 = 1_000;
+pub const MINUTE_MS: i64 = 60 * SECOND_MS;
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// The last moment that is written with four digits of year; RFC 3339 has no later one.
+const LATEST_MS: i64 = 253_402_300_799_999;
+/// The first moment of year 0, for the same reason.
+const EARLIEST_MS: i64 = -62_167_219_200_000;
+
+/// A moment, in milliseconds since 1970 (UTC); always one that RFC 3339 can write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+/// Tells the time. Read it once per activation or request and pass the value down.
+pub trait Clock: Send + Sync {
+    fn now(&self) -> Timestamp;
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a date and time like 2026-09-21T14:13:20.000Z")]
+pub struct BadTimestamp(pub String);
+
+impl Timestamp {
+    /// Moments beyond what RFC 3339 can write become the nearest one that it can.
+    pub fn from_millis(millis: i64) -> Self {
+        Self(millis.clamp(EARLIEST_MS, LATEST_MS))
+    }
+
+    pub fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    pub fn plus_millis(self, millis: i64) -> Self {
+        Self::from_millis(self.0.saturating_add(millis))
+    }
+
+    pub fn plus_seconds(self, seconds: i64) -> Self {
+        self.plus_millis(seconds.saturating_mul(SECOND_MS))
+    }
+
+    /// How long ago `earlier` was, in milliseconds.
+    pub fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The start of the period of this length (an hour, a day) in which this moment lies, UTC.
+    pub fn start_of(self, period_ms: i64) -> Self {
+        Self::from_millis(self.0 - self.0.rem_euclid(period_ms))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
+            .map_err(|_| fmt::Error)?;
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+            moment.year(),
+            u8::from(moment.month()),
+            moment.day(),
+            moment.hour(),
+            moment.minute(),
+            moment.second(),
+            moment.millisecond()
+        )
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = BadTimestamp;
+
+    /// Any RFC 3339 date and time; fractions beyond milliseconds are cut.
+    fn from_str(text: &str) -> Result<Self, BadTimestamp> {
+        let bad = || BadTimestamp(text.to_owned());
+        let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| bad())?;
+        let millis = moment.unix_timestamp_nanos().div_euclid(1_000_000);
+        Ok(Self::from_millis(i64::try_from(millis).map_err(|_| bad())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_moment_prints_with_milliseconds_and_z() {
+        assert_eq!(
+            Timestamp::from_millis(1_790_000_000_007).to_string(),
+            "2026-09-21T14:13:20.007Z"
+        );
+    }
+
+    #[test]
+    fn offsets_and_fine_fractions_are_read() {
+        let moment: Timestamp = "2026-09-21T16:13:20.0079999+02:00".parse().unwrap();
+        assert_eq!(moment.as_millis(), 1_790_000_000_007);
+    }
+
+    #[test]
+    fn what_is_not_a_date_is_refused() {
+        for text in ["", "yesterday", "2026-09-21", "2026-13-01T00:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hour_of_a_moment_starts_at_its_full_hour() {
+        let moment: Timestamp = "2026-09-21T14:13:20.000Z".parse().unwrap();
+        assert_eq!(
+            moment.start_of(HOUR_MS).to_string(),
+            "2026-09-21T14:00:00.000Z"
+        );
+        assert_eq!(
+            moment.start_of(DAY_MS).to_string(),
+            "2026-09-21T00:00:00.000Z"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn printing_and_parsing_agree(millis in any::<i64>()) {
+            let moment = Timestamp::from_millis(millis);
+            prop_assert_eq!(moment.to_string().parse::<Timestamp>(), Ok(moment));
+        }
+    }
+}

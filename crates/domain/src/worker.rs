@@ -1,0 +1,208 @@
+//! A worker: the row that stands for one machine, and the moves its state can make.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Version;
+use crate::id::{LaunchConfigId, ProviderId, WorkerKey};
+use crate::time::{DAY_MS, Timestamp};
+
+/// Where a worker stands. It only ever moves forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkerState {
+    /// We decided to have it; the cloud may or may not know yet.
+    Requested,
+    /// It proved who it is (or was declared by hand) and may claim work.
+    Running,
+    /// It was told to go.
+    Stopping,
+    /// It is gone. The row stays until it expires, and blocks its id.
+    Stopped,
+}
+
+/// What a worker was promised when it was made or last registered, and what is remembered of its
+/// life. Stored with the worker, so that a later change of its pool does not change it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Terms {
+    /// The worker is ended after this moment, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminate_after: Option<i64>,
+    /// How long credentials last, in milliseconds; `None` is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reregistration_timeout: Option<i64>,
+    /// How long it may go without claiming work, in milliseconds; `None` is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_inactivity_timeout: Option<i64>,
+    /// What the worker is told to be when it registers; `None` asks the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_config: Option<Value>,
+    /// The last decision about whether it should go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
+    /// When it first registered, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registered_at: Option<i64>,
+    /// When it was first known to be gone or going, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<i64>,
+}
+
+/// A decision about whether a worker should end itself when it is next idle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Advice {
+    pub terminate: bool,
+    pub reason: String,
+    /// Milliseconds.
+    pub decided_at: i64,
+}
+
+/// The registration secret before the present one. It is honoured for a short while, because the
+/// reply that carried the present one may never have reached the worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreviousSecret {
+    pub digest: String,
+    pub until: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worker {
+    pub key: WorkerKey,
+    pub provider_id: ProviderId,
+    pub launch_config_id: Option<LaunchConfigId>,
+    pub state: WorkerState,
+    /// How many tasks it runs at a time; at least 1.
+    pub capacity: u32,
+    pub created: Timestamp,
+    pub expires: Timestamp,
+    pub last_modified: Timestamp,
+    pub last_checked: Timestamp,
+    pub terms: Terms,
+    /// Belongs to the provider; nobody else reads it.
+    pub provider_data: Value,
+    /// Keyed digest of the secret that the next re-registration must bring.
+    pub secret: Option<String>,
+    pub previous_secret: Option<PreviousSecret>,
+    pub version: Version,
+}
+
+/// A worker cannot go from here to there.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {from} worker cannot become {to}")]
+pub struct InvalidTransition {
+    pub from: WorkerState,
+    pub to: WorkerState,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a worker state (requested, running, stopping, stopped)")]
+pub struct BadWorkerState(pub String);
+
+impl WorkerState {
+    pub const ALL: [Self; 4] = [
+        Self::Requested,
+        Self::Running,
+        Self::Stopping,
+        Self::Stopped,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    pub fn register(self) -> Result<Self, InvalidTransition> {
+        match self {
+            Self::Requested => Ok(Self::Running),
+            // Registering twice is an attack or a bug, never a retry.
+            Self::Running | Self::Stopping | Self::Stopped => Err(InvalidTransition {
+                from: self,
+                to: Self::Running,
+            }),
+        }
+    }
+
+    /// Told to go: what runs is stopping, what is already going stays as it is.
+    pub fn stop(self) -> Self {
+        match self {
+            Self::Requested | Self::Running => Self::Stopping,
+            Self::Stopping | Self::Stopped => self,
+        }
+    }
+}
+
+impl fmt::Display for WorkerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for WorkerState {
+    type Err = BadWorkerState;
+
+    fn from_str(text: &str) -> Result<Self, BadWorkerState> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| BadWorkerState(text.to_owned()))
+    }
+}
+
+impl Worker {
+    /// How long a row lasts when nobody says otherwise.
+    pub const DEFAULT_LIFE_MS: i64 = 7 * DAY_MS;
+
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires < now
+    }
+
+    /// The worker is gone (or told to go, for providers that must ask a cloud first).
+    pub fn leave(&mut self, state: WorkerState, now: Timestamp) {
+        self.state = state;
+        self.terms.stopped_at.get_or_insert(now.as_millis());
+        self.last_modified = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_requested_worker_can_register() {
+        assert_eq!(WorkerState::Requested.register(), Ok(WorkerState::Running));
+        for state in [
+            WorkerState::Running,
+            WorkerState::Stopping,
+            WorkerState::Stopped,
+        ] {
+            let refused = state.register().unwrap_err();
+            assert_eq!(
+                refused.to_string(),
+                format!("a {state} worker cannot become running")
+            );
+        }
+    }
+
+    #[test]
+    fn stopping_never_brings_a_worker_back() {
+        assert_eq!(WorkerState::Running.stop(), WorkerState::Stopping);
+        assert_eq!(WorkerState::Stopped.stop(), WorkerState::Stopped);
+    }
+
+    #[test]
+    fn states_print_and_parse_alike() {
+        for state in WorkerState::ALL {
+            assert_eq!(state.to_string().parse(), Ok(state));
+        }
+        assert!("standalone".parse::<WorkerState>().is_err());
+    }
+}
