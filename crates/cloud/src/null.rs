@@ -1,0 +1,33 @@
+//! The provider of pools that are on their way out: it does nothing and accepts any config.
+
+use async_trait::async_trait;
+use contract::Invalid;
+use domain::worker::{Worker, WorkerState};
+use serde_json::Value;
+
+use crate::{IdentityClaim, ProofRefused, Provider, Refused, Verified};
+
+pub struct NullProvider;
+
+#[async_trait]
+impl Provider for NullProvider {
+    fn kind(&self) -> &'static str {
+        "null"
+    }
+
+    fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        let detail = "the null provider has no workers".to_owned();
+        Err(ProofRefused {
+            message: "not supported for this provider",
+            detail,
+        })
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
+        Err(Refused::not_supported())
+    }
+}
