@@ -1,0 +1,32 @@
+//! The HTTP API: one table of endpoints, and the steps that every request takes.
+
+pub mod auth;
+pub mod call;
+pub mod endpoint;
+pub mod error;
+pub mod listener;
+pub mod openapi;
+pub mod pages;
+pub mod paging;
+pub mod references;
+pub mod reply;
+pub mod request;
+pub mod route;
+pub mod worker_manager;
+
+use std::sync::OnceLock;
+
+use endpoint::{Endpoint, Service};
+
+/// Every endpoint of every service, in the order in which they are published.
+pub fn endpoints() -> &'static [Endpoint] {
+    static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
+    ALL.get_or_init(|| [worker_manager::ENDPOINTS, auth::ENDPOINTS].concat())
+}
+
+/// The endpoints of one service.
+pub fn endpoints_of(service: Service) -> impl Iterator<Item = &'static Endpoint> {
+    endpoints()
+        .iter()
+        .filter(move |endpoint| endpoint.service == service)
+}

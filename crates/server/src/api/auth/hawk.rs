@@ -1,0 +1,133 @@
+//! Who signed a request? Asked by other services, and by clients that test themselves.
+
+use std::sync::Arc;
+
+use access::Secret;
+use access::authenticate::{Client, NO_AUTH, Policy, check_payload, verify};
+use access::hawk::{Presented, RequestLine, read};
+use access::scope::{Expression, ScopeSet};
+use domain::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::embedded;
+use crate::gate::{Caller, failed};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HawkBody {
+    method: String,
+    resource: String,
+    host: String,
+    port: u16,
+    #[serde(default)]
+    authorization: Option<String>,
+    #[serde(default, rename = "sourceIp")]
+    _source_ip: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TestBody {
+    client_scopes: Vec<String>,
+    required_scopes: Vec<String>,
+}
+
+/// Always 200: it is the answer that says whether the request was good.
+pub(super) async fn authenticate(call: Call) -> Result<Reply, ApiError> {
+    let body: HawkBody = call.body()?;
+    let (method, host) = (body.method.to_uppercase(), body.host.to_lowercase());
+    let line = RequestLine {
+        method: &method,
+        resource: &body.resource,
+        host: &host,
+        port: body.port,
+    };
+    let gate = embedded(&call)?;
+    let reply = match gate
+        .verify(&line, body.authorization.as_deref(), call.now)
+        .await
+    {
+        // Something is wrong with us, not with the request that is asked about.
+        Err(ours) if ours.cause.is_some() => return Err(ours),
+        Err(refused) => {
+            metrics::counter!(crate::telemetry::AUTH_FAILURE).increment(1);
+            json!({"status": "auth-failed", "message": refused.message})
+        }
+        Ok(None) => {
+            let (scopes, expires) = gate.anonymous(call.now).await?;
+            json!({"status": "no-auth", "scheme": "none", "scopes": scopes.to_vec(),
+                "expires": expires.to_string()})
+        }
+        Ok(Some(authenticated)) => {
+            metrics::counter!(crate::telemetry::AUTH_SUCCESS).increment(1);
+            let expires = Timestamp::from_millis(authenticated.expires_ms);
+            let mut reply = json!({"status": "auth-success", "scheme": "hawk",
+                "clientId": authenticated.client_id, "scopes": authenticated.scopes.to_vec(),
+                "expires": expires.to_string()});
+            if let Some(hash) = authenticated.payload_hash {
+                reply["hash"] = json!(hash);
+            }
+            reply
+        }
+    };
+    Reply::json(&reply)
+}
+
+pub(super) async fn test(call: Call) -> Result<Reply, ApiError> {
+    let body: TestBody = call.body()?;
+    test_client(&call, body.client_scopes, body.required_scopes)
+}
+
+pub(super) async fn test_get(call: Call) -> Result<Reply, ApiError> {
+    let client_scopes = ["test:*", "auth:create-client:test:*"]
+        .map(str::to_owned)
+        .to_vec();
+    test_client(
+        &call,
+        client_scopes,
+        vec!["test:authenticate-get".to_owned()],
+    )
+}
+
+/// Authenticates the request with a client that everybody knows: it holds what the request says.
+fn test_client(
+    call: &Call,
+    client_scopes: Vec<String>,
+    required: Vec<String>,
+) -> Result<Reply, ApiError> {
+    let refuse = |refused: access::authenticate::AuthFailed| failed(refused.message);
+    let line = call.asking.line();
+    let presented = read(&line, call.asking.authorization.as_deref()).map_err(refuse)?;
+    let tester = Client {
+        client_id: "tester".to_owned(),
+        access_token: Secret::new("no-secret"),
+        scopes: client_scopes,
+        expires_ms: i64::MAX,
+        disabled: false,
+    };
+    let client = presented
+        .client_to_load()
+        .filter(|id| *id == tester.client_id)
+        .map(|_| &tester);
+    let as_given = |scopes: &[String]| Arc::new(ScopeSet::new(scopes.iter().cloned()));
+    let now_ms = call.now.as_millis();
+    let policy = Policy::default();
+    let authenticated =
+        verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(refuse)?;
+    check_payload(&authenticated, &call.asking.content_type, &call.asking.body).map_err(refuse)?;
+    let with_credentials = !matches!(presented, Presented::Nothing);
+    let caller = Caller {
+        client_id: with_credentials.then(|| authenticated.client_id.clone()),
+        scopes: Arc::clone(&authenticated.scopes),
+        expires: Timestamp::from_millis(authenticated.expires_ms),
+    };
+    let required = required.into_iter().map(Expression::Scope).collect();
+    caller.check(&Expression::AllOf(required))?;
+    let client_id = caller.client_id.as_deref().unwrap_or(NO_AUTH);
+    let reply: Value = json!({"clientId": client_id, "scopes": authenticated.scopes.to_vec()});
+    Reply::json(&reply)
+}

@@ -1,0 +1,25 @@
+//! What scopes amount to once roles are applied.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::embedded;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScopesBody {
+    scopes: Vec<String>,
+}
+
+pub(super) async fn expand(call: Call) -> Result<Reply, ApiError> {
+    let body: ScopesBody = call.body()?;
+    let expanded = embedded(&call)?.expand(&body.scopes, call.now).await?;
+    Reply::json(&json!({ "scopes": expanded.to_vec() }))
+}
+
+pub(super) async fn current(call: Call) -> Result<Reply, ApiError> {
+    Reply::json(&json!({ "scopes": call.scopes().to_vec() }))
+}

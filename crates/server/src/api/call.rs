@@ -1,0 +1,155 @@
+//! One request on its way to its handler: who, what, with which parameters.
+
+use std::sync::Arc;
+
+use access::scope::{Expression, Params, ScopeSet};
+use domain::audit::{AuditEntry, EntityType};
+use domain::id::{BadId, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::error::{ApiError, Code};
+use super::paging::Page;
+use crate::app::App;
+use crate::gate::{Asking, Caller};
+
+pub struct Call {
+    pub app: Arc<App>,
+    pub endpoint: &'static Endpoint,
+    pub parameters: Vec<(&'static str, String)>,
+    pub query: Vec<(&'static str, String)>,
+    pub body: Value,
+    /// The moment of this request; every decision in it uses this one.
+    pub now: Timestamp,
+    pub request_id: String,
+    pub asking: Asking,
+    /// Who is asking, once that has been found out.
+    pub caller: Option<Caller>,
+}
+
+impl Call {
+    /// A parameter of the route.
+    pub fn parameter(&self, name: &str) -> &str {
+        self.parameters
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, value)| value.as_str())
+    }
+
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A query parameter that names something.
+    pub fn query_id<T: std::str::FromStr<Err = BadId>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, ApiError> {
+        self.query(name)
+            .map(|text| text.parse().map_err(ApiError::from))
+            .transpose()
+    }
+
+    pub fn page<K: Serialize + DeserializeOwned>(&self) -> Result<Page<K>, ApiError> {
+        Page::parse(self.query("limit"), self.query("continuationToken"))
+    }
+
+    pub fn pool_id(&self) -> Result<PoolId, ApiError> {
+        Ok(self.parameter("workerPoolId").parse()?)
+    }
+
+    pub fn worker_key(&self) -> Result<WorkerKey, ApiError> {
+        Ok(WorkerKey {
+            pool_id: self.pool_id()?,
+            group: self.parameter("workerGroup").parse::<WorkerGroup>()?,
+            id: self.parameter("workerId").parse::<WorkerId>()?,
+        })
+    }
+
+    /// The body as the wire shape that its schema has already checked.
+    pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        T::deserialize(&self.body)
+            .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
+    }
+
+    /// The parameters of the route, for the scopes of the endpoint.
+    pub fn url_params(&self) -> Params {
+        self.parameters
+            .iter()
+            .fold(Params::new(), |params, (name, value)| {
+                params.text(*name, value.as_str())
+            })
+    }
+
+    /// Refuses the call unless its caller satisfies the endpoint's scopes.
+    pub async fn authorize(&mut self, params: Params) -> Result<(), ApiError> {
+        let Some(template) = self.endpoint.scopes else {
+            return Ok(());
+        };
+        let required = template.fill(&params).map_err(|missing| {
+            ApiError::input(format!(
+                "The scopes of this request need a value: {missing}"
+            ))
+        })?;
+        if self.caller.is_none() {
+            self.caller = Some(self.app.gate.authenticate(&self.asking, self.now).await?);
+        }
+        match &self.caller {
+            Some(caller) => caller.check(&required),
+            None => Err(ApiError::credentials_needed(&required)),
+        }
+    }
+
+    /// The scopes of the caller; those of nobody in particular, if the endpoint asks for none.
+    pub fn scopes(&self) -> Arc<ScopeSet> {
+        self.caller
+            .as_ref()
+            .map_or_else(Default::default, |caller| Arc::clone(&caller.scopes))
+    }
+
+    /// A line for the audit table.
+    pub fn audit(&self, entity_type: EntityType, entity_id: &str, action: &str) -> AuditEntry {
+        let client_id = self
+            .caller
+            .as_ref()
+            .and_then(|caller| caller.client_id.clone());
+        AuditEntry {
+            entity_type,
+            entity_id: entity_id.to_owned(),
+            action: action.to_owned(),
+            client_id: client_id.unwrap_or_else(|| "anonymous".to_owned()),
+            created: self.now,
+            source_ip: Some(self.asking.source_ip.clone()),
+            request_id: Some(self.request_id.clone()),
+            detail: Value::Null,
+        }
+    }
+}
+
+impl Caller {
+    pub fn check(&self, required: &Expression) -> Result<(), ApiError> {
+        if required.satisfied_by(&self.scopes) {
+            return Ok(());
+        }
+        Err(
+            match (&self.client_id, required.missing_from(&self.scopes)) {
+                (Some(client_id), Some(missing)) => {
+                    ApiError::insufficient_scopes(client_id, &missing, required)
+                }
+                _ => ApiError::credentials_needed(required),
+            },
+        )
+    }
+}
+
+impl From<BadId> for ApiError {
+    fn from(bad: BadId) -> Self {
+        Self::new(Code::InvalidRequestArguments, bad.to_string())
+    }
+}

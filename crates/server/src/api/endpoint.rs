@@ -1,0 +1,250 @@
+//! What one endpoint is. The table of these is the router, the scope check, the references, the
+//! OpenAPI document and the source of the command line's help.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use access::scope::Template;
+use http::Method;
+
+use super::call::Call;
+use super::error::ApiError;
+use super::reply::Reply;
+
+/// Runs an endpoint once its caller, parameters, query and body have been checked.
+pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    WorkerManager,
+    Auth,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    Stable,
+    Experimental,
+}
+
+/// How much of the request's body an error may repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    Shown,
+    Omitted,
+    /// Without `providerInfo.staticSecret`.
+    WithoutSecret,
+}
+
+/// A query parameter and the pattern that its value must match.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
+    pub name: &'static str,
+    pub pattern: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    pub service: Service,
+    pub name: &'static str,
+    pub method: Verb,
+    /// With `<parameter>`s, as in the references.
+    pub route: &'static str,
+    /// The parameter that may contain slashes that are not percent-encoded.
+    pub wildcard: Option<&'static str>,
+    /// An older route of the same endpoint, for clients that still use it.
+    pub alias: Option<Alias>,
+    pub query: &'static [Query],
+    /// File names of schemas, relative to the service's.
+    pub input: Option<&'static str>,
+    pub output: Option<&'static str>,
+    /// `None`: open to the world.
+    pub scopes: Option<Template>,
+    pub payload: Payload,
+    pub stability: Stability,
+    pub category: &'static str,
+    pub title: &'static str,
+    pub description: &'static str,
+    pub handler: Handler,
+}
+
+/// A second route; errors name the endpoint by `name` there.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    pub name: &'static str,
+    pub route: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Get,
+    Put,
+    Post,
+    Delete,
+}
+
+impl Service {
+    pub const ALL: [Self; 2] = [Self::Auth, Self::WorkerManager];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WorkerManager => "worker-manager",
+            Self::Auth => "auth",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::WorkerManager => "Worker Manager",
+            Self::Auth => "Auth",
+        }
+    }
+
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::WorkerManager => {
+                "Worker pools, their launch configs and their workers: how many there are, where \
+                 they come from, and who they prove to be."
+            }
+            Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
+        }
+    }
+}
+
+impl Stability {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stable => "stable",
+            Self::Experimental => "experimental",
+        }
+    }
+}
+
+impl Verb {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// HEAD is answered as GET, without the body.
+    pub fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::GET | Method::HEAD => Some(Self::Get),
+            Method::PUT => Some(Self::Put),
+            Method::POST => Some(Self::Post),
+            Method::DELETE => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// An endpoint with nothing said about it yet but where it is and what runs.
+    pub const fn new(
+        service: Service,
+        name: &'static str,
+        method: Verb,
+        route: &'static str,
+        handler: Handler,
+    ) -> Self {
+        Self {
+            service,
+            name,
+            method,
+            route,
+            wildcard: None,
+            alias: None,
+            query: &[],
+            input: None,
+            output: None,
+            scopes: None,
+            payload: Payload::Shown,
+            stability: Stability::Stable,
+            category: "",
+            title: "",
+            description: "",
+            handler,
+        }
+    }
+
+    pub const fn wildcard(mut self, parameter: &'static str) -> Self {
+        self.wildcard = Some(parameter);
+        self
+    }
+
+    pub const fn alias(mut self, name: &'static str, route: &'static str) -> Self {
+        self.alias = Some(Alias { name, route });
+        self
+    }
+
+    pub const fn query(mut self, query: &'static [Query]) -> Self {
+        self.query = query;
+        self
+    }
+
+    pub const fn input(mut self, schema: &'static str) -> Self {
+        self.input = Some(schema);
+        self
+    }
+
+    pub const fn output(mut self, schema: &'static str) -> Self {
+        self.output = Some(schema);
+        self
+    }
+
+    pub const fn scopes(mut self, scopes: Template) -> Self {
+        self.scopes = Some(scopes);
+        self
+    }
+
+    pub const fn payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    pub const fn experimental(mut self) -> Self {
+        self.stability = Stability::Experimental;
+        self
+    }
+
+    pub const fn about(
+        mut self,
+        category: &'static str,
+        title: &'static str,
+        description: &'static str,
+    ) -> Self {
+        self.category = category;
+        self.title = title;
+        self.description = description;
+        self
+    }
+
+    /// The names of the route's parameters, in order.
+    pub fn parameters(&self) -> Vec<&'static str> {
+        self.route
+            .split('<')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('>').map(|(name, _)| name))
+            .collect()
+    }
+
+    /// Can the caller be authorised by the URL alone? Otherwise the handler does it, once the body
+    /// has been read.
+    pub fn authorized_by_url(&self) -> bool {
+        let parameters = self.parameters();
+        self.scopes.is_some_and(|scopes| {
+            scopes
+                .parameters()
+                .iter()
+                .all(|needed| parameters.contains(needed))
+        })
+    }
+
+    /// A schema's name as the registry of schemas knows it.
+    pub fn schema_name(&self, file: &str) -> String {
+        format!("{}/v1/{file}", self.service.as_str())
+    }
+}

@@ -1,0 +1,180 @@
+//! Errors of the API: codes, HTTP statuses and the body that clients read.
+//!
+//! The only place that knows HTTP statuses.
+
+use access::scope::Expression;
+use contract::Invalid;
+use domain::time::Timestamp;
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::StoreError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    MalformedPayload,
+    InvalidRequestArguments,
+    InputValidationError,
+    InputError,
+    AuthenticationFailed,
+    InsufficientScopes,
+    ResourceNotFound,
+    RequestConflict,
+    InputTooLarge,
+    RequestTimeout,
+    InternalServerError,
+    ProviderSetupFailed,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub struct ApiError {
+    pub code: Code,
+    pub message: String,
+    /// For our log only: what lies behind an internal error.
+    pub cause: Option<StoreError>,
+}
+
+impl Code {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedPayload => "MalformedPayload",
+            Self::InvalidRequestArguments => "InvalidRequestArguments",
+            Self::InputValidationError => "InputValidationError",
+            Self::InputError => "InputError",
+            Self::AuthenticationFailed => "AuthenticationFailed",
+            Self::InsufficientScopes => "InsufficientScopes",
+            Self::ResourceNotFound => "ResourceNotFound",
+            Self::RequestConflict => "RequestConflict",
+            Self::InputTooLarge => "InputTooLarge",
+            Self::RequestTimeout => "RequestTimeout",
+            Self::InternalServerError => "InternalServerError",
+            Self::ProviderSetupFailed => "ProviderSetupFailed",
+        }
+    }
+
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::MalformedPayload
+            | Self::InvalidRequestArguments
+            | Self::InputValidationError
+            | Self::InputError => StatusCode::BAD_REQUEST,
+            Self::AuthenticationFailed => StatusCode::UNAUTHORIZED,
+            Self::InsufficientScopes => StatusCode::FORBIDDEN,
+            Self::ResourceNotFound => StatusCode::NOT_FOUND,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::RequestConflict => StatusCode::CONFLICT,
+            Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::ProviderSetupFailed => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl ApiError {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            cause: None,
+        }
+    }
+
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(Code::InputError, message)
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Code::ResourceNotFound, message)
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(Code::RequestConflict, message)
+    }
+
+    pub fn provider_setup_failed() -> Self {
+        Self::new(
+            Code::ProviderSetupFailed,
+            "Provider backend may be down or misconfigured",
+        )
+    }
+
+    pub fn invalid(invalid: &Invalid, root_url: &str) -> Self {
+        Self::new(Code::InputValidationError, invalid.message(root_url))
+    }
+
+    /// The caller is known and may not do this.
+    pub fn insufficient_scopes(
+        client_id: &str,
+        missing: &Expression,
+        required: &Expression,
+    ) -> Self {
+        let message = format!(
+            "Client ID {client_id} does not have sufficient scopes and is missing the following \
+             scopes:\n\n```\n{}\n```\n\nThis request requires the client to satisfy the following \
+             scope expression:\n\n```\n{}\n```",
+            missing.for_people(),
+            required.for_people()
+        );
+        Self::new(Code::InsufficientScopes, message)
+    }
+
+    /// The caller gave no credentials, and what anybody may do is not enough.
+    pub fn credentials_needed(required: &Expression) -> Self {
+        let message = format!(
+            "This request requires Taskcluster credentials that satisfy the following scope \
+             expression:\n\n```\n{}\n```",
+            required.for_people()
+        );
+        Self::new(Code::InsufficientScopes, message)
+    }
+
+    /// What goes wrong on our side is told by an id, under which our log has the rest.
+    pub fn internal(incident: &str) -> Self {
+        Self::new(
+            Code::InternalServerError,
+            format!(
+                "Internal Server Error, incidentId {incident}. The server's log says what \
+                 happened under this id."
+            ),
+        )
+    }
+
+    /// The body, for the endpoint and the request that it happened to.
+    pub fn body(
+        &self,
+        method: &str,
+        parameters: &[(&'static str, String)],
+        payload: Value,
+        now: Timestamp,
+    ) -> Value {
+        let message = format!(
+            "{}\n\n---\n\n* method:     {method}\n* errorCode:  {}\n* statusCode: {}\n* time:       {now}",
+            self.message,
+            self.code.as_str(),
+            self.code.status().as_u16(),
+        );
+        let parameters: serde_json::Map<String, Value> = parameters
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Value::String(value.clone())))
+            .collect();
+        json!({
+            "code": self.code.as_str(),
+            "message": message,
+            "requestInfo": {
+                "method": method,
+                "params": parameters,
+                "payload": payload,
+                "time": now.to_string(),
+            },
+        })
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(cause: StoreError) -> Self {
+        Self {
+            cause: Some(cause),
+            ..Self::new(Code::InternalServerError, String::new())
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Connections: accepted, limited, served, and drained when the server stops.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::request::{self, Head, Response, Tags, with_status};
+use super::route::Router;
+use super::{endpoint::Service, pages};
+use crate::app::App;
+
+/// A request's head may be this large, and have so many headers.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 100;
+/// After a connection could not be accepted (too many open files, say), the next try.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// A trace id that a client gives is taken over up to this length.
+const MAX_TRACE_ID: usize = 64;
+
+/// Clients in browsers may call us from anywhere: it is the signature that counts.
+const HEADERS: [(&str, &str); 8] = [
+    ("cache-control", "no-store no-cache must-revalidate"),
+    ("access-control-allow-origin", "*"),
+    ("access-control-max-age", "900"),
+    (
+        "access-control-allow-methods",
+        "OPTIONS,GET,HEAD,POST,PUT,DELETE,TRACE,CONNECT",
+    ),
+    ("access-control-request-method", "*"),
+    (
+        "access-control-allow-headers",
+        "X-Requested-With,Content-Type,Authorization,Accept,Origin,Cache-Control",
+    ),
+    ("x-content-type-options", "nosniff"),
+    (
+        "content-security-policy",
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; report-uri /__cspreport__",
+    ),
+];
+
+/// Answers requests; shared by all connections.
+pub struct Server {
+    app: Arc<App>,
+    router: Router,
+}
+
+impl Server {
+    pub fn new(app: Arc<App>) -> Self {
+        let auth = app.gate.embedded().is_some();
+        let services: &[Service] = if auth {
+            &Service::ALL
+        } else {
+            &[Service::WorkerManager]
+        };
+        Self {
+            app,
+            router: Router::new(services),
+        }
+    }
+
+    /// Serves connections until told to stop, then lets requests under way end.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        let limits = &self.app.config.server;
+        let places = Arc::new(Semaphore::new(limits.max_connections));
+        let graceful = GracefulShutdown::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept(&listener, &places) => accepted,
+                () = stop.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, peer, place)) => {
+                    self.clone().connection(stream, peer, place, &graceful)
+                }
+                Err(problem) => {
+                    tracing::warn!(error = %problem, "cannot accept a connection: {problem}");
+                    let again = tokio::time::timeout(ACCEPT_AGAIN, stop.cancelled());
+                    if again.await.is_ok() {
+                        break;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        let drain = Duration::from_secs(limits.drain_seconds);
+        if tokio::time::timeout(drain, graceful.shutdown())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests were still under way after {drain:?}");
+        }
+    }
+
+    fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+        graceful: &GracefulShutdown,
+    ) {
+        // Replies are written whole; waiting to fill packets would only delay them.
+        let _ = stream.set_nodelay(true);
+        let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let server = Arc::clone(&self);
+            // In a task of its own: a client that hangs up does not leave a change half told, and
+            // a panic ends one request only.
+            let answered = tokio::spawn(async move { server.answer(request, peer).await });
+            async move {
+                Ok::<_, Infallible>(answered.await.unwrap_or_else(|problem| {
+                    tracing::error!(error = %problem, "a request handler panicked");
+                    with_status(StatusCode::INTERNAL_SERVER_ERROR, bytes::Bytes::new())
+                }))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_limit)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(problem) = connection.await {
+                tracing::debug!(peer = %peer, error = %problem, "connection ended: {problem}");
+            }
+            drop(place);
+        });
+    }
+
+    /// Answers one request.
+    pub async fn answer<B>(&self, request: Request<B>, peer: SocketAddr) -> Response
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let tags = self.tags(&parts.headers);
+        let head_only = parts.method == Method::HEAD;
+        let (method, uri, headers) = (parts.method, parts.uri, parts.headers);
+        let head = Head {
+            method,
+            uri,
+            headers,
+            peer,
+            tags: tags.clone(),
+        };
+        let span = tracing::info_span!("request", request.id = %tags.request_id, trace.id = %tags.trace_id);
+        let answering = async {
+            if head.uri.path().starts_with("/api/") {
+                request::answer(&self.app, &self.router, head, body).await
+            } else {
+                pages::answer(&self.app, &head).await
+            }
+        };
+        let mut response = answering.instrument(span).await;
+        dress(response.headers_mut(), &tags);
+        if head_only {
+            *response.body_mut() = Full::default();
+        }
+        response
+    }
+
+    fn tags(&self, headers: &HeaderMap) -> Tags {
+        let fresh = || self.app.random.uuid();
+        let given = headers
+            .get("x-taskcluster-trace-id")
+            .and_then(|value| value.to_str().ok())
+            .filter(|id| !id.is_empty() && id.len() <= MAX_TRACE_ID);
+        Tags {
+            request_id: fresh(),
+            trace_id: given.map_or_else(fresh, str::to_owned),
+        }
+    }
+}
+
+/// Waits for a place before the next connection, so that the rest queues in the kernel.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .map_err(std::io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, place))
+}
+
+/// The headers that every reply has.
+fn dress(headers: &mut HeaderMap, tags: &Tags) {
+    for (name, value) in HEADERS {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    for (name, value) in [
+        ("x-for-trace-id", &tags.trace_id),
+        ("x-for-request-id", &tags.request_id),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}

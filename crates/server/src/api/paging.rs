@@ -1,0 +1,114 @@
+//! Pages of lists: how many, and after what.
+//!
+//! A token is the key of the last item that was given, so a page costs the same wherever it is,
+//! and what is inserted or deleted meanwhile neither repeats nor hides another item.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+
+/// The most that a page holds, and what it holds when nothing else is asked for.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// How many items, and after which key; `K` is the key that the list is ordered by.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Page<K> {
+    pub limit: u32,
+    pub after: Option<K>,
+}
+
+impl<K: Serialize + DeserializeOwned> Page<K> {
+    pub fn parse(limit: Option<&str>, token: Option<&str>) -> Result<Self, ApiError> {
+        let limit = match limit.and_then(|digits| digits.parse::<u32>().ok()) {
+            None | Some(0) => MAX_PAGE,
+            Some(limit) => limit.min(MAX_PAGE),
+        };
+        let after = token.map(decode).transpose()?;
+        Ok(Self { limit, after })
+    }
+
+    /// One more than fits, by which we see whether there is another page.
+    pub fn limit_and_one(&self) -> u32 {
+        self.limit + 1
+    }
+
+    /// Cuts the one too many off, and makes the token of the next page if there was one.
+    pub fn cut<T>(&self, items: &mut Vec<T>, key: impl Fn(&T) -> K) -> Option<String> {
+        let limit = self.limit as usize;
+        if items.len() <= limit {
+            return None;
+        }
+        items.truncate(limit);
+        items.last().map(|last| encode(&key(last)))
+    }
+}
+
+fn encode<K: Serialize>(key: &K) -> String {
+    let text = serde_json::to_vec(key).expect("keys are strings and numbers");
+    URL_SAFE_NO_PAD.encode(text)
+}
+
+fn decode<K: DeserializeOwned>(token: &str) -> Result<K, ApiError> {
+    URL_SAFE_NO_PAD
+        .decode(token)
+        .ok()
+        // PostgreSQL has no texts with this character, so no key of ours has it.
+        .filter(|text| !text.windows(6).any(|part| part == br"\u0000"))
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .ok_or_else(|| ApiError::input("Invalid continuation token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Names = Page<(String,)>;
+
+    #[test]
+    fn a_token_brings_the_next_page() {
+        let page = Names::parse(Some("2"), None).unwrap();
+        let mut items = vec!["a", "b", "c"];
+        let token = page.cut(&mut items, |item| ((*item).to_owned(),)).unwrap();
+        assert_eq!(items, ["a", "b"]);
+        let next = Names::parse(Some("2"), Some(&token)).unwrap();
+        assert_eq!(next.after, Some(("b".to_owned(),)));
+    }
+
+    #[test]
+    fn the_last_page_has_no_token() {
+        let page = Names::parse(Some("2"), None).unwrap();
+        assert_eq!(
+            page.cut(&mut vec!["a", "b"], |item| ((*item).to_owned(),)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_page_is_never_larger_than_the_largest_and_never_empty() {
+        for (limit, expected) in [
+            (None, 1_000),
+            (Some("0"), 1_000),
+            (Some("5000"), 1_000),
+            (Some("7"), 7),
+        ] {
+            assert_eq!(Names::parse(limit, None).unwrap().limit, expected);
+        }
+        assert_eq!(
+            Names::parse(Some("99999999999999999999999"), None)
+                .unwrap()
+                .limit,
+            1_000
+        );
+    }
+
+    #[test]
+    fn a_token_that_is_not_ours_is_refused() {
+        for token in ["!", "bm90IGpzb24", "WzFd", ""] {
+            let refused = Names::parse(None, Some(token)).unwrap_err();
+            assert_eq!(refused.message, "Invalid continuation token", "{token}");
+        }
+    }
+}

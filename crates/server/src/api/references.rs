@@ -1,0 +1,144 @@
+//! The published references: methods, exchanges and metrics, generated from the tables that the
+//! program itself uses.
+
+use domain::event::{EXCHANGES, Exchange, KeyWord};
+use serde_json::{Map, Value, json};
+
+use super::endpoint::{Endpoint, Service};
+use super::endpoints_of;
+
+/// What there is of each service.
+const KINDS: [&str; 2] = ["api", "exchanges"];
+
+/// A document below `/references/`, by its path there.
+pub fn document(path: &str, root_url: &str) -> Option<Value> {
+    match path {
+        "manifest.json" => Some(manifest(root_url)),
+        "references.json" => Some(everything()),
+        path => {
+            let (service, rest) = path.split_once("/v1/")?;
+            let service = Service::ALL
+                .into_iter()
+                .find(|known| known.as_str() == service)?;
+            match rest {
+                "api.json" => Some(api(service, root_url)),
+                "exchanges.json" => Some(exchanges(service, root_url)),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn manifest(root_url: &str) -> Value {
+    let references: Vec<String> = paths()
+        .map(|path| format!("{root_url}/references/{path}"))
+        .collect();
+    json!({
+        "$schema": format!("{root_url}/schemas/common/manifest-v3.json#"),
+        "references": references,
+    })
+}
+
+/// The paths of all references, in order.
+fn paths() -> impl Iterator<Item = String> {
+    Service::ALL
+        .into_iter()
+        .flat_map(|service| KINDS.map(|kind| format!("{}/v1/{kind}.json", service.as_str())))
+}
+
+/// All references and schemas in one document, with ids relative to the root.
+fn everything() -> Value {
+    let schemas = contract::Schemas::new();
+    let references = paths().filter_map(|path| {
+        let content = document(&path, "")?;
+        Some(json!({"filename": format!("references/{path}"), "content": content}))
+    });
+    let schemas = schemas.names().filter_map(|name| {
+        let content = schemas.served(name, "")?;
+        Some(json!({"filename": format!("schemas/{name}"), "content": content}))
+    });
+    references.chain(schemas).collect()
+}
+
+fn api(service: Service, root_url: &str) -> Value {
+    let entries: Vec<Value> = endpoints_of(service).map(entry).collect();
+    json!({
+        "$schema": format!("{root_url}/schemas/common/api-reference-v0.json#"),
+        "apiVersion": "v1",
+        "serviceName": service.as_str(),
+        "title": service.title(),
+        "description": service.description(),
+        "entries": entries,
+    })
+}
+
+fn entry(endpoint: &Endpoint) -> Value {
+    let query: Vec<&str> = endpoint.query.iter().map(|query| query.name).collect();
+    let mut entry = Map::new();
+    let mut set = |name: &str, value: Value| {
+        entry.insert(name.to_owned(), value);
+    };
+    set("type", json!("function"));
+    set("method", json!(endpoint.method.as_str()));
+    set("route", json!(endpoint.route));
+    set("query", json!(query));
+    set("args", json!(endpoint.parameters()));
+    set("name", json!(endpoint.name));
+    set("stability", json!(endpoint.stability.as_str()));
+    set("category", json!(endpoint.category));
+    set("title", json!(endpoint.title));
+    set("description", json!(endpoint.description));
+    if let Some(input) = endpoint.input {
+        set("input", json!(format!("v1/{input}#")));
+    }
+    if let Some(output) = endpoint.output {
+        set("output", json!(format!("v1/{output}#")));
+    }
+    if let Some(scopes) = endpoint.scopes {
+        set("scopes", scopes.to_json());
+    }
+    Value::Object(entry)
+}
+
+fn exchanges(service: Service, root_url: &str) -> Value {
+    let entries: Vec<Value> = EXCHANGES
+        .iter()
+        .filter(|exchange| exchange.service == service.as_str())
+        .map(exchange_entry)
+        .collect();
+    json!({
+        "$schema": format!("{root_url}/schemas/common/exchanges-reference-v0.json#"),
+        "apiVersion": "v1",
+        "serviceName": service.as_str(),
+        "title": format!("{} events", service.title()),
+        "description": "What is published when something has changed.",
+        "exchangePrefix": format!("exchange/taskcluster-{}/v1/", service.as_str()),
+        "entries": entries,
+    })
+}
+
+fn exchange_entry(exchange: &Exchange) -> Value {
+    let words: Vec<Value> = exchange.key.words().iter().map(key_word).collect();
+    json!({
+        "type": "topic-exchange",
+        "name": exchange.name,
+        "exchange": exchange.exchange,
+        "title": exchange.title,
+        "description": exchange.description,
+        "routingKey": words,
+        "schema": format!("v1/{}#", exchange.schema),
+    })
+}
+
+fn key_word(word: &KeyWord) -> Value {
+    let mut entry = json!({
+        "name": word.name,
+        "summary": word.summary,
+        "multipleWords": word.multiple_words,
+        "required": word.required,
+    });
+    if let Some(constant) = word.constant {
+        entry["constant"] = json!(constant);
+    }
+    entry
+}

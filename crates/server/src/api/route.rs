@@ -1,0 +1,283 @@
+//! Finds the endpoint for a method and a path, and takes the parameters out of the path.
+//!
+//! Paths are matched as they were sent, segment by segment, so that `%2F` is not a slash; a
+//! parameter's value is decoded afterwards. Declared order decides between overlapping routes.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use super::endpoint::{Endpoint, Service, Verb};
+use super::endpoints;
+
+/// No path that we serve has more segments; longer ones are not looked at.
+const MAX_SEGMENTS: usize = 32;
+
+/// One route of the table, taken apart.
+struct Route {
+    endpoint: &'static Endpoint,
+    /// The endpoint's name, or that of the alias.
+    name: &'static str,
+    segments: Vec<Segment>,
+}
+
+enum Segment {
+    Literal(&'static str),
+    /// One segment; what follows the parameter in it (a colon, in the aliases).
+    Parameter {
+        name: &'static str,
+        suffix: &'static str,
+    },
+    /// Any number of segments, also none.
+    Wildcard(&'static str),
+}
+
+pub struct Router {
+    routes: Vec<Route>,
+}
+
+/// An endpoint that was found, and the values of its parameters in the route's order.
+pub struct Found {
+    pub endpoint: &'static Endpoint,
+    pub name: &'static str,
+    pub parameters: Vec<(&'static str, String)>,
+}
+
+/// A percent-encoding in the path that does not decode to text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadEncoding;
+
+impl Router {
+    pub fn new(services: &[Service]) -> Self {
+        let mut routes = Vec::new();
+        let served = endpoints()
+            .iter()
+            .filter(|endpoint| services.contains(&endpoint.service));
+        for endpoint in served {
+            // An alias is tried first: it is the more special one.
+            if let Some(alias) = endpoint.alias {
+                let segments = take_apart(alias.route, None);
+                routes.push(Route {
+                    endpoint,
+                    name: alias.name,
+                    segments,
+                });
+            }
+            let segments = take_apart(endpoint.route, endpoint.wildcard);
+            routes.push(Route {
+                endpoint,
+                name: endpoint.name,
+                segments,
+            });
+        }
+        // Aliases precede every plain route, whichever endpoint they belong to.
+        routes.sort_by_key(|route| route.name == route.endpoint.name);
+        Self { routes }
+    }
+
+    /// `path` is what follows `/api/<service>/v1`.
+    pub fn find(
+        &self,
+        service: Service,
+        verb: Verb,
+        path: &str,
+    ) -> Result<Option<Found>, BadEncoding> {
+        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        if segments.len() > MAX_SEGMENTS {
+            return Ok(None);
+        }
+        for route in &self.routes {
+            let endpoint = route.endpoint;
+            if endpoint.service != service || endpoint.method != verb {
+                continue;
+            }
+            let mut values = Vec::new();
+            if match_segments(&route.segments, &segments, &mut values) {
+                let parameters = values
+                    .into_iter()
+                    .map(|(name, raw)| Ok((name, decode(&raw)?)))
+                    .collect::<Result<_, BadEncoding>>()?;
+                return Ok(Some(Found {
+                    endpoint,
+                    name: route.name,
+                    parameters,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The verbs that some route answers at this path, for OPTIONS.
+    pub fn verbs(&self, service: Service, path: &str) -> Vec<Verb> {
+        [Verb::Get, Verb::Put, Verb::Post, Verb::Delete]
+            .into_iter()
+            .filter(|verb| !matches!(self.find(service, *verb, path), Ok(None)))
+            .collect()
+    }
+}
+
+fn take_apart(route: &'static str, wildcard: Option<&'static str>) -> Vec<Segment> {
+    route
+        .trim_start_matches('/')
+        .trim_end_matches('/')
+        .split('/')
+        .map(|segment| {
+            match segment
+                .strip_prefix('<')
+                .and_then(|rest| rest.split_once('>'))
+            {
+                None => Segment::Literal(segment),
+                Some((name, _)) if Some(name) == wildcard => Segment::Wildcard(name),
+                Some((name, suffix)) => Segment::Parameter { name, suffix },
+            }
+        })
+        .collect()
+}
+
+type Values<'a> = Vec<(&'static str, Cow<'a, str>)>;
+
+/// Matches what is left of a route with what is left of a path; a trailing slash is tolerated,
+/// except behind a wildcard, which takes it.
+fn match_segments<'a>(route: &[Segment], path: &[&'a str], values: &mut Values<'a>) -> bool {
+    let Some((first, rest)) = route.split_first() else {
+        return path.is_empty() || path == [""];
+    };
+    match first {
+        Segment::Literal(literal) => match path.split_first() {
+            Some((segment, others)) if segment == literal => match_segments(rest, others, values),
+            _ => false,
+        },
+        Segment::Parameter { name, suffix } => {
+            let Some((segment, others)) = path.split_first() else {
+                return false;
+            };
+            let Some(value) = segment
+                .strip_suffix(suffix)
+                .filter(|value| !value.is_empty())
+            else {
+                return false;
+            };
+            values.push((name, Cow::Borrowed(value)));
+            match_segments(rest, others, values) || {
+                values.pop();
+                false
+            }
+        }
+        Segment::Wildcard(name) => (0..=path.len()).rev().any(|taken| {
+            if taken == 0 {
+                return false; // `/worker-pool` without a slash is another path
+            }
+            values.push((name, Cow::Owned(path[..taken].join("/"))));
+            match_segments(rest, &path[taken..], values) || {
+                values.pop();
+                false
+            }
+        }),
+    }
+}
+
+fn decode(raw: &str) -> Result<String, BadEncoding> {
+    percent_decode_str(raw)
+        .decode_utf8()
+        .map(Cow::into_owned)
+        .map_err(|_| BadEncoding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(verb: Verb, path: &str) -> String {
+        let router = Router::new(&Service::ALL);
+        match router.find(Service::WorkerManager, verb, path) {
+            Err(BadEncoding) => "bad encoding".to_owned(),
+            Ok(None) => "not found".to_owned(),
+            Ok(Some(found)) => {
+                let values: Vec<_> = found
+                    .parameters
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                format!("{} {}", found.name, values.join(" "))
+                    .trim_end()
+                    .to_owned()
+            }
+        }
+    }
+
+    #[test]
+    fn routes_are_found_as_the_contract_describes() {
+        for (path, expected) in [
+            ("/providers", "listProviders"),
+            ("/providers/", "listProviders"),
+            ("/worker-pool/a%2Fb", "workerPool workerPoolId=a/b"),
+            ("/worker-pool/a/b", "workerPool workerPoolId=a/b"),
+            ("/worker-pool/a/b/", "workerPool workerPoolId=a/b/"),
+            ("/worker-pool/", "workerPool workerPoolId="),
+            ("/worker-pool", "not found"),
+            ("/worker-pool/a/b/stats", "workerPoolStats workerPoolId=a/b"),
+            (
+                "/worker-pool/a%2Fb/stats",
+                "workerPoolStats workerPoolId=a/b",
+            ),
+            (
+                "/worker-pool/a%2Fb/launch-configs",
+                "listWorkerPoolLaunchConfigs workerPoolId=a/b",
+            ),
+            (
+                "/worker-pool/a/b/launch-configs",
+                "workerPool workerPoolId=a/b/launch-configs",
+            ),
+            ("/worker-pools/stats", "listWorkerPoolsStats"),
+            ("/worker-pool-errors/stats", "workerPoolErrorStats"),
+            (
+                "/worker-pool-errors/a/b",
+                "listWorkerPoolErrors workerPoolId=a/b",
+            ),
+            (
+                "/workers/a%2Fb",
+                "listWorkersForWorkerPool workerPoolId=a/b",
+            ),
+            (
+                "/workers/a/b",
+                "listWorkersForWorkerGroup workerPoolId=a workerGroup=b",
+            ),
+            (
+                "/workers/a%2Fb:/g",
+                "listWorkersForWorkerGroupWithColon workerPoolId=a/b workerGroup=g",
+            ),
+            (
+                "/workers/a%2Fb/g",
+                "listWorkersForWorkerGroup workerPoolId=a/b workerGroup=g",
+            ),
+            (
+                "/workers/a%2Fb/g/w",
+                "worker workerPoolId=a/b workerGroup=g workerId=w",
+            ),
+            (
+                "/workers/a%2Fb:/g/w",
+                "workerWithColon workerPoolId=a/b workerGroup=g workerId=w",
+            ),
+            ("/Providers", "not found"),
+            ("/worker-pool/%ff", "bad encoding"),
+            ("/", "not found"),
+            ("", "not found"),
+        ] {
+            assert_eq!(find(Verb::Get, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_colon_alias_is_not_for_removal() {
+        let removal = find(Verb::Delete, "/workers/a%2Fb:/g/w");
+        assert_eq!(
+            removal,
+            "removeWorker workerPoolId=a/b: workerGroup=g workerId=w"
+        );
+    }
+
+    #[test]
+    fn a_very_long_path_is_not_found_and_costs_nothing() {
+        assert_eq!(find(Verb::Get, &"/x".repeat(10_000)), "not found");
+    }
+}

@@ -1,0 +1,16 @@
+//! The worker manager: pools, launch configs, workers, registration, errors.
+
+mod error_reports;
+mod launch_configs;
+mod metadata;
+pub(in crate::api) mod monitoring;
+mod pools;
+mod providers;
+mod registration;
+mod stats;
+mod table;
+mod wire;
+mod workers;
+
+pub use table::ENDPOINTS;
+pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};

@@ -1,0 +1,68 @@
+//! The launch configs of a pool.
+
+use domain::id::LaunchConfigId;
+use domain::launch_config::LaunchConfig;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::pools::no_such_pool;
+use super::wire::When;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LaunchConfigsReply {
+    worker_pool_launch_configs: Vec<LaunchConfigReply>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continuation_token: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LaunchConfigReply {
+    launch_config_id: String,
+    worker_pool_id: String,
+    is_archived: bool,
+    configuration: Map<String, Value>,
+    created: When,
+    last_modified: When,
+}
+
+impl From<LaunchConfig> for LaunchConfigReply {
+    fn from(config: LaunchConfig) -> Self {
+        Self {
+            launch_config_id: config.id.to_string(),
+            worker_pool_id: config.pool_id.to_string(),
+            is_archived: config.archived,
+            configuration: config.configuration,
+            created: When(config.created),
+            last_modified: When(config.last_modified),
+        }
+    }
+}
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let id = call.pool_id()?;
+    let page = call.page::<(String,)>()?;
+    let after = page
+        .after
+        .as_ref()
+        .map(|(id,)| id.parse::<LaunchConfigId>())
+        .transpose()?;
+    let include_archived = call.query("includeArchived") == Some("true");
+    let limit = page.limit_and_one();
+    let read = call.app.store.scan("launch_config_list", move |tx| {
+        store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
+        let configs = store::launch_config_list(tx, &id, include_archived, after.as_ref(), limit)?;
+        Ok::<_, ApiError>(configs)
+    });
+    let mut configs = read.await?;
+    let continuation_token = page.cut(&mut configs, |config| (config.id.to_string(),));
+    let worker_pool_launch_configs = configs.into_iter().map(Into::into).collect();
+    Reply::json(&LaunchConfigsReply {
+        worker_pool_launch_configs,
+        continuation_token,
+    })
+}

@@ -1,0 +1,57 @@
+//! Which providers there are, and how handlers get hold of one.
+
+use std::sync::Arc;
+
+use cloud::{NotAvailable, Provider};
+use domain::id::ProviderId;
+use serde_json::{Value, json};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use crate::app::App;
+
+/// How many providers a page has when nothing else is asked for.
+const DEFAULT_PAGE: usize = 100;
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let number = |name, default: usize| {
+        call.query(name)
+            .map_or(default, |digits| digits.parse().unwrap_or(usize::MAX))
+    };
+    let (start, limit) = (
+        number("continuationToken", 0),
+        number("limit", DEFAULT_PAGE),
+    );
+    let listed: Vec<Value> = call
+        .app
+        .providers
+        .listed()
+        .map(|(id, kind)| json!({"providerId": id.as_str(), "providerType": kind}))
+        .collect();
+    let total = listed.len();
+    let page: Vec<Value> = listed.into_iter().skip(start).take(limit).collect();
+    let end = start.saturating_add(limit);
+    let mut reply = json!({ "providers": page });
+    if end < total {
+        reply["continuationToken"] = json!(end.to_string());
+    }
+    Reply::json(&reply)
+}
+
+/// The provider that a pool is to have: one that nobody knows is a mistake in the request.
+pub(super) fn wanted<'a>(app: &'a App, id: &ProviderId) -> Result<&'a Arc<dyn Provider>, ApiError> {
+    get(app, id, || ApiError::input("Invalid Provider"))
+}
+
+/// A provider, or the given error if there is none of this name.
+pub(super) fn get<'a>(
+    app: &'a App,
+    id: &ProviderId,
+    unknown: impl FnOnce() -> ApiError,
+) -> Result<&'a Arc<dyn Provider>, ApiError> {
+    app.providers.get(id).map_err(|problem| match problem {
+        NotAvailable::Unknown => unknown(),
+        NotAvailable::SetupFailed => ApiError::provider_setup_failed(),
+    })
+}

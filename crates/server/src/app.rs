@@ -1,0 +1,104 @@
+//! Everything that requests and tasks share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use access::Secret;
+use access::certificate::Issuer;
+use access::seal::Keyring;
+use access::slugid;
+use cloud::Providers;
+use contract::Schemas;
+use domain::event::{Event, EventBody};
+use domain::time::{Clock, Timestamp};
+use rand::Rng;
+use store::{Store, StoreError, Tx};
+
+use crate::config::Config;
+use crate::gate::Gate;
+use crate::telemetry::Telemetry;
+
+pub struct App {
+    pub config: Config,
+    /// Where clients reach us, without a trailing slash.
+    pub root_url: String,
+    pub store: Store,
+    pub clock: Arc<dyn Clock>,
+    pub random: Random,
+    pub schemas: Schemas,
+    pub keyring: Arc<Keyring>,
+    pub providers: Providers,
+    pub gate: Arc<dyn Gate>,
+    /// Signs the credentials of workers.
+    pub issuer: WorkerIssuer,
+    pub telemetry: Telemetry,
+    pub started: Timestamp,
+}
+
+/// Our own identity, in whose name workers get credentials.
+#[derive(Debug)]
+pub struct WorkerIssuer {
+    pub client_id: String,
+    pub access_token: Secret,
+}
+
+/// The source of chance, one for the process; tests seed it.
+pub struct Random(Mutex<Box<dyn Rng + Send>>);
+
+impl Random {
+    pub fn new(source: impl Rng + Send + 'static) -> Self {
+        Self(Mutex::new(Box::new(source)))
+    }
+
+    pub fn with<T>(&self, take: impl FnOnce(&mut dyn Rng) -> T) -> T {
+        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        take(&mut **source)
+    }
+
+    /// 22 characters that name something new.
+    pub fn slugid(&self) -> String {
+        self.with(|source| slugid::nice(source))
+    }
+
+    /// Names a request in logs.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [0; 16];
+        self.with(|source| source.fill_bytes(&mut bytes));
+        uuid::Builder::from_random_bytes(bytes)
+            .into_uuid()
+            .to_string()
+    }
+
+    /// 44 characters that nobody guesses.
+    pub fn secret(&self) -> Secret {
+        self.with(|source| Secret::new(slugid::secret(source)))
+    }
+}
+
+impl WorkerIssuer {
+    pub fn as_issuer(&self) -> Issuer<'_> {
+        Issuer {
+            client_id: &self.client_id,
+            access_token: &self.access_token,
+        }
+    }
+}
+
+impl App {
+    /// Writes events into the transaction of the change that they tell of.
+    pub fn announce(
+        &self,
+        tx: &mut Tx<'_>,
+        now: Timestamp,
+        bodies: impl IntoIterator<Item = EventBody>,
+    ) -> Result<(), StoreError> {
+        for body in bodies {
+            let event = Event {
+                id: self.random.slugid(),
+                created: now,
+                body,
+            };
+            store::outbox_push(tx, &event)?;
+        }
+        Ok(())
+    }
+}

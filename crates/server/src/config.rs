@@ -1,0 +1,441 @@
+//! The configuration file: one TOML document. Every key has a default or the start fails naming it;
+//! a key that is not known is an error.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use access::Secret;
+use access::seal::{Key, Keyring};
+use cloud::ProviderConfig;
+use domain::id::{BadId, ProviderId};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where clients reach us, if that is not `http://<listen>`.
+    pub root_url: Option<String>,
+    pub database: Database,
+    pub keys: Keys,
+    pub auth: Auth,
+    pub providers: ProviderTable,
+    pub server: Limits,
+    pub worker_manager: WorkerManager,
+    pub log: Log,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Database {
+    /// `sqlite:<path>` or `postgres://…`.
+    pub url: String,
+    /// How many connections to hold.
+    pub connections: usize,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    /// A file of lines `<id> <base64 of 32 bytes>`; the first key seals, all of them open.
+    pub file: PathBuf,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Auth {
+    /// Clients that exist by configuration and cannot be changed through the API.
+    pub static_clients: Vec<StaticClient>,
+    /// Whether to accept signatures that leave the query out, as the Rust client makes them.
+    pub accept_mac_over_path_only: bool,
+    /// Ask this Taskcluster deployment instead of keeping clients and roles here.
+    pub taskcluster: Option<OutsideAuth>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticClient {
+    /// Begins with `static/`.
+    pub client_id: String,
+    #[serde(default)]
+    pub access_token: Option<Secret>,
+    #[serde(default)]
+    pub access_token_file: Option<PathBuf>,
+    pub scopes: Vec<String>,
+    #[serde(default)]
+    pub description: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideAuth {
+    pub root_url: String,
+    /// The client in whose name workers get credentials.
+    pub client_id: String,
+    #[serde(default)]
+    pub access_token: Option<Secret>,
+    #[serde(default)]
+    pub access_token_file: Option<PathBuf>,
+}
+
+/// The sections `[providers.<id>]`, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderTable(pub Vec<(ProviderId, ProviderConfig)>);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Larger bodies are refused.
+    pub max_body_bytes: usize,
+    /// A request's head must arrive within this time; an idle connection is closed after it.
+    pub head_seconds: u64,
+    /// A request's body must arrive within this time.
+    pub body_seconds: u64,
+    /// More connections than this wait.
+    pub max_connections: usize,
+    /// Requests under way have this long to end when the server stops.
+    pub drain_seconds: u64,
+    /// Believe `X-Forwarded-For` about where a request comes from.
+    pub trust_proxy: bool,
+    /// Validate our own replies against their schemas. For tests: it is slow.
+    pub check_responses: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerManager {
+    /// Reported errors are kept this long.
+    pub error_retention_days: u32,
+    /// Published events are kept this long.
+    pub event_retention_hours: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    pub format: LogFormat,
+    /// Which records to write, as in `info,store=debug`.
+    pub filter: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {}", file.display())]
+    Unreadable {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{}: {}", file.display(), .source.to_string().trim_end())]
+    Syntax {
+        file: PathBuf,
+        source: Box<toml::de::Error>,
+    },
+    #[error("{key}: {problem}")]
+    Value { key: String, problem: String },
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            root_url: None,
+            database: Database::default(),
+            keys: Keys::default(),
+            auth: Auth::default(),
+            providers: ProviderTable::default(),
+            server: Limits::default(),
+            worker_manager: WorkerManager::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            connections: 8,
+        }
+    }
+}
+
+/// The address of a database may hold a password.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 10 * 1024 * 1024,
+            head_seconds: 90,
+            body_seconds: 60,
+            max_connections: 10_000,
+            drain_seconds: 30,
+            trust_proxy: false,
+            check_responses: false,
+        }
+    }
+}
+
+impl Default for WorkerManager {
+    fn default() -> Self {
+        Self {
+            error_retention_days: 7,
+            event_retention_hours: 24,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Pretty,
+            filter: "info".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = read(file)?;
+        Self::from_toml(&text, file)
+    }
+
+    /// `file` is only named in errors.
+    pub fn from_toml(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|source| ConfigError::Syntax {
+            file: file.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// Where clients reach us, without a trailing slash.
+    pub fn root_url(&self) -> String {
+        self.root_url.as_ref().map_or_else(
+            || format!("http://{}", self.listen),
+            |url| url.trim_end_matches('/').to_owned(),
+        )
+    }
+
+    pub fn keyring(&self) -> Result<Keyring, ConfigError> {
+        let problem = |problem: String| ConfigError::Value {
+            key: "keys.file".to_owned(),
+            problem,
+        };
+        if self.keys.file.as_os_str().is_empty() {
+            return Err(problem(
+                "is missing: name a file of keys, one `<id> <base64>` a line".into(),
+            ));
+        }
+        let keys = read(&self.keys.file)?
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(|line| {
+                let (id, secret) = line.split_once(char::is_whitespace)?;
+                Some(Key {
+                    id: id.to_owned(),
+                    secret: Secret::new(secret.trim()),
+                })
+            })
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| problem("has a line that is not `<id> <base64>`".into()))?;
+        Keyring::new(keys).map_err(|bad| problem(bad.to_string()))
+    }
+
+    /// Finds what serde cannot: values that make no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &str, problem: &str| {
+            Err(ConfigError::Value {
+                key: key.to_owned(),
+                problem: problem.to_owned(),
+            })
+        };
+        if self.database.url.is_empty() {
+            return wrong(
+                "database.url",
+                "is missing: give sqlite:<path> or postgres://…",
+            );
+        }
+        if self.database.connections == 0 {
+            return wrong("database.connections", "must be at least 1");
+        }
+        let root_url = self.root_url();
+        if !root_url.starts_with("http://") && !root_url.starts_with("https://") {
+            return wrong("root_url", "must begin with http:// or https://");
+        }
+        for client in &self.auth.static_clients {
+            if !client.client_id.starts_with("static/") {
+                return wrong("auth.static_clients.client_id", "must begin with static/");
+            }
+        }
+        if self.auth.taskcluster.is_some() && !self.auth.static_clients.is_empty() {
+            return wrong(
+                "auth.static_clients",
+                "has no effect together with auth.taskcluster",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl StaticClient {
+    pub fn token(&self) -> Result<Secret, ConfigError> {
+        let key = format!("auth.static_clients ({})", self.client_id);
+        token(
+            &key,
+            self.access_token.as_ref(),
+            self.access_token_file.as_deref(),
+        )
+    }
+}
+
+impl OutsideAuth {
+    pub fn token(&self) -> Result<Secret, ConfigError> {
+        let file = self.access_token_file.as_deref();
+        token("auth.taskcluster", self.access_token.as_ref(), file)
+    }
+}
+
+/// A token stands in the configuration or in a file of its own.
+fn token(key: &str, text: Option<&Secret>, file: Option<&Path>) -> Result<Secret, ConfigError> {
+    match (text, file) {
+        (Some(token), None) => Ok(token.clone()),
+        (None, Some(file)) => Ok(Secret::new(read(file)?.trim())),
+        (None, None) | (Some(_), Some(_)) => Err(ConfigError::Value {
+            key: key.to_owned(),
+            problem: "needs either access_token or access_token_file".to_owned(),
+        }),
+    }
+}
+
+fn read(file: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+impl<'de> Deserialize<'de> for ProviderTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = ProviderTable;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of providers by their ids")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ProviderTable, A::Error> {
+                let mut providers = Vec::new();
+                while let Some((name, provider)) = map.next_entry::<String, ProviderConfig>()? {
+                    let id: ProviderId = name
+                        .parse()
+                        .map_err(|bad: BadId| serde::de::Error::custom(bad))?;
+                    if id.is_null() {
+                        let problem = "null-provider is built in and cannot be configured";
+                        return Err(serde::de::Error::custom(problem));
+                    }
+                    providers.push((id, provider));
+                }
+                Ok(ProviderTable(providers))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::from_toml(text, Path::new("f.toml")).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn the_example_is_a_valid_configuration() {
+        let example = include_str!("../../../docs/config.example.toml");
+        let config = parse(example).unwrap();
+        config.check().unwrap();
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named() {
+        let problem = parse("[server]\nmax_boddy_bytes = 1").unwrap_err();
+        assert!(problem.contains("max_boddy_bytes"), "{problem}");
+        let problem = parse("[providers.x]\nkind = \"fake\"\naccepts = \"google\"\nstok = 1");
+        assert!(problem.unwrap_err().contains("stok"));
+    }
+
+    #[test]
+    fn providers_keep_the_order_of_the_file() {
+        let config = parse("[providers.z]\nkind = \"static\"\n[providers.a]\nkind = \"static\"");
+        let ids: Vec<_> = config
+            .unwrap()
+            .providers
+            .0
+            .iter()
+            .map(|(id, _)| id.to_string())
+            .collect();
+        assert_eq!(ids, ["z", "a"]);
+    }
+
+    #[test]
+    fn the_null_provider_and_bad_ids_cannot_be_configured() {
+        for id in ["null-provider", "\"a b\""] {
+            assert!(
+                parse(&format!("[providers.{id}]\nkind = \"static\"")).is_err(),
+                "{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named() {
+        for (text, key) in [
+            ("", "database.url"),
+            (
+                "[database]\nurl = \"sqlite:x\"\nconnections = 0",
+                "database.connections",
+            ),
+            (
+                "root_url = \"ftp://x\"\n[database]\nurl = \"sqlite:x\"",
+                "root_url",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[[auth.static_clients]]\nclient_id = \"me\"\nscopes = []",
+                "auth.static_clients.client_id",
+            ),
+        ] {
+            let problem = parse(text).unwrap().check().unwrap_err().to_string();
+            assert!(problem.starts_with(key), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_the_address_of_the_database_is_not_printed() {
+        let config = parse("[database]\nurl = \"postgres://me:hunter2@localhost/x\"").unwrap();
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Who is asking? Answered by our own clients and roles, or by a Taskcluster deployment's.
+
+mod embedded;
+mod remote;
+
+use std::sync::Arc;
+
+use access::hawk::RequestLine;
+use access::scope::ScopeSet;
+use async_trait::async_trait;
+use domain::time::Timestamp;
+
+use crate::api::error::{ApiError, Code};
+
+pub use embedded::{Embedded, token_purpose};
+pub use remote::Remote;
+
+/// What of a request matters for who sent it.
+#[derive(Clone, Debug, Default)]
+pub struct Asking {
+    pub method: String,
+    /// Path and query exactly as sent.
+    pub resource: String,
+    /// The host that the client believes to talk to, in lower case, and its port.
+    pub host: String,
+    pub port: u16,
+    pub authorization: Option<String>,
+    pub source_ip: String,
+    /// Lower case, without parameters; empty if there is none.
+    pub content_type: String,
+    /// The text of the body, if it was read as JSON.
+    pub body: bytes::Bytes,
+}
+
+/// Who sent a request, and what it may do.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// `None`: no credentials were given.
+    pub client_id: Option<String>,
+    /// Expanded, with what anybody may do.
+    pub scopes: Arc<ScopeSet>,
+    pub expires: Timestamp,
+}
+
+/// Authenticates requests.
+#[async_trait]
+pub trait Gate: Send + Sync {
+    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, ApiError>;
+
+    /// Clients or roles have changed here: look at them anew before the next answer.
+    fn forget(&self) {}
+
+    /// Ids of clients that have signed requests since this was last asked, at most a bounded
+    /// number of them.
+    fn take_used(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Ours, if clients and roles are kept here.
+    fn embedded(&self) -> Option<&Embedded> {
+        None
+    }
+}
+
+impl Asking {
+    pub fn line(&self) -> RequestLine<'_> {
+        RequestLine {
+            method: &self.method,
+            resource: &self.resource,
+            host: &self.host,
+            port: self.port,
+        }
+    }
+}
+
+pub(crate) fn failed(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::AuthenticationFailed, message)
+}

@@ -1,0 +1,285 @@
+//! Our own clients and roles.
+//!
+//! What has been read from the store is kept in memory as long as the revision that every change of
+//! a client or role counts up stays the same. The revision is looked at once a second at most, so a
+//! change in another process takes effect within a second, one in this process at once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use access::authenticate::{Authenticated, Client, Policy, check_payload, verify};
+use access::hawk::{Presented, RequestLine, read};
+use access::role::{Role, Roles};
+use access::scope::ScopeSet;
+use access::seal::Keyring;
+use async_trait::async_trait;
+use domain::access::ClientRecord;
+use domain::id::ClientId;
+use domain::time::{MINUTE_MS, Timestamp};
+use store::{Store, StoreError};
+
+use super::{Asking, Caller, Gate, failed};
+use crate::api::error::ApiError;
+
+/// How long a revision counts as fresh.
+const FRESH_MS: i64 = 1_000;
+/// At most so many clients, expansions and used ids are kept in memory.
+const MAX_KEPT: usize = 10_000;
+/// For how long the answer to somebody without credentials holds.
+const NO_CREDENTIALS_LAST_MS: i64 = 15 * MINUTE_MS;
+/// Everybody has this, credentials or not.
+const ANONYMOUS: &str = "assume:anonymous";
+
+pub struct Embedded {
+    store: Store,
+    keyring: Arc<Keyring>,
+    policy: Policy,
+    known: RwLock<Arc<Known>>,
+    /// When the revision was last looked at, in milliseconds; 0: look again.
+    checked_ms: AtomicI64,
+    used: Mutex<BTreeSet<String>>,
+}
+
+/// All that is known of clients and roles at one revision.
+struct Known {
+    revision: i64,
+    roles: Roles,
+    anonymous: Arc<ScopeSet>,
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+    expansions: Mutex<HashMap<Vec<String>, Arc<ScopeSet>>>,
+}
+
+impl Known {
+    fn new(revision: i64, roles: Roles) -> Self {
+        let anonymous = Arc::new(roles.expand([ANONYMOUS]));
+        let (clients, expansions) = (Mutex::default(), Mutex::default());
+        Self {
+            revision,
+            roles,
+            anonymous,
+            clients,
+            expansions,
+        }
+    }
+
+    fn expand(&self, scopes: &[String]) -> Arc<ScopeSet> {
+        let mut kept = self
+            .expansions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(expanded) = kept.get(scopes) {
+            return Arc::clone(expanded);
+        }
+        let expanded = Arc::new(self.roles.expand(scopes.iter().map(String::as_str)));
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(scopes.to_vec(), Arc::clone(&expanded));
+        expanded
+    }
+}
+
+impl Embedded {
+    pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
+        // No revision of the store is -1, so the first request reads the roles.
+        let known = RwLock::new(Arc::new(Known::new(-1, Roles::default())));
+        let (checked_ms, used) = (AtomicI64::new(0), Mutex::default());
+        Self {
+            store,
+            keyring,
+            policy,
+            known,
+            checked_ms,
+            used,
+        }
+    }
+
+    /// Verifies a request line, as `authenticateHawk` does for other services. `None`: no
+    /// credentials.
+    pub async fn verify(
+        &self,
+        line: &RequestLine<'_>,
+        authorization: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<Authenticated>, ApiError> {
+        let presented = read(line, authorization).map_err(|refused| failed(refused.message))?;
+        if matches!(presented, Presented::Nothing) {
+            return Ok(None);
+        }
+        let known = self.known(now).await?;
+        let client = match presented.client_to_load() {
+            Some(id) => self.client(&known, id).await?,
+            None => None,
+        };
+        let expand = |scopes: &[String]| known.expand(scopes);
+        let verified = verify(
+            &presented,
+            line,
+            client.as_deref(),
+            &expand,
+            now.as_millis(),
+            &self.policy,
+        );
+        if let (Ok(_), Some(client)) = (&verified, &client) {
+            self.note_use(&client.client_id);
+        }
+        verified
+            .map(Some)
+            .map_err(|refused| failed(refused.message))
+    }
+
+    /// What anybody may do, and for how long that answer holds.
+    pub async fn anonymous(&self, now: Timestamp) -> Result<(Arc<ScopeSet>, Timestamp), ApiError> {
+        let scopes = Arc::clone(&self.known(now).await?.anonymous);
+        Ok((scopes, now.plus_millis(NO_CREDENTIALS_LAST_MS)))
+    }
+
+    pub async fn expand(
+        &self,
+        scopes: &[String],
+        now: Timestamp,
+    ) -> Result<Arc<ScopeSet>, StoreError> {
+        Ok(self.known(now).await?.expand(scopes))
+    }
+
+    async fn known(&self, now: Timestamp) -> Result<Arc<Known>, StoreError> {
+        let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
+        let age = now
+            .as_millis()
+            .saturating_sub(self.checked_ms.load(Ordering::Acquire));
+        // A clock that went backwards makes the age negative: then look again.
+        if (0..FRESH_MS).contains(&age) && known.revision >= 0 {
+            return Ok(known);
+        }
+        let seen = known.revision;
+        let news = self
+            .store
+            .read("access_load", move |tx| {
+                let revision = store::access_revision(tx)?;
+                let roles = if revision == seen {
+                    None
+                } else {
+                    Some(store::role_all(tx)?)
+                };
+                Ok::<_, StoreError>((revision, roles))
+            })
+            .await?;
+        let known = match news {
+            (_, None) => known,
+            (revision, Some(roles)) => {
+                let roles = Roles::new(roles.into_iter().map(|role| Role {
+                    role_id: role.role_id.to_string(),
+                    scopes: role.scopes,
+                }));
+                let fresh = Arc::new(Known::new(revision, roles));
+                let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                // Another request may have read a newer revision meanwhile.
+                if current.revision < revision {
+                    *current = Arc::clone(&fresh);
+                }
+                Arc::clone(&current)
+            }
+        };
+        self.checked_ms.store(now.as_millis(), Ordering::Release);
+        Ok(known)
+    }
+
+    async fn client(&self, known: &Known, id: &str) -> Result<Option<Arc<Client>>, ApiError> {
+        let kept = known
+            .clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned();
+        if kept.is_some() {
+            return Ok(kept);
+        }
+        let Ok(client_id) = id.parse::<ClientId>() else {
+            return Ok(None);
+        };
+        let record = self
+            .store
+            .read("client_get", move |tx| store::client_get(tx, &client_id));
+        let Some(record) = record.await? else {
+            return Ok(None);
+        };
+        let client = Arc::new(self.open(&record)?);
+        let mut clients = known.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MAX_KEPT {
+            clients.clear();
+        }
+        clients.insert(id.to_owned(), Arc::clone(&client));
+        Ok(Some(client))
+    }
+
+    fn open(&self, record: &ClientRecord) -> Result<Client, ApiError> {
+        let purpose = token_purpose(&record.client_id);
+        let access_token = self
+            .keyring
+            .open(&purpose, &record.sealed_access_token)
+            .map_err(|problem| {
+                tracing::error!(client.id = %record.client_id, error = %problem,
+                    "the access token of {} cannot be opened: is its key still configured?",
+                    record.client_id);
+                failed("Unknown credentials")
+            })?;
+        Ok(Client {
+            client_id: record.client_id.to_string(),
+            access_token,
+            scopes: record.scopes.clone(),
+            expires_ms: record.expires.as_millis(),
+            disabled: record.disabled,
+        })
+    }
+
+    fn note_use(&self, client_id: &str) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() < MAX_KEPT && !used.contains(client_id) {
+            used.insert(client_id.to_owned());
+        }
+    }
+}
+
+/// Binds a sealed access token to its client.
+pub fn token_purpose(client_id: &ClientId) -> String {
+    format!("client:{client_id}")
+}
+
+#[async_trait]
+impl Gate for Embedded {
+    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, ApiError> {
+        let line = asking.line();
+        let Some(authenticated) = self
+            .verify(&line, asking.authorization.as_deref(), now)
+            .await?
+        else {
+            let (scopes, expires) = self.anonymous(now).await?;
+            return Ok(Caller {
+                client_id: None,
+                scopes,
+                expires,
+            });
+        };
+        check_payload(&authenticated, &asking.content_type, &asking.body)
+            .map_err(|refused| failed(refused.message))?;
+        Ok(Caller {
+            client_id: Some(authenticated.client_id),
+            scopes: authenticated.scopes,
+            expires: Timestamp::from_millis(authenticated.expires_ms),
+        })
+    }
+
+    fn forget(&self) {
+        self.checked_ms.store(0, Ordering::Release);
+    }
+
+    fn take_used(&self) -> Vec<String> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *used).into_iter().collect()
+    }
+
+    fn embedded(&self) -> Option<&Embedded> {
+        Some(self)
+    }
+}

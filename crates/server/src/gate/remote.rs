@@ -1,0 +1,135 @@
+//! An outside Taskcluster auth service, asked over HTTP for each request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::hawk::payload_hash;
+use access::scope::ScopeSet;
+use async_trait::async_trait;
+use domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Asking, Caller, Gate, failed};
+use crate::api::error::{ApiError, Code};
+
+/// The other side has this long to answer.
+const TIME_LIMIT: Duration = Duration::from_secs(15);
+
+pub struct Remote {
+    url: String,
+    http: reqwest::Client,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    method: String,
+    resource: &'a str,
+    host: &'a str,
+    port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authorization: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_ip: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "status", rename_all = "kebab-case")]
+enum Answer {
+    #[serde(rename_all = "camelCase")]
+    AuthSuccess {
+        client_id: String,
+        scopes: Vec<String>,
+        expires: String,
+        hash: Option<String>,
+    },
+    NoAuth {
+        scopes: Vec<String>,
+        expires: String,
+    },
+    AuthFailed {
+        message: String,
+    },
+}
+
+impl Remote {
+    /// `root_url` is that of the Taskcluster deployment.
+    pub fn new(root_url: &str) -> Result<Self, reqwest::Error> {
+        let http = reqwest::Client::builder()
+            .timeout(TIME_LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self {
+            url: format!("{root_url}/api/auth/v1/authenticate-hawk"),
+            http,
+        })
+    }
+
+    async fn ask(&self, question: &Question<'_>) -> Result<Answer, reqwest::Error> {
+        let reply = self.http.post(&self.url).json(question).send().await?;
+        reply.error_for_status()?.json().await
+    }
+
+    fn unreachable(&self, problem: &reqwest::Error) -> ApiError {
+        tracing::error!(auth.url = %self.url, error = %problem,
+            "the auth service did not answer: {problem}");
+        ApiError::new(
+            Code::InternalServerError,
+            "The auth service cannot be asked at the moment",
+        )
+    }
+
+    fn expires(&self, text: &str) -> Result<Timestamp, ApiError> {
+        text.parse().map_err(|_| {
+            tracing::error!(auth.url = %self.url, "the auth service sent a bad date: {text:?}");
+            ApiError::new(
+                Code::InternalServerError,
+                "The auth service sent a bad answer",
+            )
+        })
+    }
+}
+
+#[async_trait]
+impl Gate for Remote {
+    async fn authenticate(&self, asking: &Asking, _now: Timestamp) -> Result<Caller, ApiError> {
+        let question = Question {
+            method: asking.method.to_lowercase(),
+            resource: &asking.resource,
+            host: &asking.host,
+            port: asking.port,
+            authorization: asking.authorization.as_deref(),
+            source_ip: Some(asking.source_ip.as_str()).filter(|ip| !ip.is_empty()),
+        };
+        match self
+            .ask(&question)
+            .await
+            .map_err(|problem| self.unreachable(&problem))?
+        {
+            Answer::AuthFailed { message } => Err(failed(message)),
+            Answer::NoAuth { scopes, expires } => Ok(Caller {
+                client_id: None,
+                scopes: Arc::new(ScopeSet::new(scopes)),
+                expires: self.expires(&expires)?,
+            }),
+            Answer::AuthSuccess {
+                client_id,
+                scopes,
+                expires,
+                hash,
+            } => {
+                let ours = || payload_hash(&asking.content_type, &asking.body);
+                if hash.is_some_and(|theirs| theirs != ours()) {
+                    return Err(failed(
+                        "Invalid payload hash: the body is not the one signed",
+                    ));
+                }
+                Ok(Caller {
+                    client_id: Some(client_id),
+                    scopes: Arc::new(ScopeSet::new(scopes)),
+                    expires: self.expires(&expires)?,
+                })
+            }
+        }
+    }
+}

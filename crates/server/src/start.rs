@@ -1,0 +1,246 @@
+//! From a configuration to an app that is ready to serve.
+
+use std::sync::Arc;
+
+use access::Secret;
+use access::authenticate::Policy;
+use access::seal::Keyring;
+use cloud::Providers;
+use contract::Schemas;
+use domain::Version;
+use domain::access::ClientRecord;
+use domain::id::ClientId;
+use domain::time::{Clock, DAY_MS, Timestamp};
+use domain::worker_credentials::ISSUER_SCOPES;
+use store::{Store, StoreError, Tx};
+
+use crate::app::{App, Random, WorkerIssuer};
+use crate::config::{Config, ConfigError};
+use crate::gate::{Embedded, Gate, Remote, token_purpose};
+use crate::telemetry::Telemetry;
+
+/// Our own client, in whose name workers get credentials.
+pub const ISSUER: &str = "static/taskcluster/worker-manager";
+/// Static clients never expire, as far as anybody can tell.
+const STATIC_LIFE_MS: i64 = 1_000 * 365 * DAY_MS;
+const STATIC_PREFIX: &str = "static/";
+/// More static clients than this are not looked at.
+const MAX_STATIC_CLIENTS: u32 = 10_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the configuration is not usable")]
+    Config(#[from] ConfigError),
+    #[error("the database is not usable")]
+    Store(#[from] StoreError),
+    #[error("the HTTP client for the auth service cannot be made")]
+    Http(#[from] reqwest::Error),
+    #[error("{0:?} is not a client id")]
+    ClientId(String),
+    #[error("the access token of {0} cannot be opened: is its key still in keys.file?")]
+    Sealed(ClientId),
+}
+
+/// A client that exists by configuration.
+struct Wanted {
+    id: ClientId,
+    /// `None`: any will do, as long as there is one.
+    token: Option<Secret>,
+    scopes: Vec<String>,
+    description: String,
+}
+
+/// Opens the database, brings it up to date, and makes the app.
+pub async fn start(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    random: Random,
+) -> Result<Arc<App>, StartError> {
+    config.check()?;
+    let keyring = Arc::new(config.keyring()?);
+    let store = Store::open(&store::Options {
+        url: config.database.url.clone(),
+        connections: config.database.connections,
+    })?;
+    let now = clock.now();
+    for applied in store.migrate(now.as_millis()).await? {
+        tracing::info!(migration = %applied, "migrated the database: {applied}");
+    }
+    let (gate, issuer): (Arc<dyn Gate>, _) = match &config.auth.taskcluster {
+        Some(outside) => {
+            let issuer = WorkerIssuer {
+                client_id: outside.client_id.clone(),
+                access_token: outside.token()?,
+            };
+            (
+                Arc::new(Remote::new(outside.root_url.trim_end_matches('/'))?),
+                issuer,
+            )
+        }
+        None => {
+            let issuer = synchronise_clients(&config, &store, &keyring, &random, now).await?;
+            let policy = Policy {
+                accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
+            };
+            (
+                Arc::new(Embedded::new(store.clone(), Arc::clone(&keyring), policy)),
+                issuer,
+            )
+        }
+    };
+    let schemas = Schemas::new();
+    let providers = config
+        .providers
+        .0
+        .iter()
+        .map(|(id, provider)| (id.clone(), provider.build(id, schemas, &keyring)))
+        .collect();
+    let providers = Providers::new(providers);
+    for (id, problem) in providers.set_up_missing().await.1 {
+        tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
+    }
+    Ok(Arc::new(App {
+        root_url: config.root_url(),
+        config,
+        store,
+        clock,
+        random,
+        schemas,
+        keyring,
+        providers,
+        gate,
+        issuer,
+        telemetry: Telemetry::install(),
+        started: now,
+    }))
+}
+
+/// Makes the static clients of the store those of the configuration, and returns our own.
+async fn synchronise_clients(
+    config: &Config,
+    store: &Store,
+    keyring: &Arc<Keyring>,
+    random: &Random,
+    now: Timestamp,
+) -> Result<WorkerIssuer, StartError> {
+    let issuer_id = client_id(ISSUER)?;
+    let mut wanted = vec![Wanted {
+        id: issuer_id.clone(),
+        token: None,
+        scopes: ISSUER_SCOPES.map(str::to_owned).to_vec(),
+        description: "Signs the credentials of workers.".to_owned(),
+    }];
+    for client in &config.auth.static_clients {
+        wanted.push(Wanted {
+            id: client_id(&client.client_id)?,
+            token: Some(client.token()?),
+            scopes: client.scopes.clone(),
+            description: client.description.clone(),
+        });
+    }
+    // Made beforehand, because a transaction may run more than once.
+    let fresh: Vec<(Secret, String)> = wanted
+        .iter()
+        .map(|wanted| {
+            let token = wanted.token.clone().unwrap_or_else(|| random.secret());
+            let purpose = token_purpose(&wanted.id);
+            let sealed = random.with(|random| keyring.seal(&purpose, &token, random));
+            (token, sealed)
+        })
+        .collect();
+    let keyring = Arc::clone(keyring);
+    let written = store.write("static_clients_synchronise", move |tx| {
+        for (wanted, (_, sealed)) in wanted.iter().zip(&fresh) {
+            synchronise(tx, &keyring, wanted, sealed, now)?;
+        }
+        remove_others(tx, &wanted)?;
+        let issuer = store::client_get(tx, &issuer_id)?;
+        let opened = issuer.and_then(|record| {
+            keyring
+                .open(&token_purpose(&issuer_id), &record.sealed_access_token)
+                .ok()
+        });
+        opened.ok_or_else(|| StartError::Sealed(issuer_id.clone()))
+    });
+    Ok(WorkerIssuer {
+        client_id: ISSUER.to_owned(),
+        access_token: written.await?,
+    })
+}
+
+/// Writes only what differs, so that a restart changes nothing.
+fn synchronise(
+    tx: &mut Tx<'_>,
+    keyring: &Keyring,
+    wanted: &Wanted,
+    sealed: &str,
+    now: Timestamp,
+) -> Result<(), StartError> {
+    let Some(mut known) = store::client_get(tx, &wanted.id)? else {
+        let record = record(wanted, sealed, now);
+        if !store::client_insert(tx, &record)? {
+            return Err(tx.lost_race().into());
+        }
+        return Ok(());
+    };
+    let opened = keyring
+        .open(&token_purpose(&wanted.id), &known.sealed_access_token)
+        .ok();
+    let same_token = match (&wanted.token, opened) {
+        (Some(wanted), Some(opened)) => *wanted == opened,
+        (None, Some(_)) => true,
+        (Some(_), None) => false,
+        // A new token would end the credentials of every worker: better to ask for the key.
+        (None, None) => return Err(StartError::Sealed(wanted.id.clone())),
+    };
+    if same_token
+        && keyring.is_current(&known.sealed_access_token)
+        && known.scopes == wanted.scopes
+        && known.description == wanted.description
+        && !known.disabled
+    {
+        return Ok(());
+    }
+    if !same_token {
+        sealed.clone_into(&mut known.sealed_access_token);
+        known.last_rotated = now;
+    }
+    known.scopes.clone_from(&wanted.scopes);
+    known.description.clone_from(&wanted.description);
+    known.disabled = false;
+    known.last_modified = now;
+    store::client_update(tx, &known)?;
+    Ok(())
+}
+
+fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
+    ClientRecord {
+        client_id: wanted.id.clone(),
+        description: wanted.description.clone(),
+        scopes: wanted.scopes.clone(),
+        sealed_access_token: sealed.to_owned(),
+        expires: now.plus_millis(STATIC_LIFE_MS),
+        created: now,
+        last_modified: now,
+        last_date_used: now,
+        last_rotated: now,
+        delete_on_expiration: false,
+        disabled: false,
+        version: Version::FIRST,
+    }
+}
+
+/// A static client that is no longer configured is no client any more.
+fn remove_others(tx: &mut Tx<'_>, wanted: &[Wanted]) -> Result<(), StoreError> {
+    for known in store::client_list(tx, STATIC_PREFIX, None, MAX_STATIC_CLIENTS)? {
+        if !wanted.iter().any(|wanted| wanted.id == known.client_id) {
+            store::client_delete(tx, &known.client_id)?;
+        }
+    }
+    Ok(())
+}
+
+fn client_id(text: &str) -> Result<ClientId, StartError> {
+    text.parse()
+        .map_err(|_| StartError::ClientId(text.to_owned()))
+}

@@ -1,0 +1,227 @@
+//! Runs tasks: by timer or when woken, one activation of a task at a time, until told to stop.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::time::Clock;
+use futures_util::FutureExt;
+use metrics::{gauge, histogram};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::{Stopwatch, TASK_AGE, TASK_SECONDS, seconds};
+
+/// A loop without the loop: reads what is true now and acts on it. It does not sleep, does not
+/// retry, and is bounded in what it does at once; the next activation is the retry.
+#[async_trait]
+pub trait Task: Send + 'static {
+    const NAME: &'static str;
+
+    /// Returns what it did, for people; `Null` if there was nothing to do.
+    async fn activate(&mut self) -> Result<Value, String>;
+}
+
+/// How a task is doing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// How many activations have ended.
+    pub finished: u64,
+    /// What the last one did or why it failed.
+    pub last: Option<Result<Value, String>>,
+}
+
+/// A running task, seen from outside.
+pub struct Handle {
+    wake: Arc<Notify>,
+    status: watch::Receiver<Status>,
+}
+
+impl Handle {
+    /// Look now instead of at the next tick.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until so many activations have ended; a level, not an edge.
+    pub async fn finished(&mut self, count: u64) -> Status {
+        match self
+            .status
+            .wait_for(|status| status.finished >= count)
+            .await
+        {
+            Ok(status) => status.clone(),
+            Err(_) => Status::default(),
+        }
+    }
+}
+
+pub struct Driver {
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    running: JoinSet<()>,
+}
+
+impl Driver {
+    pub fn new(clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+        Self {
+            clock,
+            stop,
+            running: JoinSet::new(),
+        }
+    }
+
+    pub fn start<T: Task>(&mut self, period: Duration, task: T) -> Handle {
+        let wake = Arc::new(Notify::new());
+        let (tell, status) = watch::channel(Status::default());
+        let (stop, clock, woken) = (
+            self.stop.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&wake),
+        );
+        self.running
+            .spawn(run(task, period, stop, clock, woken, tell));
+        Handle { wake, status }
+    }
+
+    /// Waits for the activations under way, after the stop has been called.
+    pub async fn join(mut self) {
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+async fn run<T: Task>(
+    mut task: T,
+    period: Duration,
+    stop: CancellationToken,
+    clock: Arc<dyn Clock>,
+    wake: Arc<Notify>,
+    tell: watch::Sender<Status>,
+) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = wake.notified() => {}
+            () = stop.cancelled() => return,
+        }
+        let outcome = activate(&mut task, &*clock).await;
+        tell.send_modify(|status| {
+            status.finished += 1;
+            status.last = Some(outcome);
+        });
+    }
+}
+
+/// One activation, measured; a panic in it is a failure like any other.
+async fn activate<T: Task>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
+    let watch = Stopwatch::start();
+    let outcome = AssertUnwindSafe(task.activate())
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err("the task panicked".to_owned()));
+    let status = match &outcome {
+        Ok(Value::Null) => "success",
+        Ok(done) => {
+            tracing::info!(task.name = T::NAME, task.done = %done, "{}: {done}", T::NAME);
+            "success"
+        }
+        Err(problem) => {
+            tracing::error!(task.name = T::NAME, "{} failed: {problem}", T::NAME);
+            "exception"
+        }
+    };
+    if outcome.is_ok() {
+        gauge!(TASK_AGE, "name" => T::NAME).set(seconds(clock.now().as_millis()));
+    }
+    histogram!(TASK_SECONDS, "name" => T::NAME, "status" => status)
+        .record(watch.elapsed().as_secs_f64());
+    outcome
+}
+
+/// What was done, if anything was: for the log.
+pub fn summary(counts: &[(&str, u64)]) -> Value {
+    let done: serde_json::Map<String, Value> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| ((*name).to_owned(), json!(count)))
+        .collect();
+    if done.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::time::Timestamp;
+
+    use super::*;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(0)
+        }
+    }
+
+    /// Does what its script says, again and again.
+    struct Scripted(Vec<fn() -> Result<Value, String>>);
+
+    #[async_trait]
+    impl Task for Scripted {
+        const NAME: &'static str = "scripted";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            let step = self.0.remove(0);
+            self.0.push(step);
+            step()
+        }
+    }
+
+    fn driver() -> (Driver, CancellationToken) {
+        let stop = CancellationToken::new();
+        (Driver::new(Arc::new(Still), stop.clone()), stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_runs_at_once_and_then_by_its_period() {
+        let (mut driver, stop) = driver();
+        let mut handle = driver.start(Duration::from_secs(60), Scripted(vec![|| Ok(json!(1))]));
+        assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
+        stop.cancel();
+        driver.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_a_failure_and_the_task_goes_on() {
+        let (mut driver, stop) = driver();
+        let script: Vec<fn() -> Result<Value, String>> =
+            vec![|| panic!("scripted"), || Ok(Value::Null)];
+        let mut handle = driver.start(Duration::from_secs(1), Scripted(script));
+        let first = handle.finished(1).await;
+        assert_eq!(first.last, Some(Err("the task panicked".to_owned())));
+        assert!(handle.finished(2).await.finished >= 2);
+        stop.cancel();
+        driver.join().await;
+    }
+
+    #[tokio::test]
+    async fn waking_a_task_makes_it_look_now() {
+        let (mut driver, stop) = driver();
+        let an_age = Duration::from_secs(1_000_000);
+        let mut handle = driver.start(an_age, Scripted(vec![|| Ok(Value::Null)]));
+        handle.finished(1).await;
+        handle.wake();
+        handle.finished(2).await;
+        stop.cancel();
+        driver.join().await;
+    }
+}

@@ -1,0 +1,129 @@
+//! Forgets what has had its time: expired workers and clients, old errors and events, pools and
+//! launch configs that nothing uses any more.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::id::ClientId;
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::{Task, summary};
+use crate::app::App;
+
+/// What one statement deletes at most, so that nobody waits long for it.
+const BATCH: u32 = 500;
+/// So many batches of one kind per activation; the rest waits for the next.
+const MAX_BATCHES: usize = 200;
+
+pub struct Housekeeping(pub Arc<App>);
+
+#[async_trait]
+impl Task for Housekeeping {
+    const NAME: &'static str = "housekeeping";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        self.tidy().await.map_err(|problem| problem.to_string())
+    }
+}
+
+impl Housekeeping {
+    async fn tidy(&self) -> Result<Value, StoreError> {
+        let app = &self.0;
+        let now = app.clock.now();
+        let kept = &app.config.worker_manager;
+        let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
+        let old_events = now.plus_millis(-i64::from(kept.event_retention_hours) * HOUR_MS);
+        self.note_uses(now).await?;
+        let workers = self.batches("worker_expire", move |tx| {
+            store::worker_delete_expired(tx, now, BATCH)
+        });
+        let workers = workers.await?;
+        let seen = self.batches("queue_worker_expire", move |tx| {
+            store::queue_worker_delete_expired(tx, now, BATCH)
+        });
+        let seen = seen.await?;
+        let pools = self.batches("pool_expire", expire_pools).await?;
+        let configs = self.batches("launch_config_expire", |tx| {
+            store::launch_config_delete_expirable(tx, BATCH)
+        });
+        let configs = configs.await?;
+        let errors = self.batches("error_expire", move |tx| {
+            store::error_delete_older_than(tx, old_errors, BATCH)
+        });
+        let errors = errors.await?;
+        let events = self.batches("outbox_expire", move |tx| {
+            store::outbox_delete_published_before(tx, old_events, BATCH)
+        });
+        let events = events.await?;
+        let clients = self.expire_clients(now).await?;
+        Ok(summary(&[
+            ("workers", workers),
+            ("queue_workers", seen),
+            ("pools", pools),
+            ("launch_configs", configs),
+            ("errors", errors),
+            ("events", events),
+            ("clients", clients),
+        ]))
+    }
+
+    /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.
+    async fn batches(
+        &self,
+        name: &'static str,
+        delete: impl Fn(&mut store::Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
+    ) -> Result<u64, StoreError> {
+        let mut total = 0;
+        for _ in 0..MAX_BATCHES {
+            let deleted = self.0.store.write(name, delete.clone()).await?;
+            total += deleted;
+            if deleted < u64::from(BATCH) {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    async fn expire_clients(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let expired = self.batches("client_expire", move |tx| {
+            store::client_delete_expired(tx, now, BATCH)
+        });
+        let n_expired = expired.await?;
+        if n_expired > 0 {
+            self.0.gate.forget();
+        }
+        Ok(n_expired)
+    }
+
+    /// Writes down when clients were last used; exact to this task's period.
+    async fn note_uses(&self, now: Timestamp) -> Result<(), StoreError> {
+        let used: Vec<ClientId> = self
+            .0
+            .gate
+            .take_used()
+            .iter()
+            .filter_map(|id| id.parse().ok())
+            .collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.0
+            .store
+            .write("client_touch", move |tx| {
+                store::client_touch(tx, &used, now)
+            })
+            .await
+    }
+}
+
+/// A pool that was deleted goes once no provider has workers in it; its launch configs are archived
+/// by then and go by themselves.
+fn expire_pools(tx: &mut store::Tx<'_>) -> Result<u64, StoreError> {
+    let expired = store::pool_list_expirable(tx, BATCH)?;
+    for pool in &expired {
+        store::pool_delete(tx, &pool.id)?;
+    }
+    Ok(expired.len() as u64)
+}

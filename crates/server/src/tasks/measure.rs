@@ -1,0 +1,109 @@
+//! Counts what there is, for the metrics.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::counts::Counts;
+use domain::id::PoolId;
+use metrics::gauge;
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::Task;
+use crate::app::App;
+use crate::telemetry::{
+    EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS,
+};
+
+/// Pools are read in pages of this size.
+const PAGE: u32 = 500;
+/// Metrics by pool are given for so many pools; the totals count all of them.
+const MAX_PAGES: usize = 20;
+
+pub struct Measure(pub Arc<App>);
+
+#[async_trait]
+impl Task for Measure {
+    const NAME: &'static str = "measure";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        self.0.telemetry.tidy();
+        self.totals().await.map_err(|problem| problem.to_string())?;
+        self.by_pool()
+            .await
+            .map_err(|problem| problem.to_string())?;
+        Ok(Value::Null)
+    }
+}
+
+impl Measure {
+    async fn totals(&self) -> Result<(), StoreError> {
+        let read = self.0.store.scan("measure_totals", |tx| {
+            let workers = store::worker_count_by_state(tx)?;
+            Ok::<_, StoreError>((
+                workers,
+                store::pools_by_provider(tx)?,
+                store::outbox_depth(tx)?,
+            ))
+        });
+        let (mut workers, pools, depth) = read.await?;
+        for state in domain::worker::WorkerState::ALL {
+            let count = workers.of(state).count;
+            gauge!(WORKERS, "state" => state.as_str()).set(number(count));
+        }
+        for (provider, count) in pools {
+            gauge!(POOLS, "providerId" => provider.to_string()).set(number(count));
+        }
+        gauge!(OUTBOX_DEPTH).set(number(depth));
+        Ok(())
+    }
+
+    async fn by_pool(&self) -> Result<(), StoreError> {
+        let mut after: Option<PoolId> = None;
+        for _ in 0..MAX_PAGES {
+            let start = after.clone();
+            let read = self.0.store.scan("measure_pools", move |tx| {
+                let pools = store::pool_list(tx, start.as_ref(), PAGE)?;
+                let counts = match (pools.first(), pools.last()) {
+                    (Some(first), Some(last)) => {
+                        store::worker_counts_between(tx, &first.id, &last.id)?
+                    }
+                    _ => Vec::new(),
+                };
+                Ok::<_, StoreError>((pools, counts))
+            });
+            let (pools, counts) = read.await?;
+            for pool in &pools {
+                let found = counts.iter().find(|(id, _)| *id == pool.id);
+                let counts = found.map_or_else(Counts::default, |(_, counts)| *counts);
+                show(pool, &counts);
+            }
+            let full = pools.len() == PAGE as usize;
+            after = pools.into_iter().next_back().map(|pool| pool.id);
+            if !full {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(pool: &domain::pool::Pool, counts: &Counts) {
+    let labels = [
+        ("workerPoolId", pool.id.to_string()),
+        ("providerId", pool.definition.provider_id.to_string()),
+    ];
+    let existing = counts.requested.capacity + counts.running.capacity;
+    gauge!(EXISTING_CAPACITY, &labels).set(number(existing));
+    gauge!(REQUESTED_CAPACITY, &labels).set(number(counts.requested.capacity));
+    gauge!(STOPPING_CAPACITY, &labels).set(number(counts.stopping.capacity));
+}
+
+fn number(count: u64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a metric needs no more digits than a double"
+    )]
+    let number = count as f64;
+    number
+}

@@ -1,0 +1,28 @@
+//! Sets up providers that are not in service yet, again and again until they are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::driver::Task;
+use crate::app::App;
+
+pub struct ProviderSetup(pub Arc<App>);
+
+#[async_trait]
+impl Task for ProviderSetup {
+    const NAME: &'static str = "provider_setup";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let (ready, failed) = self.0.providers.set_up_missing().await;
+        for (id, problem) in failed {
+            tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
+        }
+        if ready.is_empty() {
+            return Ok(Value::Null);
+        }
+        let ready: Vec<&str> = ready.into_iter().map(|id| id.as_str()).collect();
+        Ok(json!({ "in_service": ready }))
+    }
+}

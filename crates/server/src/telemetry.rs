@@ -1,0 +1,186 @@
+//! Logs and metrics: how they are set up, and every name that they use.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+
+/// Gauges and counters of what no longer exists disappear after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+pub const HTTP_REQUESTS: &str = "http_requests_total";
+pub const HTTP_SECONDS: &str = "http_request_duration_seconds";
+pub const AUTH_SUCCESS: &str = "auth_success_total";
+pub const AUTH_FAILURE: &str = "auth_failure_total";
+pub const EXISTING_CAPACITY: &str = "worker_manager_existing_capacity";
+pub const REQUESTED_CAPACITY: &str = "worker_manager_requested_capacity";
+pub const STOPPING_CAPACITY: &str = "worker_manager_stopping_capacity";
+pub const REGISTRATION_SECONDS: &str = "worker_manager_worker_registration_seconds";
+pub const PROVISION_SECONDS: &str = "worker_manager_worker_provision_seconds";
+pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
+pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
+pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
+pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
+pub const BUILD_INFO: &str = "fleetwright_build_info";
+pub const POOLS: &str = "fleetwright_worker_pools";
+pub const WORKERS: &str = "fleetwright_workers";
+pub const OUTBOX_DEPTH: &str = "fleetwright_outbox_events";
+pub const TASK_SECONDS: &str = "iterate_duration_seconds";
+pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
+
+/// Seconds that requests take.
+const REQUEST_BUCKETS: [f64; 11] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
+];
+/// Seconds in the life of a worker.
+const WORKER_BUCKETS: [f64; 12] = [
+    1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
+];
+
+/// The metrics of this process.
+#[derive(Clone)]
+pub struct Telemetry {
+    handle: PrometheusHandle,
+}
+
+impl Telemetry {
+    /// Metrics are global to a process; the first call installs their recorder.
+    pub fn install() -> Self {
+        static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
+        let handle = INSTALLED.get_or_init(|| {
+            let recorder = builder().build_recorder();
+            let handle = recorder.handle();
+            // Another recorder can only be there if a test has put it there; then ours stays empty.
+            let _ = metrics::set_global_recorder(recorder);
+            handle
+        });
+        let version = env!("CARGO_PKG_VERSION");
+        gauge!(BUILD_INFO, "version" => version).set(1.0);
+        Self {
+            handle: handle.clone(),
+        }
+    }
+
+    /// All metrics, as Prometheus reads them.
+    pub fn render(&self) -> String {
+        gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        self.handle.render()
+    }
+
+    /// Keeps histograms from growing; call it now and then.
+    pub fn tidy(&self) {
+        self.handle.run_upkeep();
+    }
+
+    pub fn request(
+        &self,
+        service: &'static str,
+        name: &'static str,
+        method: String,
+        status: u16,
+        took: Duration,
+    ) {
+        let status = status.to_string();
+        counter!(HTTP_REQUESTS, "service" => service, "name" => name, "method" => method.clone(),
+            "status" => status.clone())
+        .increment(1);
+        histogram!(HTTP_SECONDS, "service" => service, "name" => name, "method" => method,
+            "status" => status)
+        .record(took.as_secs_f64());
+    }
+}
+
+fn builder() -> PrometheusBuilder {
+    let matchers = [
+        (HTTP_SECONDS, &REQUEST_BUCKETS[..]),
+        (TASK_SECONDS, &REQUEST_BUCKETS[..]),
+        ("fleetwright_store_seconds", &REQUEST_BUCKETS[..]),
+        ("fleetwright_store_wait_seconds", &REQUEST_BUCKETS[..]),
+        (REGISTRATION_SECONDS, &WORKER_BUCKETS[..]),
+        (PROVISION_SECONDS, &WORKER_BUCKETS[..]),
+        (STARTUP_SECONDS, &WORKER_BUCKETS[..]),
+        (LIFETIME_SECONDS, &WORKER_BUCKETS[..]),
+    ];
+    let builder = PrometheusBuilder::new()
+        .idle_timeout(metrics_util::MetricKindMask::GAUGE, Some(IDLE_TIMEOUT));
+    matchers
+        .into_iter()
+        .fold(builder, |builder, (name, buckets)| {
+            builder
+                .set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)
+                .expect("the lists of buckets are not empty")
+        })
+}
+
+/// Starts logging to standard error. Only the first call of a process has an effect.
+pub fn log_to_stderr(log: &Log) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&log.filter)
+        .map_err(|problem| format!("log.filter: {:?} is no filter: {problem}", log.filter))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let _ = match log.format {
+        LogFormat::Pretty => builder.with_target(false).try_init(),
+        LogFormat::Json => builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .try_init(),
+    };
+    Ok(())
+}
+
+/// Milliseconds as seconds, for metrics.
+pub fn seconds(millis: i64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a metric needs no more digits than a double"
+    )]
+    let seconds = millis as f64 / 1_000.0;
+    seconds
+}
+
+/// Measures how long something took; decisions never depend on it.
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that measures elapsed time"
+    )]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_can_be_read() {
+        let telemetry = Telemetry::install();
+        let took = Duration::from_millis(3);
+        telemetry.request("worker-manager", "ping", "GET".to_owned(), 200, took);
+        let text = telemetry.render();
+        assert!(text.contains(r#"http_requests_total{service="worker-manager",name="ping""#));
+        assert!(text.contains("fleetwright_build_info{version="));
+    }
+
+    #[test]
+    fn a_bad_filter_is_named() {
+        let log = Log {
+            filter: "a=b=c".to_owned(),
+            ..Log::default()
+        };
+        assert!(log_to_stderr(&log).unwrap_err().starts_with("log.filter"));
+    }
+}
