@@ -1,0 +1,159 @@
+//! Launch configs: rows of their own beside their pool.
+
+use domain::Version;
+use domain::id::{LaunchConfigId, PoolId};
+use domain::launch_config::LaunchConfig;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::tx::{ALL_ROWS, Tx};
+use crate::value::to_json;
+
+static TABLE: Table = Table {
+    name: "launch_configs",
+    key_columns: 2,
+};
+
+macro_rules! columns {
+    () => {
+        "worker_pool_id, launch_config_id, archived, configuration, created, last_modified, version"
+    };
+}
+
+statements! { TABLE;
+    LIST "launch_config_list" = concat!(
+        "SELECT ", columns!(), " FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
+         ORDER BY launch_config_id LIMIT $4");
+    ACTIVE_BETWEEN "launch_config_active_between" = concat!(
+        "SELECT ", columns!(), " FROM launch_configs \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
+         ORDER BY worker_pool_id, launch_config_id LIMIT $3");
+    INSERT "launch_config_insert" = concat!(
+        "INSERT INTO launch_configs (", columns!(), ") \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
+    UPDATE "launch_config_update" =
+        "UPDATE launch_configs SET archived = $1, configuration = $2, last_modified = $3, \
+         version = version + 1 WHERE worker_pool_id = $4 AND launch_config_id = $5 AND version = $6";
+    ARCHIVE "launch_config_archive" =
+        "UPDATE launch_configs SET archived = 1, last_modified = $1, version = version + 1 \
+         WHERE worker_pool_id = $2 AND launch_config_id = $3 AND version = $4";
+    DELETE_EXPIRABLE "launch_config_delete_expirable" =
+        "DELETE FROM launch_configs WHERE (worker_pool_id, launch_config_id) IN (\
+         SELECT c.worker_pool_id, c.launch_config_id FROM launch_configs AS c \
+         WHERE c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
+         WHERE w.worker_pool_id = c.worker_pool_id AND w.launch_config_id = c.launch_config_id) \
+         ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
+}
+
+/// By id.
+pub fn launch_config_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    include_archived: bool,
+    after: Option<&LaunchConfigId>,
+    limit: u32,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    let after = after.map_or("", LaunchConfigId::as_str);
+    tx.rows(
+        &LIST,
+        &[
+            pool_id.as_str().into(),
+            after.into(),
+            include_archived.into(),
+            limit.into(),
+        ],
+        launch_config,
+    )
+}
+
+/// Active and archived ones, as an edit of the pool must know them.
+pub fn launch_config_all(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    launch_config_list(tx, pool_id, true, None, ALL_ROWS)
+}
+
+/// The active ones of all pools from the first to the last, by pool and id: one query per page of pools.
+pub fn launch_config_active_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&ACTIVE_BETWEEN, &values, launch_config)
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn launch_config_insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
+    let configuration = to_json(&config.configuration);
+    let n_inserted = tx.execute(
+        &INSERT,
+        &[
+            config.pool_id.as_str().into(),
+            config.id.as_str().into(),
+            config.archived.into(),
+            (&configuration).into(),
+            config.created.into(),
+            config.last_modified.into(),
+            config.version.into(),
+        ],
+    )?;
+    Ok(n_inserted > 0)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn launch_config_update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
+    let configuration = to_json(&config.configuration);
+    tx.execute_guarded(
+        &UPDATE,
+        &[
+            config.archived.into(),
+            (&configuration).into(),
+            config.last_modified.into(),
+            config.pool_id.as_str().into(),
+            config.id.as_str().into(),
+            config.version.into(),
+        ],
+    )?;
+    Ok(config.version.next())
+}
+
+/// Sets it aside, if nobody changed it since it was read. Returns the new version.
+pub fn launch_config_archive(
+    tx: &mut Tx<'_>,
+    config: &LaunchConfig,
+    now: Timestamp,
+) -> Result<Version, StoreError> {
+    tx.execute_guarded(
+        &ARCHIVE,
+        &[
+            now.into(),
+            config.pool_id.as_str().into(),
+            config.id.as_str().into(),
+            config.version.into(),
+        ],
+    )?;
+    Ok(config.version.next())
+}
+
+/// Deletes archived ones from which no worker of their pool was started.
+/// As many as the limit means: ask again.
+pub fn launch_config_delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRABLE, &[limit.into()])
+}
+
+fn launch_config(row: &Row<'_>) -> Result<LaunchConfig, BadRow> {
+    Ok(LaunchConfig {
+        pool_id: row.text(0)?.parse()?,
+        id: row.text(1)?.parse()?,
+        archived: row.flag(2)?,
+        configuration: row.json(3)?,
+        created: row.time(4)?,
+        last_modified: row.time(5)?,
+        version: row.version(6)?,
+    })
+}

@@ -1,0 +1,199 @@
+//! Where the database is and how many connections to keep.
+//!
+//! The address may hold a password, so nothing here prints it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::StoreError;
+
+/// How long a connection attempt to PostgreSQL may take, unless the address says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long unanswered data may wait before a PostgreSQL connection counts as dead.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// More connections than this help no database.
+pub const MAX_CONNECTIONS: usize = 64;
+
+#[derive(Clone)]
+pub struct Options {
+    /// `sqlite:PATH` or `postgres://user:password@host:port/database?sslmode=…`.
+    ///
+    /// `sslmode` is `disable`, `prefer` (the default) or `require`. Whenever the connection is encrypted the
+    /// server's certificate is checked, against the platform's roots or those in `sslrootcert=PATH`.
+    pub url: String,
+    /// Connections to PostgreSQL, or readers of SQLite (which always has one writer).
+    pub connections: usize,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self
+            .target()
+            .map_or_else(|_| "unreadable".into(), |t| t.address());
+        f.debug_struct("Options")
+            .field("address", &address)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) enum Target {
+    Sqlite {
+        path: PathBuf,
+    },
+    Postgres {
+        config: Box<postgres::Config>,
+        root_certificates: Option<PathBuf>,
+    },
+}
+
+impl Options {
+    pub(crate) fn target(&self) -> Result<Target, StoreError> {
+        if let Some(path) = self.url.strip_prefix("sqlite:") {
+            if path.is_empty() || path == ":memory:" {
+                return Err(StoreError::BadUrl(
+                    "`sqlite:` needs the path of a file".into(),
+                ));
+            }
+            return Ok(Target::Sqlite { path: path.into() });
+        }
+        if self.url.starts_with("postgres://") || self.url.starts_with("postgresql://") {
+            return postgres_target(&self.url);
+        }
+        Err(StoreError::BadUrl(
+            "it must begin with `sqlite:` or `postgres://`".into(),
+        ))
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.clamp(1, MAX_CONNECTIONS)
+    }
+}
+
+impl Target {
+    /// Names the database for people, without its password.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Sqlite { path } => format!("sqlite:{}", path.display()),
+            Self::Postgres { config, .. } => {
+                let host = config
+                    .get_hosts()
+                    .first()
+                    .map_or_else(String::new, |host| match host {
+                        postgres::config::Host::Tcp(name) => name.clone(),
+                        #[cfg(unix)]
+                        postgres::config::Host::Unix(path) => path.display().to_string(),
+                    });
+                let port = config.get_ports().first().copied().unwrap_or(5432);
+                format!(
+                    "postgres://{host}:{port}/{}",
+                    config.get_dbname().unwrap_or_default()
+                )
+            }
+        }
+    }
+}
+
+/// The driver refuses parameters that it does not know, so ours are taken out first.
+fn postgres_target(url: &str) -> Result<Target, StoreError> {
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut root_certificates = None;
+    let mut kept = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sslrootcert", path)) => {
+                let path = percent_decode_str(path).decode_utf8_lossy();
+                root_certificates = Some(PathBuf::from(path.as_ref()));
+            }
+            // We never trust without checking, so these two mean the same here.
+            Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            _ => kept.push(pair),
+        }
+    }
+    let cleaned = format!("{base}?{}", kept.join("&"));
+    let mut config: postgres::Config = cleaned.trim_end_matches('?').parse().map_err(
+        // The driver's text can quote the address, password included: only its kind is kept.
+        |_: postgres::Error| {
+            StoreError::BadUrl(
+                "it is not of the form postgres://user:password@host:port/database".into(),
+            )
+        },
+    )?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    config.tcp_user_timeout(SILENCE_TIMEOUT);
+    config.keepalives_idle(SILENCE_TIMEOUT);
+    config.keepalives_interval(SILENCE_TIMEOUT / 3);
+    config.keepalives_retries(3);
+    if config.get_application_name().is_none() {
+        config.application_name("fleetwright");
+    }
+    Ok(Target::Postgres {
+        config: Box::new(config),
+        root_certificates,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(url: &str) -> Options {
+        Options {
+            url: url.into(),
+            connections: 2,
+        }
+    }
+
+    #[test]
+    fn debug_output_never_shows_the_password() {
+        for url in [
+            "postgres://fleet:s3cret@db.example:5433/fleet?sslmode=require",
+            "postgres://fleet:s3cret@db.example:notaport/fleet",
+            "mysql://fleet:s3cret@db.example/fleet",
+        ] {
+            let shown = format!("{:?}", options(url));
+            assert!(!shown.contains("s3cret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_error_about_the_address_never_shows_the_password() {
+        for url in [
+            "postgres://fleet:s3cret@host:notaport/x",
+            "odd://fleet:s3cret@host/x",
+        ] {
+            let Err(error) = options(url).target() else {
+                panic!("{url} was accepted");
+            };
+            assert!(!format!("{error} {error:?}").contains("s3cret"));
+        }
+    }
+
+    #[test]
+    fn our_own_parameters_are_taken_out_of_the_address() {
+        let target = options("postgres://u@h/d?sslrootcert=%2Fetc/my%20ca.pem&sslmode=verify-full")
+            .target()
+            .expect("a good address");
+        let Target::Postgres {
+            config,
+            root_certificates,
+        } = target
+        else {
+            panic!("not PostgreSQL");
+        };
+        assert_eq!(root_certificates, Some(PathBuf::from("/etc/my ca.pem")));
+        assert_eq!(config.get_ssl_mode(), postgres::config::SslMode::Require);
+    }
+
+    #[test]
+    fn a_database_in_memory_is_refused_because_connections_could_not_share_it() {
+        assert!(options("sqlite::memory:").target().is_err());
+        assert!(options("sqlite:").target().is_err());
+    }
+}

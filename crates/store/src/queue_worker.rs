@@ -1,0 +1,100 @@
+//! What the queue knows of workers. A row here may lack one among the workers, and the other way round.
+
+use domain::id::WorkerKey;
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::tx::Tx;
+use crate::value::to_json;
+
+pub(crate) static TABLE: Table = Table {
+    name: "queue_workers",
+    key_columns: 3,
+};
+
+/// How many columns a row takes in an answer, from the first on.
+pub(crate) const N_COLUMNS: usize = 9;
+
+macro_rules! columns {
+    () => {
+        "task_queue_id, worker_group, worker_id, recent_tasks, quarantine_until, \
+         quarantine_details, expires, first_claim, last_date_active"
+    };
+}
+
+statements! { TABLE;
+    GET "queue_worker_get" = concat!(
+        "SELECT ", columns!(), " FROM queue_workers \
+         WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3");
+    UPSERT "queue_worker_upsert" = concat!(
+        "INSERT INTO queue_workers (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+         ON CONFLICT (task_queue_id, worker_group, worker_id) DO UPDATE SET \
+         recent_tasks = excluded.recent_tasks, quarantine_until = excluded.quarantine_until, \
+         quarantine_details = excluded.quarantine_details, expires = excluded.expires, \
+         first_claim = excluded.first_claim, last_date_active = excluded.last_date_active");
+    DELETE_EXPIRED "queue_worker_delete_expired" =
+        "DELETE FROM queue_workers WHERE (task_queue_id, worker_group, worker_id) IN (\
+         SELECT task_queue_id, worker_group, worker_id FROM queue_workers \
+         WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
+}
+
+pub fn queue_worker_get(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+) -> Result<Option<QueueWorker>, StoreError> {
+    let values = [
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    tx.row(&GET, &values, queue_worker)
+}
+
+/// Makes the row or replaces it.
+pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
+    let recent_tasks = to_json(&worker.recent_tasks);
+    let quarantine_details = to_json(&worker.quarantine_details);
+    tx.execute(
+        &UPSERT,
+        &[
+            worker.key.pool_id.as_str().into(),
+            worker.key.group.as_str().into(),
+            worker.key.id.as_str().into(),
+            (&recent_tasks).into(),
+            worker.quarantine_until.into(),
+            (&quarantine_details).into(),
+            worker.expires.into(),
+            worker.first_claim.into(),
+            worker.last_date_active.into(),
+        ],
+    )
+    .map(drop)
+}
+
+/// Quarantined ones stay. As many as the limit means: ask again.
+pub fn queue_worker_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+}
+
+pub(crate) fn queue_worker(row: &Row<'_>) -> Result<QueueWorker, BadRow> {
+    Ok(QueueWorker {
+        key: WorkerKey {
+            pool_id: row.text(0)?.parse()?,
+            group: row.text(1)?.parse()?,
+            id: row.text(2)?.parse()?,
+        },
+        recent_tasks: row.json(3)?,
+        quarantine_until: row.optional_time(4)?,
+        quarantine_details: row.json(5)?,
+        expires: row.time(6)?,
+        first_claim: row.time(7)?,
+        last_date_active: row.optional_time(8)?,
+    })
+}

@@ -1,0 +1,135 @@
+//! A connection to SQLite: one writer, many readers, write-ahead log.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::failure::Failure;
+use crate::pause::Pause;
+use crate::row::{BadRow, Row};
+use crate::statement::Statement;
+use crate::value::Value;
+
+/// How long SQLite itself waits for the lock of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Switching to the write-ahead log does not wait for locks by itself.
+const OPEN_ATTEMPTS: u32 = 10;
+/// More than there are statements.
+const STATEMENT_CACHE: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Read,
+    Write,
+}
+
+pub(crate) struct SqliteSession {
+    connection: Connection,
+}
+
+impl SqliteSession {
+    pub(crate) fn open(path: &Path, mode: Mode, pause: &Pause) -> Result<Self, Failure> {
+        let mut attempt = 1;
+        loop {
+            match Self::try_open(path, mode).map_err(Failure::from) {
+                Err(Failure::Conflict(_)) if attempt < OPEN_ATTEMPTS => {
+                    pause.before_attempt(attempt + 1);
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn try_open(path: &Path, mode: Mode) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.pragma_update(None, "query_only", mode == Mode::Read)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+        Ok(Self { connection })
+    }
+
+    pub(crate) fn begin(&self, mode: Mode) -> Result<(), Failure> {
+        self.command(match mode {
+            Mode::Read => "BEGIN DEFERRED",
+            Mode::Write => "BEGIN IMMEDIATE",
+        })
+    }
+
+    pub(crate) fn commit(&self) -> Result<(), Failure> {
+        self.command("COMMIT")
+    }
+
+    pub(crate) fn rollback(&self) -> Result<(), Failure> {
+        // Some errors end the transaction by themselves.
+        if self.connection.is_autocommit() {
+            return Ok(());
+        }
+        self.command("ROLLBACK")
+    }
+
+    pub(crate) fn execute(
+        &self,
+        statement: &Statement,
+        values: &[Value<'_>],
+    ) -> Result<u64, Failure> {
+        let mut prepared = self.connection.prepare_cached(statement.sql)?;
+        bind(&mut prepared, values)?;
+        let n_changed = prepared.raw_execute()?;
+        Ok(u64::try_from(n_changed).unwrap_or(u64::MAX))
+    }
+
+    /// The outer result is the driver's, the inner one the reader's.
+    pub(crate) fn rows<T>(
+        &self,
+        statement: &Statement,
+        values: &[Value<'_>],
+        read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
+    ) -> Result<Result<Vec<T>, crate::StoreError>, Failure> {
+        let mut prepared = self.connection.prepare_cached(statement.sql)?;
+        bind(&mut prepared, values)?;
+        let mut rows = prepared.raw_query();
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let row = Row::Sqlite(row);
+            match read(&row) {
+                Ok(item) => found.push(item),
+                Err(bad) => return Ok(Err(row.corrupt(statement.table, bad))),
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), Failure> {
+        Ok(self.connection.execute_batch(sql)?)
+    }
+
+    pub(crate) fn prepare(&self, statement: &Statement) -> Result<usize, Failure> {
+        Ok(self.connection.prepare(statement.sql)?.parameter_count())
+    }
+
+    fn command(&self, sql: &str) -> Result<(), Failure> {
+        self.connection.prepare_cached(sql)?.raw_execute()?;
+        Ok(())
+    }
+}
+
+fn bind(prepared: &mut rusqlite::Statement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
+    if prepared.parameter_count() != values.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(
+            values.len(),
+            prepared.parameter_count(),
+        ));
+    }
+    for (index, value) in values.iter().enumerate() {
+        prepared.raw_bind_parameter(index + 1, value)?;
+    }
+    Ok(())
+}

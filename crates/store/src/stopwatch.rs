@@ -1,0 +1,19 @@
+//! Elapsed time for metrics; nothing is ever decided by it.
+
+use std::time::Instant;
+
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place of this crate that measures; the result goes to metrics only"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}

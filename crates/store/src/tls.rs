@@ -1,0 +1,91 @@
+//! Encryption towards PostgreSQL: rustls, and certificates that are always checked.
+//!
+//! libpq's `require` encrypts without knowing to whom. We do not offer that: `prefer` and `require` both
+//! check the certificate, against the platform's roots or the file named by `sslrootcert`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use postgres::config::SslMode;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::Verifier;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::StoreError;
+
+/// More certificates than this are not a list of roots.
+const MAX_ROOT_CERTIFICATES: usize = 1_000;
+
+/// `None` when the address says `sslmode=disable`.
+pub(crate) fn connector(
+    mode: SslMode,
+    root_certificates: Option<&Path>,
+) -> Result<Option<MakeRustlsConnect>, StoreError> {
+    if mode == SslMode::Disable {
+        return Ok(None);
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(tls_error)?;
+    let config = match root_certificates {
+        Some(path) => builder.with_root_certificates(read_roots(path)?),
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(platform_verifier(provider)?),
+    };
+    Ok(Some(MakeRustlsConnect::new(config.with_no_client_auth())))
+}
+
+fn platform_verifier(provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, StoreError> {
+    Verifier::new(provider).map(Arc::new).map_err(|error| {
+        StoreError::Tls(format!(
+            "{error}; name the certificates with `sslrootcert=` or use `sslmode=disable`"
+        ))
+    })
+}
+
+fn read_roots(path: &Path) -> Result<RootCertStore, StoreError> {
+    let bad =
+        |error: &dyn std::fmt::Display| StoreError::Tls(format!("{}: {error}", path.display()));
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path)
+        .map_err(|error| bad(&error))?
+        .take(MAX_ROOT_CERTIFICATES)
+    {
+        let certificate = certificate.map_err(|error| bad(&error))?;
+        roots.add(certificate).map_err(|error| bad(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(bad(&"there is no certificate in it"));
+    }
+    Ok(roots)
+}
+
+fn tls_error(error: rustls::Error) -> StoreError {
+    StoreError::Tls(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_encryption_needs_no_certificates() {
+        let connector = connector(SslMode::Disable, Some(Path::new("/does/not/exist")));
+        assert!(matches!(connector, Ok(None)));
+    }
+
+    #[test]
+    fn a_missing_or_empty_certificate_file_is_named() {
+        let Err(error) = connector(SslMode::Require, Some(Path::new("/does/not/exist"))) else {
+            panic!("accepted");
+        };
+        assert!(error.to_string().contains("/does/not/exist"), "{error}");
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        assert!(connector(SslMode::Require, Some(empty.path())).is_err());
+    }
+}

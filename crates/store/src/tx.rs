@@ -1,0 +1,113 @@
+//! A transaction as the functions of this crate see it.
+
+use crate::error::StoreError;
+use crate::failure::Failure;
+use crate::row::{BadRow, Row};
+use crate::session::Session;
+use crate::statement::{self, Statement};
+use crate::value::{self, Value};
+
+/// No single answer holds more rows; whatever can be longer is paged.
+pub const MAX_ROWS: usize = 100_000;
+
+/// The limit of statements whose callers want everything: one more than is allowed, so that it shows.
+pub(crate) const ALL_ROWS: u32 = 100_001;
+
+/// Reads and writes of one transaction. The closure that gets it may run several times.
+pub struct Tx<'a> {
+    session: &'a mut Session,
+    run_again: bool,
+    spoiled: bool,
+}
+
+impl<'a> Tx<'a> {
+    pub(crate) fn new(session: &'a mut Session) -> Self {
+        Self {
+            session,
+            run_again: false,
+            spoiled: false,
+        }
+    }
+
+    /// Somebody else changed what this transaction had read: roll back and run all of it again.
+    ///
+    /// Whatever the closure returns is dropped; the error is there to be returned with `?`.
+    pub fn lost_race(&mut self) -> StoreError {
+        self.run_again = true;
+        StoreError::LostRace
+    }
+
+    pub(crate) fn ping(&mut self) -> Result<(), StoreError> {
+        self.rows(&statement::PING, &[], |_| Ok(())).map(drop)
+    }
+
+    pub(crate) fn must_run_again(&self) -> bool {
+        self.run_again
+    }
+
+    /// A statement failed: PostgreSQL will not commit any more, so neither database may.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.spoiled
+    }
+
+    /// Returns how many rows changed.
+    pub(crate) fn execute(
+        &mut self,
+        statement: &'static Statement,
+        values: &[Value<'_>],
+    ) -> Result<u64, StoreError> {
+        value::check(statement, values)?;
+        let result = self.session.execute(statement, values);
+        result.map_err(|failure| self.failed(statement, failure))
+    }
+
+    /// For statements that change one row if its version is still the one that was read.
+    pub(crate) fn execute_guarded(
+        &mut self,
+        statement: &'static Statement,
+        values: &[Value<'_>],
+    ) -> Result<(), StoreError> {
+        match self.execute(statement, values)? {
+            0 => Err(self.lost_race()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn rows<T>(
+        &mut self,
+        statement: &'static Statement,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
+    ) -> Result<Vec<T>, StoreError> {
+        value::check(statement, values)?;
+        let rows = match self.session.rows(statement, values, &mut read) {
+            Ok(rows) => rows?,
+            Err(failure) => return Err(self.failed(statement, failure)),
+        };
+        if rows.len() > MAX_ROWS {
+            return Err(StoreError::TooMany {
+                statement: statement.name,
+                limit: MAX_ROWS,
+            });
+        }
+        Ok(rows)
+    }
+
+    pub(crate) fn row<T>(
+        &mut self,
+        statement: &'static Statement,
+        values: &[Value<'_>],
+        read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.rows(statement, values, read)?.pop())
+    }
+
+    /// A lost connection took the whole transaction with it, so running it again is safe, too.
+    fn failed(&mut self, statement: &'static Statement, failure: Failure) -> StoreError {
+        self.spoiled = true;
+        if matches!(failure, Failure::Conflict(_) | Failure::Lost(_)) {
+            self.run_again = true;
+        }
+        self.session.error(statement.name, failure)
+    }
+}

@@ -1,0 +1,126 @@
+//! Workers, many at a time: newest first for people, by key for the scan.
+
+use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::time::Timestamp;
+use domain::worker::{Worker, WorkerState};
+
+use crate::error::StoreError;
+use crate::statement::{AFTER_ALL, statements};
+use crate::tx::Tx;
+use crate::worker::{TABLE, columns, worker};
+
+// An absent filter is an empty text: no id and no state is empty.
+statements! { TABLE;
+    LIST "worker_list" = concat!(
+        "SELECT ", columns!(), " FROM workers WHERE worker_pool_id = $1 \
+         AND (created, worker_group, worker_id) < ($2, $3, $4) \
+         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
+         ORDER BY created DESC, worker_group DESC, worker_id DESC LIMIT $7");
+    LIST_IN_GROUP "worker_list_in_group" = concat!(
+        "SELECT ", columns!(), " FROM workers WHERE worker_pool_id = $1 AND worker_group = $2 \
+         AND (created, worker_id) < ($3, $4) \
+         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
+         ORDER BY created DESC, worker_id DESC LIMIT $7");
+    LIST_LIVE "worker_list_live" = concat!(
+        "SELECT ", columns!(), " FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
+         AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
+         ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5");
+}
+
+/// Which workers of a pool to list; all if nothing is given.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerFilter {
+    pub group: Option<WorkerGroup>,
+    pub state: Option<WorkerState>,
+    pub launch_config_id: Option<LaunchConfigId>,
+}
+
+/// The last worker of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCursor {
+    pub created: Timestamp,
+    pub group: WorkerGroup,
+    pub id: WorkerId,
+}
+
+impl From<&Worker> for WorkerCursor {
+    fn from(worker: &Worker) -> Self {
+        Self {
+            created: worker.created,
+            group: worker.key.group.clone(),
+            id: worker.key.id.clone(),
+        }
+    }
+}
+
+/// Newest first, whatever their state unless the filter says.
+pub fn worker_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    filter: &WorkerFilter,
+    after: Option<&WorkerCursor>,
+    limit: u32,
+) -> Result<Vec<Worker>, StoreError> {
+    let state = filter.state.map_or("", WorkerState::as_str);
+    let launch_config = filter
+        .launch_config_id
+        .as_ref()
+        .map_or("", LaunchConfigId::as_str);
+    let (created, group, id) = match after {
+        Some(cursor) => (
+            cursor.created.as_millis(),
+            cursor.group.as_str(),
+            cursor.id.as_str(),
+        ),
+        None => (i64::MAX, AFTER_ALL, AFTER_ALL),
+    };
+    let pool_id = pool_id.as_str().into();
+    let (statement, values) = match &filter.group {
+        Some(only) => (
+            &LIST_IN_GROUP,
+            [
+                pool_id,
+                only.as_str().into(),
+                created.into(),
+                id.into(),
+                state.into(),
+                launch_config.into(),
+                limit.into(),
+            ],
+        ),
+        None => (
+            &LIST,
+            [
+                pool_id,
+                created.into(),
+                group.into(),
+                id.into(),
+                state.into(),
+                launch_config.into(),
+                limit.into(),
+            ],
+        ),
+    };
+    tx.rows(statement, &values, worker)
+}
+
+/// The workers of a provider that are not stopped, in all pools, by key.
+pub fn worker_list_live(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    after: Option<&WorkerKey>,
+    limit: u32,
+) -> Result<Vec<Worker>, StoreError> {
+    let (pool_id, group, id) = match after {
+        Some(key) => (key.pool_id.as_str(), key.group.as_str(), key.id.as_str()),
+        None => ("", "", ""),
+    };
+    let values = [
+        provider_id.as_str().into(),
+        pool_id.into(),
+        group.into(),
+        id.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST_LIVE, &values, worker)
+}

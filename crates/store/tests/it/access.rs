@@ -1,0 +1,171 @@
+//! Clients and roles, and the revision that tells caches of every change.
+
+use domain::id::{ClientId, RoleId};
+use store::{
+    Store, access_revision, client_delete, client_delete_expired, client_get, client_insert,
+    client_list, client_touch, client_update, role_all, role_delete, role_get, role_insert,
+    role_list, role_update,
+};
+
+use crate::samples::{at, client, role};
+use crate::world::{on_both, read, write};
+
+fn client_id(id: &str) -> ClientId {
+    id.parse().unwrap()
+}
+
+fn role_id(id: &str) -> RoleId {
+    id.parse().unwrap()
+}
+
+async fn revision(store: &Store) -> i64 {
+    read(store, access_revision).await
+}
+
+on_both!(
+    every_change_of_access_grows_the_revision_and_nothing_else_does,
+    |database| {
+        let store = database.migrated().await;
+        let mut last = revision(&store).await;
+        let mut grown = async |expected: bool, what: &str| {
+            let now = revision(&store).await;
+            assert_eq!(now > last, expected, "{what}");
+            last = now;
+        };
+        write(&store, |tx| client_insert(tx, &client("a"))).await;
+        grown(true, "a new client").await;
+        write(&store, |tx| client_insert(tx, &client("a"))).await;
+        grown(false, "a client that was there").await;
+        write(&store, |tx| client_update(tx, &client("a"))).await;
+        grown(true, "a changed client").await;
+        write(&store, |tx| client_touch(tx, &[client_id("a")], at(500))).await;
+        grown(false, "a client that signed").await;
+        write(&store, |tx| client_delete(tx, &client_id("b"))).await;
+        grown(false, "a client that was not there").await;
+        write(&store, |tx| client_delete_expired(tx, at(5_000), 5)).await;
+        grown(true, "an expired client").await;
+        write(&store, |tx| role_insert(tx, &role("r"))).await;
+        grown(true, "a new role").await;
+        write(&store, |tx| role_update(tx, &role("r"))).await;
+        grown(true, "a changed role").await;
+        write(&store, |tx| role_delete(tx, &role_id("r"))).await;
+        grown(true, "a deleted role").await;
+        write(&store, |tx| role_delete(tx, &role_id("r"))).await;
+        grown(false, "a role that was not there").await;
+    }
+);
+
+on_both!(
+    a_client_comes_back_as_it_was_stored_and_changed,
+    |database| {
+        let store = database.migrated().await;
+        let changed = write(&store, |tx| {
+            client_insert(tx, &client("a"))?;
+            assert_eq!(client_get(tx, &client_id("a"))?, Some(client("a")));
+            let mut changed = client("a");
+            changed.description = "else".to_owned();
+            changed.scopes.clear();
+            changed.sealed_access_token = "other".to_owned();
+            changed.expires = at(11);
+            changed.last_modified = at(12);
+            changed.last_date_used = at(13);
+            changed.last_rotated = at(14);
+            changed.delete_on_expiration = false;
+            changed.disabled = true;
+            changed.version = client_update(tx, &changed)?;
+            Ok(changed)
+        })
+        .await;
+        let found = read(&store, |tx| client_get(tx, &client_id("a"))).await;
+        assert_eq!(found, Some(changed));
+        assert!(write(&store, |tx| client_delete(tx, &client_id("a"))).await);
+    }
+);
+
+on_both!(touching_moves_the_date_forward_only, |database| {
+    let store = database.migrated().await;
+    let found = write(&store, |tx| {
+        client_insert(tx, &client("a"))?;
+        client_touch(tx, &[client_id("a"), client_id("nobody")], at(100))?;
+        client_touch(tx, &[client_id("a")], at(50))?;
+        Ok(client_get(tx, &client_id("a"))?.unwrap())
+    })
+    .await;
+    assert_eq!(
+        (found.last_date_used, found.version),
+        (at(100), client("a").version)
+    );
+});
+
+on_both!(clients_are_listed_by_prefix, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for id in ["a/2", "a/1", "a", "b/1", "a/3", "aa", "A/1"] {
+            client_insert(tx, &client(id))?;
+        }
+        Ok(())
+    })
+    .await;
+    let list = async |prefix: &'static str, after: Option<&str>, limit| {
+        let after = after.map(client_id);
+        let found = read(&store, move |tx| {
+            client_list(tx, prefix, after.as_ref(), limit)
+        })
+        .await;
+        found
+            .iter()
+            .map(|c| c.client_id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(list("a/", None, 2).await, ["a/1", "a/2"]);
+    assert_eq!(list("a/", Some("a/2"), 2).await, ["a/3"]);
+    assert_eq!(
+        list("", None, 9).await,
+        ["A/1", "a", "a/1", "a/2", "a/3", "aa", "b/1"]
+    );
+    assert_eq!(list("%", None, 9).await, [""; 0]);
+});
+
+on_both!(
+    only_expired_clients_that_ask_for_it_are_deleted,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut keeps = client("keeps");
+            keeps.delete_on_expiration = false;
+            client_insert(tx, &keeps)?;
+            let mut lives = client("lives");
+            lives.expires = at(9_000);
+            client_insert(tx, &lives)?;
+            client_insert(tx, &client("goes"))
+        })
+        .await;
+        assert_eq!(
+            write(&store, |tx| client_delete_expired(tx, at(5_000), 9)).await,
+            1
+        );
+        let left = read(&store, |tx| client_list(tx, "", None, 9)).await;
+        assert_eq!(left.len(), 2);
+    }
+);
+
+on_both!(a_role_comes_back_as_it_was_stored_and_changed, |database| {
+    let store = database.migrated().await;
+    let changed = write(&store, |tx| {
+        assert!(role_insert(tx, &role("r:*"))?);
+        assert!(!role_insert(tx, &role("r:*"))?);
+        assert_eq!(role_get(tx, &role_id("r:*"))?, Some(role("r:*")));
+        let mut changed = role("r:*");
+        changed.description = "else".to_owned();
+        changed.scopes.push("more".to_owned());
+        changed.last_modified = at(9);
+        changed.version = role_update(tx, &changed)?;
+        role_insert(tx, &role("q"))?;
+        Ok(changed)
+    })
+    .await;
+    assert_eq!(read(&store, role_all).await, [role("q"), changed.clone()]);
+    let after = role_id("q");
+    let page = read(&store, move |tx| role_list(tx, Some(&after), 5)).await;
+    assert_eq!(page, [changed]);
+});

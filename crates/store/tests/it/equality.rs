@@ -1,0 +1,224 @@
+//! The two databases are one to their users: the same operations give the same answers.
+
+use domain::id::ProviderId;
+use domain::worker::WorkerState;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use store::{
+    MetadataFilter, Store, StoreError, Tx, WorkerFilter, access_revision, client_insert,
+    client_list, error_insert, error_stats, launch_config_all, launch_config_delete_expirable,
+    launch_config_insert, outbox_depth, outbox_push, pool_delete, pool_insert, pool_list,
+    queue_worker_upsert, worker_count_by_state, worker_counts_by_launch_config,
+    worker_delete_expired, worker_get, worker_insert, worker_list, worker_list_live,
+    worker_metadata_list, worker_update,
+};
+
+use crate::samples::{
+    at, client, error, event, launch_config, pool, pool_id, queue_worker, worker, worker_key,
+};
+use crate::world::Database;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    PoolInsert(u8),
+    PoolDelete(u8),
+    LaunchConfigInsert(u8, bool),
+    LaunchConfigExpire,
+    WorkerInsert { name: u8, created: u8, state: u8 },
+    WorkerStop(u8),
+    WorkerExpire(u8),
+    QueueWorker(u8),
+    Error { number: u8, reported: u8 },
+    Client(u8),
+    FailAfterInsert(u8),
+    Look { state: u8, limit: u8 },
+}
+
+const NAMES: [&str; 6] = ["a", "A", "a-b", "aB", "ab", "a_b"];
+
+fn name(number: u8) -> &'static str {
+    NAMES[usize::from(number) % NAMES.len()]
+}
+
+fn state(number: u8) -> WorkerState {
+    WorkerState::ALL[usize::from(number) % WorkerState::ALL.len()]
+}
+
+fn pool_name(number: u8) -> &'static str {
+    ["x/a", "x/a-b", "x/ab"][usize::from(number) % 3]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation as O;
+    prop_oneof![
+        any::<u8>().prop_map(O::PoolInsert),
+        any::<u8>().prop_map(O::PoolDelete),
+        any::<(u8, bool)>().prop_map(|(n, archived)| O::LaunchConfigInsert(n, archived)),
+        Just(O::LaunchConfigExpire),
+        any::<(u8, u8, u8)>().prop_map(|(name, created, state)| O::WorkerInsert {
+            name,
+            created: created % 4,
+            state
+        }),
+        any::<u8>().prop_map(O::WorkerStop),
+        any::<u8>().prop_map(O::WorkerExpire),
+        any::<u8>().prop_map(O::QueueWorker),
+        any::<(u8, u8)>().prop_map(|(number, reported)| O::Error {
+            number: number % 20,
+            reported
+        }),
+        any::<u8>().prop_map(O::Client),
+        any::<u8>().prop_map(O::FailAfterInsert),
+        any::<(u8, u8)>().prop_map(|(state, limit)| O::Look {
+            state,
+            limit: limit % 5 + 1
+        }),
+    ]
+}
+
+/// Does one thing and tells in words what came of it.
+fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError> {
+    Ok(match operation {
+        Operation::PoolInsert(n) => {
+            outbox_push(tx, &event("e", pool_name(*n)))?;
+            format!("{:?}", pool_insert(tx, &pool(pool_name(*n), "one"))?)
+        }
+        Operation::PoolDelete(n) => format!("{:?}", pool_delete(tx, &pool_id(pool_name(*n)))?),
+        Operation::LaunchConfigInsert(n, archived) => {
+            let mut config = launch_config("x/a", ["lc-1", "lc-2"][usize::from(*n) % 2]);
+            config.archived = *archived;
+            format!("{:?}", launch_config_insert(tx, &config)?)
+        }
+        Operation::LaunchConfigExpire => format!("{}", launch_config_delete_expirable(tx, 1)?),
+        Operation::WorkerInsert {
+            name: n,
+            created,
+            state: s,
+        } => {
+            let mut worker = worker("x/a", name(n / 8), name(*n));
+            worker.created = at((*created).into());
+            worker.expires = at((*created).into());
+            worker.state = state(*s);
+            worker.launch_config_id = (s % 3 > 0).then(|| "lc-1".parse().unwrap());
+            format!("{:?}", worker_insert(tx, &worker)?)
+        }
+        Operation::WorkerStop(n) => {
+            match worker_get(tx, &worker_key("x/a", name(n / 8), name(*n)))? {
+                Some(mut worker) => {
+                    worker.leave(WorkerState::Stopped, at(9));
+                    format!("{:?}", worker_update(tx, &worker)?)
+                }
+                None => "none".to_owned(),
+            }
+        }
+        Operation::WorkerExpire(n) => {
+            format!("{}", worker_delete_expired(tx, at((n % 4).into()), 100)?)
+        }
+        Operation::QueueWorker(n) => {
+            let mut known = queue_worker("x/a", name(n / 8), name(*n));
+            known.quarantine_until = (n % 2 == 0).then(|| at((*n).into()));
+            format!("{:?}", queue_worker_upsert(tx, &known)?)
+        }
+        Operation::Error { number, reported } => {
+            let report = error(
+                pool_name(*number),
+                *number,
+                i64::from(*reported) * 3_000_000,
+            );
+            format!("{:?}", error_insert(tx, &report)?)
+        }
+        Operation::Client(n) => format!("{:?}", client_insert(tx, &client(name(*n)))?),
+        Operation::FailAfterInsert(n) => {
+            pool_insert(tx, &pool(pool_name(*n), "two"))?;
+            return Err(StoreError::BadUrl("on purpose".to_owned()));
+        }
+        Operation::Look { state: s, limit } => look(tx, state(*s), u32::from(*limit))?,
+    })
+}
+
+fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, StoreError> {
+    let id = pool_id("x/a");
+    let provider: ProviderId = "aws-1".parse().unwrap();
+    let by_state = WorkerFilter {
+        state: Some(state),
+        ..WorkerFilter::default()
+    };
+    let quarantined = MetadataFilter {
+        quarantined_at: Some(at(100)),
+        ..MetadataFilter::default()
+    };
+    let workers = worker_list(tx, &id, &by_state, None, limit)?;
+    let next = match workers.last() {
+        Some(last) => worker_list(tx, &id, &WorkerFilter::default(), Some(&last.into()), limit)?,
+        None => Vec::new(),
+    };
+    let now = at(200 * 3_000_000);
+    Ok(format!(
+        "{workers:?} {next:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
+        worker_list_live(tx, &provider, None, limit)?,
+        worker_counts_by_launch_config(tx, &id)?,
+        worker_count_by_state(tx)?,
+        worker_metadata_list(tx, &id, &MetadataFilter::default(), None, limit)?,
+        worker_metadata_list(tx, &id, &quarantined, None, limit)?,
+        error_stats(tx, None, now)?,
+        error_stats(tx, Some(&id), now)?,
+        pool_list(tx, None, limit)?,
+        (
+            launch_config_all(tx, &id)?,
+            client_list(tx, "a", None, limit)?
+        ),
+        outbox_depth(tx)?,
+        access_revision(tx)?,
+    ))
+}
+
+async fn answers(store: &Store, operations: &[Operation]) -> Vec<String> {
+    let mut answers = Vec::new();
+    for operation in operations {
+        let operation = operation.clone();
+        let answer: Result<String, StoreError> =
+            store.write("any", move |tx| perform(tx, &operation)).await;
+        answers.push(answer.unwrap_or_else(|error| error.to_string()));
+    }
+    answers
+}
+
+const TABLES: &str = "DELETE FROM worker_pools; DELETE FROM launch_configs; DELETE FROM workers; \
+    DELETE FROM queue_workers; DELETE FROM worker_errors; DELETE FROM clients; DELETE FROM outbox; \
+    UPDATE revisions SET value = 1";
+
+#[test]
+fn the_same_operations_give_the_same_answers_on_both_databases() {
+    let Some(postgres) = Database::postgres() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let sqlite = Database::sqlite();
+    let (one, two) =
+        runtime.block_on(async { (sqlite.migrated().await, postgres.migrated().await) });
+    let mut runner = TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(24)
+    });
+    let operations = proptest::collection::vec(operation(), 1..60);
+    let result = runner.run(&operations, |mut operations| {
+        sqlite.raw(TABLES);
+        postgres.raw(TABLES);
+        operations.push(Operation::Look {
+            state: 1,
+            limit: 50,
+        });
+        let (left, right) = runtime.block_on(async {
+            (
+                answers(&one, &operations).await,
+                answers(&two, &operations).await,
+            )
+        });
+        prop_assert_eq!(left, right);
+        Ok(())
+    });
+    result.unwrap();
+}

@@ -1,0 +1,170 @@
+//! Migrations: each from the one before with data in place, once, by whoever comes first.
+
+use sha2::{Digest, Sha256};
+use store::{
+    Engine, Store, StoreError, client_get, pool_get, pool_insert, worker_get, worker_insert,
+};
+
+use crate::samples::{client, pool, pool_id, worker, worker_key};
+use crate::world::{Database, on_both, read, write};
+
+const FILES: [(&str, &str); 3] = [
+    (
+        "0001_access",
+        include_str!("../../migrations/0001_access.sql"),
+    ),
+    (
+        "0002_pools_and_workers",
+        include_str!("../../migrations/0002_pools_and_workers.sql"),
+    ),
+    (
+        "0003_outbox_and_audit",
+        include_str!("../../migrations/0003_outbox_and_audit.sql"),
+    ),
+];
+
+/// Makes the database that an older program, which knew fewer migrations, would have left.
+fn make_old(database: &Database, engine: Engine, n_applied: usize) {
+    let (key, serial) = match engine {
+        Engine::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+        Engine::Postgres => (
+            "TEXT COLLATE \"C\"",
+            "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        ),
+    };
+    database.raw(
+        "CREATE TABLE schema_migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, \
+         checksum TEXT NOT NULL, applied BIGINT NOT NULL)",
+    );
+    for (index, (name, sql)) in FILES.iter().enumerate().take(n_applied) {
+        database.raw(&sql.replace("{key}", key).replace("{serial}", serial));
+        let checksum: String = Sha256::digest(sql.as_bytes())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let number = index + 1;
+        database.raw(&format!(
+            "INSERT INTO schema_migrations VALUES ({number}, '{name}', '{checksum}', 1)"
+        ));
+    }
+}
+
+async fn put_data(store: &Store, n_applied: usize) {
+    if n_applied >= 1 {
+        write(store, |tx| store::client_insert(tx, &client("kept"))).await;
+    }
+    if n_applied >= 2 {
+        write(store, |tx| {
+            pool_insert(tx, &pool("a/b", "one"))?;
+            worker_insert(tx, &worker("a/b", "g", "w"))
+        })
+        .await;
+    }
+}
+
+on_both!(
+    every_older_database_is_brought_up_to_date_with_its_data,
+    |database| {
+        let engine = database.open().engine();
+        let cleanup = "DROP TABLE IF EXISTS schema_migrations; DROP TABLE IF EXISTS clients; \
+        DROP TABLE IF EXISTS roles; DROP TABLE IF EXISTS revisions; \
+        DROP TABLE IF EXISTS worker_pools; DROP TABLE IF EXISTS launch_configs; \
+        DROP TABLE IF EXISTS workers; DROP TABLE IF EXISTS worker_errors; \
+        DROP TABLE IF EXISTS queue_workers; DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS audit";
+        for n_applied in 0..=FILES.len() {
+            database.raw(cleanup);
+            make_old(database, engine, n_applied);
+            let store = database.open();
+            put_data(&store, n_applied).await;
+            let missing: Vec<_> = FILES[n_applied..].iter().map(|(name, _)| *name).collect();
+            assert_eq!(store.pending_migrations().await.unwrap(), missing);
+            assert_eq!(store.migrate(7).await.unwrap(), missing);
+            store.check_statements().await.unwrap();
+            if n_applied >= 1 {
+                let kept = read(&store, |tx| client_get(tx, &"kept".parse().unwrap())).await;
+                assert_eq!(kept, Some(client("kept")));
+            }
+            if n_applied >= 2 {
+                assert!(
+                    read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+                        .await
+                        .is_some()
+                );
+                let kept = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+                assert_eq!(kept, Some(worker("a/b", "g", "w")));
+            }
+            store.close().await;
+        }
+    }
+);
+
+on_both!(migrating_twice_changes_nothing, |database| {
+    let store = database.open();
+    assert_eq!(store.pending_migrations().await.unwrap().len(), FILES.len());
+    assert_eq!(store.migrate(1).await.unwrap().len(), FILES.len());
+    assert!(store.pending_migrations().await.unwrap().is_empty());
+    assert!(store.migrate(2).await.unwrap().is_empty());
+});
+
+on_both!(without_tables_the_reader_is_told_to_migrate, |database| {
+    let store = database.open();
+    let failed = store
+        .read("early", |tx| pool_get(tx, &pool_id("a/b")))
+        .await;
+    let Err(error @ StoreError::NotMigrated { .. }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(error.to_string().contains("fleetwright migrate"), "{error}");
+});
+
+on_both!(an_edited_migration_is_refused, |database| {
+    let store = database.migrated().await;
+    database.raw("UPDATE schema_migrations SET checksum = 'other' WHERE number = 2");
+    for failed in [store.migrate(2).await, store.pending_migrations().await] {
+        let Err(StoreError::Migration { migration, reason }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(migration, "0002_pools_and_workers");
+        assert!(reason.contains("another form"), "{reason}");
+    }
+});
+
+on_both!(a_database_of_a_newer_program_is_refused, |database| {
+    let store = database.migrated().await;
+    database.raw("INSERT INTO schema_migrations VALUES (4, '0004_future', 'x', 1)");
+    let failed = store.migrate(2).await;
+    let Err(StoreError::Migration { migration, reason }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert_eq!(migration, "0004_future");
+    assert!(reason.contains("newer"), "{reason}");
+});
+
+on_both!(of_many_that_migrate_at_once_one_does_it, |database| {
+    let stores: Vec<_> = (0..6).map(|_| database.open()).collect();
+    let tasks: Vec<_> = stores
+        .iter()
+        .cloned()
+        .map(|store| tokio::spawn(async move { store.migrate(1).await }))
+        .collect();
+    let mut n_applied = 0;
+    for task in tasks {
+        n_applied += task.await.unwrap().unwrap().len();
+    }
+    assert_eq!(n_applied, FILES.len());
+    stores[0].check_statements().await.unwrap();
+});
+
+on_both!(a_migration_that_fails_leaves_nothing_behind, |database| {
+    let store = database.open();
+    // In the way of the second one.
+    database.raw("CREATE TABLE workers (x BIGINT)");
+    let failed = store.migrate(1).await;
+    assert!(
+        matches!(failed, Err(StoreError::Migration { .. })),
+        "{failed:?}"
+    );
+    database.raw("DROP TABLE workers");
+    assert_eq!(store.pending_migrations().await.unwrap().len(), FILES.len());
+    assert_eq!(store.migrate(1).await.unwrap().len(), FILES.len());
+});

@@ -1,0 +1,112 @@
+//! Pools: made once, changed under guard, listed by id.
+
+use domain::id::ProviderId;
+use store::{
+    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_update,
+    pools_by_provider,
+};
+
+use crate::samples::{at, object, pool, pool_id};
+use crate::world::{on_both, read, write};
+
+on_both!(a_pool_comes_back_as_it_was_stored, |database| {
+    let store = database.migrated().await;
+    let mut stored = pool("a/b", "aws-1");
+    stored.previous_provider_ids = vec!["old-1".parse().unwrap(), "old-2".parse().unwrap()];
+    let expected = stored.clone();
+    assert!(write(&store, move |tx| pool_insert(tx, &stored)).await);
+    assert_eq!(
+        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
+        Some(expected)
+    );
+    assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/c"))).await, None);
+});
+
+on_both!(a_second_pool_of_one_id_is_not_stored, |database| {
+    let store = database.migrated().await;
+    assert!(write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await);
+    assert!(!write(&store, |tx| pool_insert(tx, &pool("a/b", "two"))).await);
+    let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+        .await
+        .unwrap();
+    assert_eq!(kept.definition.provider_id.as_str(), "one");
+});
+
+on_both!(an_update_writes_everything_but_the_birthday, |database| {
+    let store = database.migrated().await;
+    let changed = write(&store, |tx| {
+        pool_insert(tx, &pool("a/b", "one"))?;
+        let mut changed = pool_get(tx, &pool_id("a/b"))?.unwrap();
+        changed.definition.provider_id = "two".parse().unwrap();
+        changed.definition.description = "other".to_owned();
+        changed.definition.config = object(serde_json::json!({}));
+        changed.definition.owner = "you@example.com".to_owned();
+        changed.definition.email_on_error = false;
+        changed.previous_provider_ids = vec!["one".parse().unwrap()];
+        changed.last_modified = at(2_000);
+        changed.version = pool_update(tx, &changed)?;
+        Ok(changed)
+    })
+    .await;
+    assert_eq!(changed.version, domain::Version(2));
+    assert_eq!(
+        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await,
+        Some(changed)
+    );
+});
+
+on_both!(pages_of_pools_follow_each_other, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for number in [3, 1, 4, 2, 5] {
+            pool_insert(tx, &pool(&format!("a/p{number}"), "one"))?;
+        }
+        Ok(())
+    })
+    .await;
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let last = after.clone();
+        let page = read(&store, move |tx| pool_list(tx, last.as_ref(), 2)).await;
+        let Some(last) = page.last() else { break };
+        after = Some(last.id.clone());
+        seen.extend(page.into_iter().map(|pool| pool.id.to_string()));
+    }
+    assert_eq!(seen, ["a/p1", "a/p2", "a/p3", "a/p4", "a/p5"]);
+});
+
+on_both!(only_pools_without_any_provider_are_expirable, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        let mut leaving = pool("a/leaving", ProviderId::NULL);
+        leaving.previous_provider_ids = vec!["one".parse().unwrap()];
+        pool_insert(tx, &leaving)?;
+        pool_insert(tx, &pool("a/gone", ProviderId::NULL))?;
+        pool_insert(tx, &pool("a/live", "one"))
+    })
+    .await;
+    let expirable = read(&store, |tx| pool_list_expirable(tx, 10)).await;
+    let ids: Vec<_> = expirable.iter().map(|pool| pool.id.to_string()).collect();
+    assert_eq!(ids, ["a/gone"]);
+    assert!(write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+    assert!(!write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+    assert!(
+        read(&store, |tx| pool_list_expirable(tx, 10))
+            .await
+            .is_empty()
+    );
+});
+
+on_both!(pools_are_counted_by_their_present_provider, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        pool_insert(tx, &pool("a/p1", "two"))?;
+        pool_insert(tx, &pool("a/p2", "one"))?;
+        pool_insert(tx, &pool("a/p3", "two"))
+    })
+    .await;
+    let counts = read(&store, pools_by_provider).await;
+    let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
+    assert_eq!(counts, [("one", 1), ("two", 2)]);
+});

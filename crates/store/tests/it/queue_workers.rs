@@ -1,0 +1,130 @@
+//! The queue's view of workers, alone and beside ours.
+
+use domain::worker::WorkerState;
+use store::{
+    MetadataFilter, queue_worker_delete_expired, queue_worker_get, queue_worker_upsert,
+    worker_insert, worker_metadata_get, worker_metadata_list,
+};
+
+use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::world::{on_both, read, write};
+
+on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
+    let store = database.migrated().await;
+    let first = queue_worker("a/b", "g", "w");
+    let mut second = first.clone();
+    second.recent_tasks.clear();
+    second.quarantine_until = Some(at(77));
+    second.last_date_active = None;
+    second.first_claim = at(9);
+    for stored in [first, second] {
+        let expected = stored.clone();
+        write(&store, move |tx| queue_worker_upsert(tx, &stored)).await;
+        let found = read(&store, |tx| {
+            queue_worker_get(tx, &worker_key("a/b", "g", "w"))
+        })
+        .await;
+        assert_eq!(found, Some(expected));
+    }
+});
+
+on_both!(one_worker_id_in_two_pools_means_two_workers, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        worker_insert(tx, &worker("a/b", "g", "w"))?;
+        queue_worker_upsert(tx, &queue_worker("a/b", "g", "w"))?;
+        queue_worker_upsert(tx, &queue_worker("a/c", "g", "w"))
+    })
+    .await;
+    let known = read(&store, |tx| {
+        worker_metadata_get(tx, &worker_key("a/b", "g", "w"))
+    })
+    .await;
+    assert_eq!(known.unwrap().worker, Some(worker("a/b", "g", "w")));
+    let unknown = read(&store, |tx| {
+        worker_metadata_get(tx, &worker_key("a/c", "g", "w"))
+    })
+    .await;
+    assert_eq!(unknown.unwrap().worker, None);
+});
+
+on_both!(metadata_is_filtered_and_paged_by_group_and_id, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for (group, id) in [("g2", "a"), ("g1", "b"), ("g1", "a"), ("g1", "c")] {
+            let mut known = queue_worker("a/b", group, id);
+            if id == "b" {
+                known.quarantine_until = Some(at(50));
+            }
+            queue_worker_upsert(tx, &known)?;
+        }
+        let mut stopped = worker("a/b", "g1", "a");
+        stopped.state = WorkerState::Stopped;
+        stopped.launch_config_id = None;
+        worker_insert(tx, &stopped)?;
+        worker_insert(tx, &worker("a/b", "g1", "b"))
+    })
+    .await;
+    let list = async |filter: MetadataFilter| {
+        let found = read(&store, move |tx| {
+            worker_metadata_list(tx, &pool_id("a/b"), &filter, None, 10)
+        })
+        .await;
+        found
+            .iter()
+            .map(|m| format!("{}/{}", m.queue.key.group, m.queue.key.id))
+            .collect::<Vec<_>>()
+    };
+    let all = MetadataFilter::default;
+    assert_eq!(list(all()).await, ["g1/a", "g1/b", "g1/c", "g2/a"]);
+    let state = Some(WorkerState::Stopped);
+    assert_eq!(list(MetadataFilter { state, ..all() }).await, ["g1/a"]);
+    let launch_config_id = Some("lc-1".parse().unwrap());
+    assert_eq!(
+        list(MetadataFilter {
+            launch_config_id,
+            ..all()
+        })
+        .await,
+        ["g1/b"]
+    );
+    for (moment, expected) in [(50, 1), (51, 0)] {
+        let quarantined_at = Some(at(moment));
+        let found = list(MetadataFilter {
+            quarantined_at,
+            ..all()
+        })
+        .await;
+        assert_eq!(found.len(), expected);
+    }
+    let after = worker_key("a/b", "g1", "b");
+    let rest = read(&store, move |tx| {
+        worker_metadata_list(
+            tx,
+            &pool_id("a/b"),
+            &all(),
+            Some((&after.group, &after.id)),
+            1,
+        )
+    })
+    .await;
+    assert_eq!(rest[0].queue.key, worker_key("a/b", "g1", "c"));
+});
+
+on_both!(a_quarantine_outlives_the_expiry_of_its_worker, |database| {
+    let store = database.migrated().await;
+    let n_deleted = write(&store, |tx| {
+        queue_worker_upsert(tx, &queue_worker("a/b", "g", "gone"))?;
+        let mut held = queue_worker("a/b", "g", "held");
+        held.quarantine_until = Some(at(9_000));
+        queue_worker_upsert(tx, &held)?;
+        queue_worker_delete_expired(tx, at(5_000), 10)
+    })
+    .await;
+    assert_eq!(n_deleted, 1);
+    let held = read(&store, |tx| {
+        queue_worker_get(tx, &worker_key("a/b", "g", "held"))
+    })
+    .await;
+    assert!(held.is_some());
+});

@@ -1,0 +1,269 @@
+//! Workers: rows, lists and counts.
+
+use std::collections::BTreeSet;
+
+use domain::worker::{Worker, WorkerState};
+use store::{
+    WorkerCursor, WorkerFilter, worker_count_by_state, worker_counts, worker_counts_between,
+    worker_counts_by_launch_config, worker_delete_expired, worker_get, worker_insert, worker_list,
+    worker_list_live, worker_update,
+};
+
+use crate::samples::{at, pool_id, worker, worker_key};
+use crate::world::{on_both, read, write};
+
+fn names(workers: &[Worker]) -> Vec<String> {
+    workers.iter().map(|w| w.key.to_string()).collect()
+}
+
+fn worker_in(state: WorkerState, id: &str, launch_config: Option<&str>) -> Worker {
+    let mut worker = worker("a/b", "g", id);
+    worker.state = state;
+    worker.launch_config_id = launch_config.map(|id| id.parse().unwrap());
+    worker
+}
+
+on_both!(a_worker_comes_back_as_it_was_stored, |database| {
+    let store = database.migrated().await;
+    let mut bare = worker("a/b", "g", "bare");
+    bare.launch_config_id = None;
+    bare.secret = None;
+    bare.previous_secret = None;
+    bare.provider_data = serde_json::Value::Null;
+    let expected = bare.clone();
+    write(&store, move |tx| {
+        assert!(worker_insert(tx, &worker("a/b", "g", "full"))?);
+        assert!(!worker_insert(tx, &worker("a/b", "g", "full"))?);
+        worker_insert(tx, &bare)
+    })
+    .await;
+    let full = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "full"))).await;
+    assert_eq!(full, Some(worker("a/b", "g", "full")));
+    let bare = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "bare"))).await;
+    assert_eq!(bare, Some(expected));
+    assert_eq!(
+        read(&store, |tx| worker_get(tx, &worker_key("a/c", "g", "full"))).await,
+        None
+    );
+});
+
+on_both!(an_update_writes_every_field, |database| {
+    let store = database.migrated().await;
+    let changed = write(&store, |tx| {
+        worker_insert(tx, &worker("a/b", "g", "w"))?;
+        let mut changed = worker_in(WorkerState::Stopped, "w", None);
+        changed.provider_id = "other".parse().unwrap();
+        changed.capacity = 7;
+        changed.expires = at(1);
+        changed.last_modified = at(2);
+        changed.last_checked = at(3);
+        changed.terms.registered_at = Some(4);
+        changed.provider_data = serde_json::json!([1, 2]);
+        changed.secret = None;
+        changed.previous_secret = None;
+        changed.version = worker_update(tx, &changed)?;
+        Ok(changed)
+    })
+    .await;
+    let found = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+    assert_eq!(found, Some(changed));
+});
+
+on_both!(lists_are_newest_first_and_filtered, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for (group, id, created) in [
+            ("g1", "a", 1),
+            ("g2", "b", 3),
+            ("g1", "c", 2),
+            ("g1", "d", 3),
+        ] {
+            let mut worker = worker("a/b", group, id);
+            worker.created = at(created);
+            if id == "c" {
+                worker.state = WorkerState::Stopped;
+                worker.launch_config_id = None;
+            }
+            worker_insert(tx, &worker)?;
+        }
+        worker_insert(tx, &worker("a/c", "g1", "elsewhere"))
+    })
+    .await;
+    let list = async |filter: WorkerFilter| {
+        let listed = read(&store, move |tx| {
+            worker_list(tx, &pool_id("a/b"), &filter, None, 10)
+        })
+        .await;
+        listed
+            .iter()
+            .map(|w| w.key.id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(list(WorkerFilter::default()).await, ["b", "d", "c", "a"]);
+    let group = WorkerFilter {
+        group: Some("g1".parse().unwrap()),
+        ..WorkerFilter::default()
+    };
+    assert_eq!(list(group.clone()).await, ["d", "c", "a"]);
+    let state = Some(WorkerState::Running);
+    assert_eq!(list(WorkerFilter { state, ..group }).await, ["d", "a"]);
+    let launch_config_id = Some("lc-1".parse().unwrap());
+    let filter = WorkerFilter {
+        launch_config_id,
+        ..WorkerFilter::default()
+    };
+    assert_eq!(list(filter).await, ["b", "d", "a"]);
+});
+
+on_both!(
+    pages_show_every_worker_once_while_others_are_added,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for number in 0..20 {
+                let mut worker = worker(
+                    "a/b",
+                    if number % 3 == 0 { "g1" } else { "g2" },
+                    &format!("w{number}"),
+                );
+                // Several share a moment, so the rest of the key must decide.
+                worker.created = at(number / 4);
+                worker_insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        for group in [None, Some("g1".parse().unwrap())] {
+            let filter = WorkerFilter {
+                group,
+                ..WorkerFilter::default()
+            };
+            let mut seen = Vec::new();
+            let mut after: Option<WorkerCursor> = None;
+            for added in 0.. {
+                let (last, by) = (after.clone(), filter.clone());
+                let page = read(&store, move |tx| {
+                    worker_list(tx, &pool_id("a/b"), &by, last.as_ref(), 3)
+                })
+                .await;
+                let Some(last) = page.last() else { break };
+                after = Some(last.into());
+                seen.extend(names(&page));
+                let group = filter.group.as_ref().map_or("g2", |group| group.as_str());
+                let mut newer = worker("a/b", group, &format!("new-{group}-{added}"));
+                newer.created = at(1_000 + added);
+                write(&store, move |tx| worker_insert(tx, &newer)).await;
+            }
+            let old: BTreeSet<_> = seen.iter().filter(|name| !name.contains("/new-")).collect();
+            assert_eq!(old.len(), if filter.group.is_some() { 7 } else { 20 });
+            assert_eq!(
+                seen.iter().collect::<BTreeSet<_>>().len(),
+                seen.len(),
+                "one came twice"
+            );
+        }
+    }
+);
+
+on_both!(
+    the_scan_sees_live_workers_of_one_provider_by_key,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            worker_insert(tx, &worker("a/c", "g", "1"))?;
+            worker_insert(tx, &worker("a/b", "h", "2"))?;
+            worker_insert(tx, &worker("a/b", "g", "3"))?;
+            worker_insert(tx, &worker_in(WorkerState::Stopped, "4", None))?;
+            let mut other = worker("a/b", "g", "5");
+            other.provider_id = "other".parse().unwrap();
+            worker_insert(tx, &other)
+        })
+        .await;
+        let provider: domain::id::ProviderId = "aws-1".parse().unwrap();
+        let page = {
+            let provider = provider.clone();
+            read(&store, move |tx| worker_list_live(tx, &provider, None, 2)).await
+        };
+        assert_eq!(names(&page), ["a/b/g/3", "a/b/h/2"]);
+        let after = page[1].key.clone();
+        let page = read(&store, move |tx| {
+            worker_list_live(tx, &provider, Some(&after), 2)
+        })
+        .await;
+        assert_eq!(names(&page), ["a/c/g/1"]);
+    }
+);
+
+on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        worker_insert(tx, &worker_in(WorkerState::Running, "1", Some("lc-1")))?;
+        worker_insert(tx, &worker_in(WorkerState::Running, "2", None))?;
+        worker_insert(tx, &worker_in(WorkerState::Requested, "3", Some("lc-2")))?;
+        worker_insert(tx, &worker_in(WorkerState::Stopped, "4", Some("lc-1")))?;
+        worker_insert(tx, &worker("a/c", "g", "5"))
+    })
+    .await;
+    let counts = read(&store, |tx| worker_counts(tx, &pool_id("a/b"))).await;
+    assert_eq!((counts.running.count, counts.running.capacity), (2, 4));
+    assert_eq!((counts.current_capacity(), counts.stopped.count), (6, 1));
+    let none = read(&store, |tx| worker_counts(tx, &pool_id("a/none"))).await;
+    assert_eq!(none, domain::counts::Counts::default());
+    let between = read(&store, |tx| {
+        worker_counts_between(tx, &pool_id("a/a"), &pool_id("a/d"))
+    })
+    .await;
+    assert_eq!(between.len(), 2);
+    assert_eq!(between[0], (pool_id("a/b"), counts));
+    let by = read(&store, |tx| {
+        worker_counts_by_launch_config(tx, &pool_id("a/b"))
+    })
+    .await;
+    let by: Vec<_> = by
+        .iter()
+        .map(|(id, counts)| (id.as_ref().map(ToString::to_string), counts.running.count))
+        .collect();
+    assert_eq!(
+        by,
+        [
+            (None, 1),
+            (Some("lc-1".into()), 1),
+            (Some("lc-2".into()), 0)
+        ]
+    );
+    let all = read(&store, worker_count_by_state).await;
+    assert_eq!((all.running.count, all.requested.count), (3, 1));
+});
+
+on_both!(
+    expired_workers_go_in_batches_whatever_their_state,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for number in 0..5 {
+                let mut worker = worker("a/b", "g", &format!("w{number}"));
+                worker.expires = at(number);
+                worker_insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        assert_eq!(
+            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            3
+        );
+        assert_eq!(
+            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            1
+        );
+        assert_eq!(
+            write(&store, |tx| worker_delete_expired(tx, at(4), 3)).await,
+            0
+        );
+        assert!(
+            read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w4")))
+                .await
+                .is_some()
+        );
+    }
+);

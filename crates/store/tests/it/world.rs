@@ -1,0 +1,141 @@
+//! A database of its own for each test, dropped with it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use postgres::NoTls;
+use store::{Options, Store, StoreError, Tx};
+use tempfile::TempDir;
+
+pub(crate) struct Database {
+    pub(crate) options: Options,
+    home: Home,
+}
+
+enum Home {
+    File(TempDir),
+    Schema { server: String, name: String },
+}
+
+/// Runs one test body on each database: `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($name:ident, |$database:ident| $body:block) => {
+        async fn $name($database: &crate::world::Database) $body
+
+        mod $name {
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name(&crate::world::Database::sqlite()).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                if let Some(database) = crate::world::Database::postgres() {
+                    super::$name(&database).await;
+                }
+            }
+        }
+    };
+}
+pub(crate) use on_both;
+
+impl Database {
+    pub(crate) fn sqlite() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", home.path().join("store.db").display());
+        Self {
+            options: Options {
+                url,
+                connections: 4,
+            },
+            home: Home::File(home),
+        }
+    }
+
+    /// `None`, with a word to the reader, when there is no server to test with.
+    #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
+    pub(crate) fn postgres() -> Option<Self> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let Ok(server) = std::env::var("TEST_PG_URL") else {
+            println!("skipped: TEST_PG_URL is not set");
+            return None;
+        };
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        on_server(
+            &server,
+            &format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"),
+        );
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let url = format!("{server}{separator}options=-csearch_path%3D{name}");
+        Some(Self {
+            options: Options {
+                url,
+                connections: 4,
+            },
+            home: Home::Schema { server, name },
+        })
+    }
+
+    pub(crate) fn open(&self) -> Store {
+        Store::open(&self.options).unwrap()
+    }
+
+    pub(crate) async fn migrated(&self) -> Store {
+        let store = self.open();
+        store.migrate(1).await.unwrap();
+        store
+    }
+
+    /// Runs SQL behind the back of the store.
+    pub(crate) fn raw(&self, sql: &str) {
+        match &self.home {
+            Home::File(home) => {
+                let connection = rusqlite::Connection::open(home.path().join("store.db")).unwrap();
+                connection
+                    .busy_timeout(std::time::Duration::from_secs(5))
+                    .unwrap();
+                connection.execute_batch(sql).unwrap();
+            }
+            Home::Schema { .. } => on_server(&self.options.url, sql),
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        match &self.home {
+            Home::File(_) => {}
+            Home::Schema { server, name } => {
+                on_server(server, &format!("DROP SCHEMA {name} CASCADE"));
+            }
+        }
+    }
+}
+
+/// On its own thread, because the driver waits with a runtime of its own.
+fn on_server(url: &str, sql: &str) {
+    let (url, sql) = (url.to_owned(), sql.to_owned());
+    let done = std::thread::spawn(move || {
+        postgres::Client::connect(&url, NoTls)
+            .unwrap()
+            .batch_execute(&sql)
+            .unwrap();
+    });
+    done.join().unwrap();
+}
+
+/// Writes that must succeed, without naming them.
+pub(crate) async fn write<T: Send + 'static>(
+    store: &Store,
+    f: impl FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+) -> T {
+    store.write("test_write", f).await.unwrap()
+}
+
+/// Reads that must succeed, without naming them.
+pub(crate) async fn read<T: Send + 'static>(
+    store: &Store,
+    f: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+) -> T {
+    store.read("test_read", f).await.unwrap()
+}
