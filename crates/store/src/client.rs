@@ -39,7 +39,8 @@ statements! { TABLE;
          WHERE client_id > $1 AND client_id >= $2 AND client_id < $3 ORDER BY client_id LIMIT $4");
     DELETE_EXPIRED "client_delete_expired" =
         "DELETE FROM clients WHERE client_id IN (SELECT client_id FROM clients \
-         WHERE delete_on_expiration = 1 AND expires < $1 ORDER BY expires LIMIT $2)";
+         WHERE delete_on_expiration = 1 AND expires < $1 ORDER BY expires LIMIT $2) \
+         RETURNING client_id";
     TOUCH "client_touch" =
         "UPDATE clients SET last_date_used = $1 WHERE client_id = $2 AND last_date_used < $1";
 }
@@ -116,15 +117,16 @@ pub fn client_list(
     )
 }
 
-/// Returns how many there were; as many as the limit means: ask again.
+/// Returns which there were; as many as the limit means: ask again.
 pub fn client_delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,
     limit: u32,
-) -> Result<u64, StoreError> {
-    let n_deleted = tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])?;
-    bump_if(tx, n_deleted > 0)?;
-    Ok(n_deleted)
+) -> Result<Vec<ClientId>, StoreError> {
+    let values = [now.into(), limit.into()];
+    let deleted = tx.rows(&DELETE_EXPIRED, &values, |row| Ok(row.text(0)?.parse()?))?;
+    bump_if(tx, !deleted.is_empty())?;
+    Ok(deleted)
 }
 
 /// Remembers that they signed something. No change of the client: version and revision stay.

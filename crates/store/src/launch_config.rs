@@ -23,6 +23,9 @@ macro_rules! columns {
 }
 
 statements! { TABLE;
+    GET "launch_config_get" = concat!(
+        "SELECT ", columns!(), " FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id = $2");
     LIST "launch_config_list" = concat!(
         "SELECT ", columns!(), " FROM launch_configs \
          WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
@@ -46,6 +49,18 @@ statements! { TABLE;
          WHERE c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
          WHERE w.worker_pool_id = c.worker_pool_id AND w.launch_config_id = c.launch_config_id) \
          ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
+}
+
+pub fn launch_config_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    id: &LaunchConfigId,
+) -> Result<Option<LaunchConfig>, StoreError> {
+    tx.row(
+        &GET,
+        &[pool_id.as_str().into(), id.as_str().into()],
+        launch_config,
+    )
 }
 
 /// By id.

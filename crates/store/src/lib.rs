@@ -41,7 +41,8 @@ pub use error::{DriverError, StoreError};
 pub use error_stats::error_stats;
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,
-    launch_config_delete_expirable, launch_config_insert, launch_config_list, launch_config_update,
+    launch_config_delete_expirable, launch_config_get, launch_config_insert, launch_config_list,
+    launch_config_update,
 };
 pub use options::{MAX_CONNECTIONS, Options};
 pub use outbox::{
@@ -49,8 +50,8 @@ pub use outbox::{
     outbox_take,
 };
 pub use pool::{
-    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_update,
-    pools_by_provider,
+    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
+    pool_update, pools_by_provider,
 };
 pub use queue_worker::{queue_worker_delete_expired, queue_worker_get, queue_worker_upsert};
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
@@ -63,7 +64,9 @@ pub use worker_counts::{
     worker_count_by_state, worker_counts, worker_counts_between, worker_counts_by_launch_config,
 };
 pub use worker_error::{ErrorFilter, error_delete_older_than, error_insert, error_list};
-pub use worker_list::{WorkerCursor, WorkerFilter, worker_list, worker_list_live};
+pub use worker_list::{
+    WorkerCursor, WorkerFilter, worker_list, worker_list_live, worker_live_providers,
+};
 pub use worker_metadata::{
     MetadataFilter, WorkerMetadata, worker_metadata_get, worker_metadata_list,
 };

@@ -38,6 +38,10 @@ statements! { TABLE;
     LIST_EXPIRABLE "pool_list_expirable" = concat!(
         "SELECT ", columns!(), " FROM worker_pools \
          WHERE provider_id = $1 AND previous_provider_ids = '[]' ORDER BY worker_pool_id LIMIT $2");
+    LIST_LEAVING "pool_list_leaving" = concat!(
+        "SELECT ", columns!(), " FROM worker_pools \
+         WHERE worker_pool_id > $1 AND previous_provider_ids <> '[]' \
+         ORDER BY worker_pool_id LIMIT $2");
     BY_PROVIDER "pools_by_provider" =
         "SELECT provider_id, COUNT(*) FROM worker_pools GROUP BY provider_id \
          ORDER BY provider_id LIMIT $1";
@@ -112,6 +116,16 @@ pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, Sto
         &[ProviderId::NULL.into(), limit.into()],
         pool,
     )
+}
+
+/// Those that have left a provider which may still have workers in them, by id.
+pub fn pool_list_leaving(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+) -> Result<Vec<Pool>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], pool)
 }
 
 /// How many pools each provider has at present.

@@ -6,7 +6,7 @@ use domain::worker::{Worker, WorkerState};
 
 use crate::error::StoreError;
 use crate::statement::{AFTER_ALL, statements};
-use crate::tx::Tx;
+use crate::tx::{ALL_ROWS, Tx};
 use crate::worker::{TABLE, columns, worker};
 
 // An absent filter is an empty text: no id and no state is empty.
@@ -25,6 +25,9 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
          AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
          ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5");
+    LIVE_PROVIDERS "worker_live_providers" =
+        "SELECT DISTINCT provider_id FROM workers WHERE worker_pool_id = $1 \
+         AND state <> 'stopped' ORDER BY provider_id LIMIT $2";
 }
 
 /// Which workers of a pool to list; all if nothing is given.
@@ -123,4 +126,13 @@ pub fn worker_list_live(
         limit.into(),
     ];
     tx.rows(&LIST_LIVE, &values, worker)
+}
+
+/// Which providers still have workers in a pool.
+pub fn worker_live_providers(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Vec<ProviderId>, StoreError> {
+    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::id::ClientId;
+use domain::event::{AccessChange, EventBody};
+use domain::id::{ClientId, PoolId};
+use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::Value;
 use store::StoreError;
@@ -44,6 +46,7 @@ impl Housekeeping {
             store::queue_worker_delete_expired(tx, now, BATCH)
         });
         let seen = seen.await?;
+        let left = self.leave_providers().await?;
         let pools = self.batches("pool_expire", expire_pools).await?;
         let configs = self.batches("launch_config_expire", |tx| {
             store::launch_config_delete_expirable(tx, BATCH)
@@ -61,6 +64,7 @@ impl Housekeeping {
         Ok(summary(&[
             ("workers", workers),
             ("queue_workers", seen),
+            ("providers_left", left),
             ("pools", pools),
             ("launch_configs", configs),
             ("errors", errors),
@@ -87,14 +91,46 @@ impl Housekeeping {
     }
 
     async fn expire_clients(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let app = Arc::clone(&self.0);
         let expired = self.batches("client_expire", move |tx| {
-            store::client_delete_expired(tx, now, BATCH)
+            let gone = store::client_delete_expired(tx, now, BATCH)?;
+            let n_gone = gone.len() as u64;
+            let change = AccessChange::Deleted;
+            let events = gone
+                .into_iter()
+                .map(|client_id| EventBody::Client { change, client_id });
+            app.announce(tx, now, events)?;
+            Ok(n_gone)
         });
         let n_expired = expired.await?;
         if n_expired > 0 {
             self.0.gate.forget();
         }
         Ok(n_expired)
+    }
+
+    /// A pool forgets a provider that it has left once no worker of it is there any more.
+    async fn leave_providers(&self) -> Result<u64, StoreError> {
+        let mut after: Option<PoolId> = None;
+        let mut total = 0;
+        for _ in 0..MAX_BATCHES {
+            let start = after.take();
+            let page = self.0.store.write("provider_leave", move |tx| {
+                let leaving = store::pool_list_leaving(tx, start.as_ref(), BATCH)?;
+                let n_left = leaving.iter().map(|pool| leave(tx, pool));
+                let n_left = n_left.sum::<Result<u64, StoreError>>()?;
+                let full = leaving.len() == BATCH as usize;
+                let last = leaving.into_iter().next_back().map(|pool| pool.id);
+                Ok::<_, StoreError>((n_left, last.filter(|_| full)))
+            });
+            let (n_left, last) = page.await?;
+            total += n_left;
+            if last.is_none() {
+                break;
+            }
+            after = last;
+        }
+        Ok(total)
     }
 
     /// Writes down when clients were last used; exact to this task's period.
@@ -116,6 +152,17 @@ impl Housekeeping {
             })
             .await
     }
+}
+
+fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
+    let live = store::worker_live_providers(tx, &pool.id)?;
+    let mut staying = pool.clone();
+    staying.previous_provider_ids.retain(|id| live.contains(id));
+    let n_left = pool.previous_provider_ids.len() - staying.previous_provider_ids.len();
+    if n_left > 0 {
+        store::pool_update(tx, &staying)?;
+    }
+    Ok(n_left as u64)
 }
 
 /// A pool that was deleted goes once no provider has workers in it; its launch configs are archived

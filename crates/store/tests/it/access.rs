@@ -141,7 +141,9 @@ on_both!(
         })
         .await;
         assert_eq!(
-            write(&store, |tx| client_delete_expired(tx, at(5_000), 9)).await,
+            write(&store, |tx| client_delete_expired(tx, at(5_000), 9))
+                .await
+                .len(),
             1
         );
         let left = read(&store, |tx| client_list(tx, "", None, 9)).await;

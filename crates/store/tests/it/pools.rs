@@ -2,11 +2,11 @@
 
 use domain::id::ProviderId;
 use store::{
-    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_update,
-    pools_by_provider,
+    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
+    pool_update, pools_by_provider, worker_insert, worker_live_providers,
 };
 
-use crate::samples::{at, object, pool, pool_id};
+use crate::samples::{at, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
 
 on_both!(a_pool_comes_back_as_it_was_stored, |database| {
@@ -97,6 +97,47 @@ on_both!(only_pools_without_any_provider_are_expirable, |database| {
             .is_empty()
     );
 });
+
+on_both!(
+    pools_that_left_a_provider_and_who_still_works_in_them_are_found,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for id in ["a/l1", "a/l2"] {
+                let mut leaving = pool(id, "two");
+                leaving.previous_provider_ids = vec!["one".parse().unwrap()];
+                pool_insert(tx, &leaving)?;
+            }
+            pool_insert(tx, &pool("a/m", "one"))?;
+            let mut gone = worker("a/l1", "g", "gone");
+            gone.state = domain::worker::WorkerState::Stopped;
+            gone.provider_id = "three".parse().unwrap();
+            worker_insert(tx, &gone)?;
+            for (id, provider) in [("w1", "two"), ("w2", "one"), ("w3", "one")] {
+                let mut live = worker("a/l1", "g", id);
+                live.provider_id = provider.parse().unwrap();
+                worker_insert(tx, &live)?;
+            }
+            Ok(())
+        })
+        .await;
+        let first = read(&store, |tx| pool_list_leaving(tx, None, 1)).await;
+        assert_eq!(first[0].id, pool_id("a/l1"));
+        let rest = read(&store, |tx| {
+            pool_list_leaving(tx, Some(&pool_id("a/l1")), 9)
+        })
+        .await;
+        assert_eq!(
+            rest.iter().map(|pool| &pool.id).collect::<Vec<_>>(),
+            [&pool_id("a/l2")]
+        );
+        let live = read(&store, |tx| worker_live_providers(tx, &pool_id("a/l1"))).await;
+        assert_eq!(
+            live.iter().map(ProviderId::as_str).collect::<Vec<_>>(),
+            ["one", "two"]
+        );
+    }
+);
 
 on_both!(pools_are_counted_by_their_present_provider, |database| {
     let store = database.migrated().await;

@@ -270,9 +270,8 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
             .ok_or_else(|| wrong_secret(&key))?;
         let archived = match &worker.launch_config_id {
             None => false,
-            Some(id) => store::launch_config_all(tx, &key.pool_id)?
-                .iter()
-                .any(|config| config.id == *id && config.archived),
+            Some(id) => store::launch_config_get(tx, &key.pool_id, id)?
+                .is_some_and(|config| config.archived),
         };
         check_may_continue(&worker, archived, now)?;
         let (mut worker, expires) = renew(&app, worker, &secret, &next, now);
