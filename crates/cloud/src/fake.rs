@@ -1,5 +1,7 @@
-//! A cloud in memory. It takes the pool configs of a real cloud, so that a copy of a real fleet can
-//! be tried here, and proves its workers with tokens that it signs itself.
+//! A cloud in memory.
+//!
+//! It takes the pool configs of a real cloud, so that a copy of a real fleet can be tried here, and
+//! proves its workers with tokens that it signs itself.
 
 use std::sync::Arc;
 

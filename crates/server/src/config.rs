@@ -1,5 +1,6 @@
-//! The configuration file: one TOML document. Every key has a default or the start fails naming it;
-//! a key that is not known is an error.
+//! The configuration file: one TOML document.
+//!
+//! Every key has a default or the start fails naming it; a key that is not known is an error.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

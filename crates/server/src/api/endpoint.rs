@@ -1,5 +1,7 @@
-//! What one endpoint is. The table of these is the router, the scope check, the references, the
-//! OpenAPI document and the source of the command line's help.
+//! What one endpoint is.
+//!
+//! The table of these is the router, the scope check, the references, the OpenAPI document and the
+//! source of the command line's help.
 
 use std::future::Future;
 use std::pin::Pin;

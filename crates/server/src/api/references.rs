@@ -1,5 +1,4 @@
-//! The published references: methods, exchanges and metrics, generated from the tables that the
-//! program itself uses.
+//! The published references, generated from the tables that the program itself uses.
 
 use domain::event::{EXCHANGES, Exchange, KeyWord};
 use serde_json::{Map, Value, json};

@@ -1,5 +1,6 @@
-//! The steps of a request, in the order that clients of Taskcluster know: body, credentials,
-//! parameters, query, schema, handler.
+//! The steps of a request, in the order that clients of Taskcluster know.
+//!
+//! Body, credentials, parameters, query, schema, handler: the first that refuses decides the error.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! Forgets what has had its time: expired workers and clients, old errors and events, pools and
+//! Forgets what has had its time.
+//!
+//! Expired workers and clients, old errors and events, providers that pools have left, pools and
 //! launch configs that nothing uses any more.
 
 use std::sync::Arc;
