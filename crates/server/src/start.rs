@@ -5,11 +5,11 @@ use std::sync::Arc;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
-use cloud::Providers;
+use cloud::{Provider, Providers};
 use contract::Schemas;
 use domain::Version;
 use domain::access::ClientRecord;
-use domain::id::ClientId;
+use domain::id::{ClientId, ProviderId};
 use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
 use store::{Store, StoreError, Tx};
@@ -56,6 +56,16 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Random,
 ) -> Result<Arc<App>, StartError> {
+    start_with(config, clock, random, Vec::new()).await
+}
+
+/// As `start`, with further providers that no configuration names: tests bring their own.
+pub async fn start_with(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
+) -> Result<Arc<App>, StartError> {
     config.check()?;
     let keyring = Arc::new(config.keyring()?);
     let store = Store::open(&store::Options {
@@ -64,7 +74,7 @@ pub async fn start(
     })?;
     let now = clock.now();
     for applied in store.migrate(now.as_millis()).await? {
-        tracing::info!(migration = %applied, "migrated the database: {applied}");
+        tracing::info!("migrated the database: {applied}");
     }
     let (gate, issuer): (Arc<dyn Gate>, _) = match &config.auth.taskcluster {
         Some(outside) => {
@@ -94,6 +104,7 @@ pub async fn start(
         .0
         .iter()
         .map(|(id, provider)| (id.clone(), provider.build(id, schemas, &keyring)))
+        .chain(further)
         .collect();
     let providers = Providers::new(providers);
     for (id, problem) in providers.set_up_missing().await.1 {

@@ -1,5 +1,6 @@
 //! Logs and metrics: how they are set up, and every name that they use.
 
+use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -122,6 +123,7 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
         .map_err(|problem| format!("log.filter: {:?} is no filter: {problem}", log.filter))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let _ = match log.format {
         LogFormat::Pretty => builder.with_target(false).try_init(),

@@ -5,7 +5,7 @@
 //! change in another process takes effect within a second, one in this process at once.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use access::authenticate::{Authenticated, Client, Policy, check_payload, verify};
@@ -38,6 +38,8 @@ pub struct Embedded {
     known: RwLock<Arc<Known>>,
     /// When the revision was last looked at, in milliseconds; 0: look again.
     checked_ms: AtomicI64,
+    /// Counts how often everything had to be looked at anew.
+    forgotten: AtomicU64,
     used: Mutex<BTreeSet<String>>,
 }
 
@@ -84,14 +86,15 @@ impl Embedded {
     pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
         // No revision of the store is -1, so the first request reads the roles.
         let known = RwLock::new(Arc::new(Known::new(-1, Roles::default())));
-        let (checked_ms, used) = (AtomicI64::new(0), Mutex::default());
+        let (checked_ms, forgotten) = (AtomicI64::new(0), AtomicU64::new(0));
         Self {
             store,
             keyring,
             policy,
             known,
             checked_ms,
-            used,
+            forgotten,
+            used: Mutex::default(),
         }
     }
 
@@ -153,6 +156,7 @@ impl Embedded {
             return Ok(known);
         }
         let seen = known.revision;
+        let forgotten = self.forgotten.load(Ordering::Acquire);
         let news = self
             .store
             .read("access_load", move |tx| {
@@ -181,7 +185,11 @@ impl Embedded {
                 Arc::clone(&current)
             }
         };
-        self.checked_ms.store(now.as_millis(), Ordering::Release);
+        // What changed here while we were reading may not be in what we read: then the next request
+        // looks again.
+        if self.forgotten.load(Ordering::Acquire) == forgotten {
+            self.checked_ms.store(now.as_millis(), Ordering::Release);
+        }
         Ok(known)
     }
 
@@ -271,6 +279,7 @@ impl Gate for Embedded {
     }
 
     fn forget(&self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
         self.checked_ms.store(0, Ordering::Release);
     }
 

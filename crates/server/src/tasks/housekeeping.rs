@@ -49,7 +49,9 @@ impl Housekeeping {
         });
         let seen = seen.await?;
         let left = self.leave_providers().await?;
-        let pools = self.batches("pool_expire", expire_pools).await?;
+        let pools = self
+            .batches("pool_expire", move |tx| expire_pools(tx, now))
+            .await?;
         let configs = self.batches("launch_config_expire", |tx| {
             store::launch_config_delete_expirable(tx, BATCH)
         });
@@ -167,11 +169,14 @@ fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
     Ok(n_left as u64)
 }
 
-/// A pool that was deleted goes once no provider has workers in it; its launch configs are archived
-/// by then and go by themselves.
-fn expire_pools(tx: &mut store::Tx<'_>) -> Result<u64, StoreError> {
+/// A pool that was deleted goes once no provider has workers in it. Its launch configs are archived
+/// and go by themselves, once no worker's row names them.
+fn expire_pools(tx: &mut store::Tx<'_>, now: Timestamp) -> Result<u64, StoreError> {
     let expired = store::pool_list_expirable(tx, BATCH)?;
     for pool in &expired {
+        for config in store::launch_config_active_between(tx, &pool.id, &pool.id)? {
+            store::launch_config_archive(tx, &config, now)?;
+        }
         store::pool_delete(tx, &pool.id)?;
     }
     Ok(expired.len() as u64)

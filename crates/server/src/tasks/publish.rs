@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use domain::id::PoolId;
 use serde_json::Value;
 use store::StoreError;
 
@@ -42,8 +43,9 @@ impl Publish {
         }
         for row in &rows {
             let name = row.topic.rsplit('/').next().unwrap_or(&row.topic);
+            let about = row.pool_id.as_ref().map_or("", PoolId::as_str);
             tracing::info!(event.id = %row.event_id, event.topic = %row.topic,
-                event.key = %row.routing_key, event.payload = %row.payload, "event {name}");
+                event.key = %row.routing_key, event.payload = %row.payload, "{name} {about}");
         }
         let sequences: Vec<i64> = rows.iter().map(|row| row.sequence).collect();
         let now = app.clock.now();

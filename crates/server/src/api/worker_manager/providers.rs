@@ -19,10 +19,11 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         call.query(name)
             .map_or(default, |digits| digits.parse().unwrap_or(usize::MAX))
     };
-    let (start, limit) = (
-        number("continuationToken", 0),
-        number("limit", DEFAULT_PAGE),
-    );
+    let start = number("continuationToken", 0);
+    let limit = match number("limit", DEFAULT_PAGE) {
+        0 => DEFAULT_PAGE, // a page of none would never come to an end
+        limit => limit,
+    };
     let listed: Vec<Value> = call
         .app
         .providers
