@@ -1,0 +1,116 @@
+//! Help for the commands that are one call of the API: its own words, from the endpoint table.
+
+use clap::Command;
+use server::api::endpoint::{Endpoint, Service};
+use server::api::endpoints;
+
+/// Noun, verb, service, endpoint.
+const CALLS: &[(&str, &str, Service, &str)] = &[
+    ("pool", "list", Service::WorkerManager, "listWorkerPools"),
+    ("pool", "show", Service::WorkerManager, "workerPool"),
+    ("pool", "create", Service::WorkerManager, "createWorkerPool"),
+    ("pool", "delete", Service::WorkerManager, "deleteWorkerPool"),
+    (
+        "pool",
+        "errors",
+        Service::WorkerManager,
+        "listWorkerPoolErrors",
+    ),
+    (
+        "launch-config",
+        "list",
+        Service::WorkerManager,
+        "listWorkerPoolLaunchConfigs",
+    ),
+    (
+        "worker",
+        "list",
+        Service::WorkerManager,
+        "listWorkersForWorkerPool",
+    ),
+    ("worker", "show", Service::WorkerManager, "worker"),
+    ("worker", "create", Service::WorkerManager, "createWorker"),
+    ("worker", "remove", Service::WorkerManager, "removeWorker"),
+    (
+        "worker",
+        "should-terminate",
+        Service::WorkerManager,
+        "shouldWorkerTerminate",
+    ),
+    (
+        "error",
+        "list",
+        Service::WorkerManager,
+        "listWorkerPoolErrors",
+    ),
+    (
+        "error",
+        "stats",
+        Service::WorkerManager,
+        "workerPoolErrorStats",
+    ),
+    ("provider", "list", Service::WorkerManager, "listProviders"),
+    ("client", "list", Service::Auth, "listClients"),
+    ("client", "show", Service::Auth, "client"),
+    ("client", "enable", Service::Auth, "enableClient"),
+    ("client", "disable", Service::Auth, "disableClient"),
+    ("client", "delete", Service::Auth, "deleteClient"),
+    ("role", "list", Service::Auth, "listRoles2"),
+    ("role", "show", Service::Auth, "role"),
+    ("role", "create", Service::Auth, "createRole"),
+    ("role", "delete", Service::Auth, "deleteRole"),
+    ("scope", "current", Service::Auth, "currentScopes"),
+    ("scope", "expand", Service::Auth, "expandScopes"),
+    ("audit", "show", Service::Auth, "getEntityHistory"),
+];
+
+pub(crate) fn with_texts_of_api(command: Command) -> Command {
+    CALLS
+        .iter()
+        .fold(command, |command, (noun, verb, service, name)| {
+            let endpoint = find(*service, name);
+            command.mut_subcommand(noun, |noun| {
+                noun.mut_subcommand(verb, |verb| {
+                    verb.about(endpoint.title)
+                        .long_about(format!("{}\n\n{}", endpoint.title, endpoint.description))
+                })
+            })
+        })
+}
+
+fn find(service: Service, name: &str) -> &'static Endpoint {
+    endpoints()
+        .iter()
+        .find(|endpoint| endpoint.service == service && endpoint.name == name)
+        .expect("a test asks for the help of every command")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli;
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        let command = cli::command();
+        for noun in command.get_subcommands() {
+            assert!(noun.get_about().is_some(), "{}", noun.get_name());
+            for verb in noun.get_subcommands() {
+                let about = verb
+                    .get_about()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let name = format!("{} {}", noun.get_name(), verb.get_name());
+                assert!(!about.is_empty(), "{name}");
+                // What is common to commands must not show through as their help.
+                for common in ["How many items", "The consent"] {
+                    assert!(!about.starts_with(common), "{name}: {about}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_definitions_of_the_commands_hold_together() {
+        cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,124 @@
+//! How fast we are, next to the least a server could do on the same machine.
+//!
+//! What is measured: a server of our own and a bare axum server that says hello, each a child
+//! process of this executable with the same runtime, and in turns, a short round each, so that
+//! whatever else the machine does hits both. The load comes from this process, over connections
+//! that stay open. Signatures are made before the clock starts; sending, the server's work, and
+//! reading the reply are what it measures. Both sides and the load share the machine's cores.
+
+mod bare;
+mod child;
+mod figures;
+mod load;
+mod paced;
+mod prepare;
+mod report;
+mod scenario;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+use crate::machine;
+use crate::output::{self, Progress};
+use child::{Child, Database};
+use report::{Report, Starts};
+
+/// How many rounds each side gets in each scenario.
+const ROUNDS: usize = 5;
+/// Over how many connections the load comes.
+const CONNECTIONS: usize = 16;
+/// How long a server is left alone before its memory is read.
+const SETTLING: Duration = Duration::from_secs(1);
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Measure the API against a bare HTTP server
+    ///
+    /// A server is started for it, with a database of its own in a temporary folder, or with the
+    /// PostgreSQL database given, in which the pools of the measurement stay. Next to it runs a bare
+    /// axum server that says hello: a process of the same program, with the same runtime. Short
+    /// rounds of both take turns; every figure is the median of the rounds, and a ratio compares
+    /// rounds that ran next to each other.
+    ///
+    /// Latencies are what a client waits: sending, the server's work, and reading the whole reply,
+    /// over connections that stay open. Signing the requests is not in them. Both servers share the
+    /// machine's cores with the client that makes the load.
+    Api(Arguments),
+    /// The bare server that is measured against
+    #[command(hide = true)]
+    Bare,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
+    database: Database,
+    /// How long each side is measured in each scenario
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+}
+
+pub(crate) async fn run(verb: Verb, as_json: bool) -> Result<(), Failure> {
+    match verb {
+        Verb::Api(arguments) => {
+            let report = measure(&arguments).await?;
+            match as_json {
+                true => output::json(&report.document()),
+                false => output::out(&report.text()),
+            }
+            Ok(())
+        }
+        Verb::Bare => bare::serve().await,
+    }
+}
+
+async fn measure(arguments: &Arguments) -> Result<Report, Failure> {
+    let total = Duration::from_secs(arguments.seconds);
+    let round = total / u32::try_from(ROUNDS).expect("the number of rounds is small");
+    let mut progress = Progress::start();
+
+    let folder = child::Folder::new(&arguments.database)?;
+    let (first, first_start) = Child::ours(&folder).await?;
+    first.end().await;
+    let (ours, later_start) = Child::ours(&folder).await?;
+    machine::pause(SETTLING).await;
+    let starts = Starts {
+        first: first_start,
+        later: later_start,
+        resident_bytes: ours.resident_bytes(),
+    };
+    let bare = Child::bare().await?;
+
+    let world = prepare::World::make(&ours).await?;
+    let hello = prepare::hello();
+    let mut scenarios = Vec::new();
+    for mut scenario in world.scenarios() {
+        progress.tell(|| format!("measuring {}", scenario.name));
+        let mut rounds = Vec::new();
+        load::run(bare.address, &hello, round / 2).await?;
+        load::run(ours.address, &scenario.next_round(), round / 2).await?;
+        for _ in 0..ROUNDS {
+            let bare = load::run(bare.address, &hello, round).await?;
+            let requests = scenario.next_round();
+            let ours = load::run(ours.address, &requests, round).await?;
+            rounds.push((bare, ours));
+        }
+        scenarios.push(scenario::Outcome::new(scenario.name, &rounds));
+    }
+    progress.tell(|| "measuring reads while workers register".to_owned());
+    let mixed = paced::measure(ours.address, &world, total).await?;
+    bare.end().await;
+    ours.end().await;
+    Ok(Report {
+        database: arguments.database.name(),
+        seconds: arguments.seconds,
+        connections: CONNECTIONS,
+        rounds: ROUNDS,
+        scenarios,
+        mixed,
+        starts,
+    })
+}

@@ -1,0 +1,215 @@
+//! The command line: what can be said, and who does it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::api_help::with_texts_of_api;
+use crate::client::Flags;
+use crate::commands::{
+    Session, audit, client, completions, config, doctor, error, launch_config, migrate, pool,
+    provider, role, scope, serve, up, version, worker,
+};
+use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::{bench, import, output};
+
+/// Keeps fleets of CI workers the right size.
+#[derive(Parser, Debug)]
+#[command(name = "fleetwright", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const SETTINGS: &str = "\
+Client commands find their server and credentials in this order:
+  flags        --root-url, --profile
+  environment  TASKCLUSTER_ROOT_URL, TASKCLUSTER_CLIENT_ID, TASKCLUSTER_ACCESS_TOKEN,
+               TASKCLUSTER_CERTIFICATE, FLEETWRIGHT_PROFILE
+  file         ~/.config/fleetwright/config.toml: root_url, client_id, access_token or
+               access_token_file, and the same under [profiles.NAME]";
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options of all commands")]
+struct Common {
+    /// The address of the deployment
+    #[arg(long, global = true, value_name = "URL")]
+    root_url: Option<String>,
+    /// The profile of your settings file to use
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    json: bool,
+    /// Show each request
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run everything on this machine, ready to use
+    ///
+    /// Makes its data folder, a key and the owner's credential on the first start, and keeps them.
+    Up(up::Arguments),
+    /// Run the server that a configuration describes
+    Serve(serve::Arguments),
+    /// Bring the database to the form that this version needs
+    Migrate(migrate::Arguments),
+    /// Look for what is wrong with an installation
+    Doctor(doctor::Arguments),
+    /// The configuration of a server
+    #[command(subcommand)]
+    Config(config::Verb),
+    /// Worker pools
+    #[command(subcommand)]
+    Pool(pool::Verb),
+    /// Launch configs: the ways to start a worker of a pool
+    #[command(subcommand)]
+    LaunchConfig(launch_config::Verb),
+    /// Workers
+    #[command(subcommand)]
+    Worker(worker::Verb),
+    /// Errors that providers and workers reported
+    #[command(subcommand)]
+    Error(error::Verb),
+    /// Providers: those that can make workers
+    #[command(subcommand)]
+    Provider(provider::Verb),
+    /// Clients: who may call the API
+    #[command(subcommand)]
+    Client(client::Verb),
+    /// Roles: named sets of scopes
+    #[command(subcommand)]
+    Role(role::Verb),
+    /// Scopes: what one may do
+    #[command(subcommand)]
+    Scope(scope::Verb),
+    /// The audit log: who changed what
+    #[command(subcommand)]
+    Audit(audit::Verb),
+    /// Bring worker pools and roles over from elsewhere
+    #[command(subcommand)]
+    Import(import::Verb),
+    /// Measure how fast this is on this machine
+    #[command(subcommand)]
+    Bench(bench::Verb),
+    /// Say which version this is
+    Version,
+    /// Write completions for a shell to standard output
+    Completions { shell: completions::KnownShell },
+    /// Write manual pages into a folder
+    Man {
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// Runs the command line and returns the exit code.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let parsed = command()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(problem) => return explain(&problem),
+    };
+    match cli.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+/// The whole command line, with the texts of the API where a command is one call of it.
+pub(crate) fn command() -> clap::Command {
+    with_texts_of_api(Cli::command()).after_help(format!("{SETTINGS}\n\n{EXIT_CODES}"))
+}
+
+/// Help and versions are results; anything else that the parser says is a usage error.
+fn explain(problem: &clap::Error) -> ExitCode {
+    let _reader_has_gone = problem.print();
+    match problem.use_stderr() {
+        true => Exit::Usage.into(),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+impl Cli {
+    fn run(self) -> Result<(), Failure> {
+        let common = self.common;
+        match self.command {
+            Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
+            Command::Serve(arguments) => serving(serve::command(arguments)),
+            Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
+            Command::Doctor(arguments) => {
+                serving(doctor::run(arguments, common.root_url, common.json))
+            }
+            Command::Config(verb) => {
+                config::run(verb);
+                Ok(())
+            }
+            Command::Bench(verb) => serving(bench::run(verb, common.json)),
+            Command::Version => {
+                version::run(common.json);
+                Ok(())
+            }
+            Command::Completions { shell } => {
+                completions::print(shell, command());
+                Ok(())
+            }
+            Command::Man { folder } => completions::write_pages(&folder, command()),
+            Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
+            Command::LaunchConfig(verb) => {
+                common.ask(async |session| launch_config::run(verb, session).await)
+            }
+            Command::Worker(verb) => common.ask(async |session| worker::run(verb, session).await),
+            Command::Error(verb) => common.ask(async |session| error::run(verb, session).await),
+            Command::Provider(verb) => {
+                common.ask(async |session| provider::run(verb, session).await)
+            }
+            Command::Client(verb) => common.ask(async |session| client::run(verb, session).await),
+            Command::Role(verb) => common.ask(async |session| role::run(verb, session).await),
+            Command::Scope(verb) => common.ask(async |session| scope::run(verb, session).await),
+            Command::Audit(verb) => common.ask(async |session| audit::run(verb, session).await),
+            Command::Import(verb) => {
+                let verbose = common.verbose;
+                common.ask(async |session| import::run(verb, session, verbose).await)
+            }
+        }
+    }
+}
+
+impl Common {
+    /// Runs a client command to its end.
+    fn ask(
+        self,
+        command: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let flags = Flags {
+            root_url: self.root_url,
+            profile: self.profile,
+        };
+        let session = Session::open(&flags, self.json, self.verbose)?;
+        runtime(Builder::new_current_thread())?.block_on(command(&session))
+    }
+}
+
+/// Runs on all cores, as servers do and what they are measured against.
+fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    runtime(Builder::new_multi_thread())?.block_on(work)
+}
+
+fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
+    let runtime = builder.enable_all().build();
+    Ok(runtime.context("cannot start the runtime")?)
+}

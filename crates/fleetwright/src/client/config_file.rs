@@ -1,0 +1,147 @@
+//! The user's own settings: `config.toml` in the configuration folder, with profiles.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use access::Secret;
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// No settings file is larger.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The file: settings for everyday use at the top, others under `[profiles.NAME]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ConfigFile {
+    root_url: Option<String>,
+    client_id: Option<String>,
+    access_token: Option<Secret>,
+    access_token_file: Option<PathBuf>,
+    certificate: Option<String>,
+    profiles: BTreeMap<String, Profile>,
+    /// Where this was read from, for messages.
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+/// One server, and who we are there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Profile {
+    pub(crate) root_url: Option<String>,
+    pub(crate) client_id: Option<String>,
+    pub(crate) access_token: Option<Secret>,
+    /// A path; a relative one starts at the folder of the settings file.
+    pub(crate) access_token_file: Option<PathBuf>,
+    pub(crate) certificate: Option<String>,
+}
+
+impl ConfigFile {
+    /// Reads the user's file, if there is one. The second part is a warning to show.
+    pub(crate) fn of_user() -> Result<(Self, Option<String>), Failure> {
+        let Some(folder) = dirs::config_dir() else {
+            return Ok((Self::default(), None));
+        };
+        let path = folder.join("fleetwright").join("config.toml");
+        if !path.exists() {
+            return Ok((Self::default(), None));
+        }
+        let text = read_small(&path)?;
+        let mut file = Self::parse(&text).map_err(|problem| {
+            Failure::usage(format!("{}: {problem}", path.display()))
+                .advise("known keys are root_url, client_id, access_token, access_token_file, certificate, at the top or under [profiles.NAME]")
+        })?;
+        let warning = match file.holds_secret() {
+            true => warning_if_open(&path),
+            false => None,
+        };
+        file.path = path;
+        Ok((file, warning))
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|problem| problem.to_string().trim().to_owned())
+    }
+
+    /// The profile of this name, or the settings at the top of the file.
+    pub(crate) fn profile(&self, name: Option<&str>) -> Result<Profile, Failure> {
+        let Some(name) = name else {
+            return Ok(Profile {
+                root_url: self.root_url.clone(),
+                client_id: self.client_id.clone(),
+                access_token: self.access_token.clone(),
+                access_token_file: self.access_token_file.clone(),
+                certificate: self.certificate.clone(),
+            });
+        };
+        self.profiles.get(name).cloned().ok_or_else(|| {
+            let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
+            let known = match known.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", known.join(", ")),
+            };
+            Failure::usage(format!("there is no profile {name:?} in your settings file: {known}"))
+                .advise("profiles are the sections [profiles.NAME] of config.toml in the folder fleetwright of your configuration folder, usually ~/.config")
+        })
+    }
+
+    /// Reads the token that a profile keeps in a file of its own.
+    pub(crate) fn token_from(&self, path: &Path) -> Result<Secret, Failure> {
+        let path = match self.path.parent() {
+            Some(folder) => folder.join(path),
+            None => path.to_owned(),
+        };
+        let text = read_small(&path)?;
+        if let Some(warning) = warning_if_open(&path) {
+            output::note(&format!("warning: {warning}"));
+        }
+        Ok(Secret::new(text.trim()))
+    }
+
+    fn holds_secret(&self) -> bool {
+        self.access_token.is_some()
+            || self
+                .profiles
+                .values()
+                .any(|profile| profile.access_token.is_some())
+    }
+}
+
+fn read_small(path: &Path) -> Result<String, Failure> {
+    let size = std::fs::metadata(path)
+        .with_context(|| format!("cannot read {}", path.display()))?
+        .len();
+    if size > MAX_BYTES {
+        return Err(Failure::failed(format!(
+            "cannot read {}: it has more than {MAX_BYTES} bytes",
+            path.display()
+        )));
+    }
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text)
+}
+
+fn warning_if_open(path: &Path) -> Option<String> {
+    others_may_read(path).then(|| {
+        format!(
+            "{} holds a secret and others can read it; `chmod 600 {0}` helps",
+            path.display()
+        )
+    })
+}
+
+#[cfg(unix)]
+fn others_may_read(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_may_read(_path: &Path) -> bool {
+    false
+}

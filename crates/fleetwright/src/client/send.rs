@@ -1,0 +1,240 @@
+//! Signs a call, sends it, and tries again where that is right.
+
+use std::time::Duration;
+
+use access::hawk::{RequestLine, payload_hash, sign_header};
+use access::slugid;
+use anyhow::Context as _;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+use reqwest::{StatusCode, Url};
+use serde_json::Value;
+
+use super::problem::{refused, unreachable};
+use super::retry::{Outcome, delay_after};
+use super::{Call, Credentials, Settings};
+use crate::failure::Failure;
+use crate::{machine, output};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// No reply of the API is larger; what is will not be read to its end.
+const MAX_REPLY_BYTES: usize = 256 << 20;
+pub(crate) const JSON: &str = "application/json";
+
+/// Calls the API of one server, as one client.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    root_url: Url,
+    credentials: Option<Credentials>,
+    verbose: bool,
+}
+
+struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(settings: Settings, verbose: bool) -> Result<Self, Failure> {
+        let root_url: Url = settings
+            .root_url
+            .parse()
+            .ok()
+            .filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                Failure::usage(format!("{:?} is no root URL", settings.root_url))
+                    .advise("a root URL looks like https://fleet.example.com, without a path")
+            })?;
+        let mut http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(CALL_LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("fleetwright/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&root_url) {
+            http = http.no_proxy();
+        }
+        Ok(Self {
+            http: http.build().context("cannot set up the HTTP client")?,
+            root_url,
+            credentials: settings.credentials,
+            verbose,
+        })
+    }
+
+    /// The address of the server, without a slash at its end.
+    pub(crate) fn root_url(&self) -> &str {
+        self.root_url.as_str().trim_end_matches('/')
+    }
+
+    /// Sends the call and returns the reply; `Null` when it has no body.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Value, Failure> {
+        let answer = self.answer(call).await?;
+        if !answer.status.is_success() {
+            return Err(refused(
+                call,
+                answer.status,
+                &answer.body,
+                self.credentials.is_some(),
+            ));
+        }
+        if answer.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer.body).map_err(|problem| {
+            Failure::failed(format!(
+                "could not {}: the reply of {} is not JSON: {problem}",
+                call.purpose,
+                self.root_url()
+            ))
+            .advise("is this the root URL of a fleetwright or Taskcluster server?")
+        })
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Answer, Failure> {
+        let mut attempt = 1;
+        loop {
+            let result = self.attempt(call).await;
+            let outcome = match &result {
+                Ok(answer) => Outcome::Answered(answer.status.as_u16()),
+                Err(problem) if problem.is_connect() => Outcome::NotConnected,
+                Err(_) => Outcome::Broken,
+            };
+            match (delay_after(attempt, call.is_idempotent(), outcome), result) {
+                (None, Ok(answer)) => return Ok(answer),
+                (None, Err(problem)) => {
+                    return Err(unreachable(call, self.root_url(), &innermost(&problem)));
+                }
+                (Some(delay), _) => machine::pause(delay).await,
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&self, call: &Call) -> Result<Answer, reqwest::Error> {
+        let body = call.body.as_ref().map(|body| body.to_string().into_bytes());
+        let mut url = self.root_url.clone();
+        let resource = call.resource();
+        let (path, query) = resource.split_once('?').unwrap_or((&resource, ""));
+        url.set_path(path);
+        url.set_query((!query.is_empty()).then_some(query));
+
+        let mut request = self.http.request(call.method.clone(), url.clone());
+        if let Some(credentials) = &self.credentials {
+            let resource = match url.query() {
+                Some(query) => format!("{}?{query}", url.path()),
+                None => url.path().to_owned(),
+            };
+            let line = RequestLine {
+                method: call.method.as_str(),
+                resource: &resource,
+                host: url.host_str().unwrap_or_default(),
+                port: url.port_or_known_default().unwrap_or_default(),
+            };
+            let header = signature(credentials, &line, body.as_deref());
+            request = request.header(AUTHORIZATION, header);
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, JSON).body(body);
+        }
+        let watch = machine::Stopwatch::start();
+        let result = request.send().await;
+        if self.verbose {
+            let what = match &result {
+                Ok(response) => response.status().to_string(),
+                Err(problem) => innermost(problem),
+            };
+            let elapsed = watch.elapsed().as_millis();
+            output::note(&format!("{} {url} -> {what} ({elapsed} ms)", call.method));
+        }
+        let mut response = result?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            // What is cut here fails as JSON, which is as much as can be said about it.
+            if body.len() + chunk.len() > MAX_REPLY_BYTES {
+                break;
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { status, body })
+    }
+}
+
+/// The `Authorization` header of a request.
+pub(crate) fn signature(
+    credentials: &Credentials,
+    line: &RequestLine<'_>,
+    body: Option<&[u8]>,
+) -> String {
+    let hash = match body {
+        Some(body) => payload_hash(JSON, body),
+        None => payload_hash("", b""),
+    };
+    let nonce = slugid::nice(&mut machine::chance());
+    sign_header(
+        line,
+        &credentials.client_id,
+        &credentials.access_token,
+        machine::now().as_millis() / 1_000,
+        &nonce,
+        Some(&hash),
+        credentials.extension.as_deref(),
+    )
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost"
+        || host
+            .trim_matches(['[', ']'])
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+/// The cause at the bottom: "Connection refused", not "error sending request".
+fn innermost(problem: &reqwest::Error) -> String {
+    if problem.is_timeout() {
+        return "it took too long".to_owned();
+    }
+    let mut cause: &dyn std::error::Error = problem;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(root_url: &str) -> Result<Client, Failure> {
+        let settings = Settings {
+            root_url: root_url.to_owned(),
+            credentials: None,
+        };
+        Client::new(settings, false)
+    }
+
+    #[test]
+    fn what_is_no_root_url_is_refused_before_anything_is_sent() {
+        for text in ["", "fleet.example.com", "ftp://x", "http://"] {
+            assert!(client(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            client("http://127.0.0.1:8080/").unwrap().root_url(),
+            "http://127.0.0.1:8080"
+        );
+    }
+
+    #[test]
+    fn proxies_are_not_asked_about_this_machine() {
+        for (url, expected) in [
+            ("http://localhost:1", true),
+            ("http://127.0.0.1", true),
+            ("http://[::1]:8", true),
+            ("https://example.com", false),
+        ] {
+            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
+        }
+    }
+}

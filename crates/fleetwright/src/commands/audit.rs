@@ -1,0 +1,61 @@
+//! The audit log: who changed what, and when.
+
+use clap::{Subcommand, ValueEnum};
+
+use super::{Limit, Session};
+use crate::client::{AUTH, Call};
+use crate::failure::Failure;
+use crate::output::Column;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    Show {
+        /// What it is
+        #[arg(value_name = "TYPE")]
+        entity: Entity,
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
+}
+
+/// What has a history.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Entity {
+    Client,
+    Role,
+    WorkerPool,
+    Secret,
+    Hook,
+}
+
+const LIST: &[Column] = &[
+    Column::age("WHEN", "created"),
+    Column::text("WHO", "clientId"),
+    Column::text("WHAT", "actionType"),
+    Column::text("ID", "entityId"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::Show { entity, id, limit } => {
+            let call = Call::get(AUTH, &["audit", entity.name(), &id])
+                .to(format!("show the history of {} {id}", entity.name()));
+            session.list(&call, "auditHistory", LIST, &limit).await
+        }
+    }
+}
+
+impl Entity {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Role => "role",
+            Self::WorkerPool => "worker-pool",
+            Self::Secret => "secret",
+            Self::Hook => "hook",
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a create or an update sends: from a file, with the flags on top.
+
+use std::io::Read as _;
+
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// What the server accepts at most.
+const MAX_BYTES: u64 = 10 << 20;
+
+/// Which fields a definition has.
+pub(super) struct Shape {
+    pub(super) writable: &'static [&'static str],
+    /// Fields that `show --json` prints and nobody can set: dropped, so that what was shown can
+    /// be edited and sent back.
+    pub(super) read_only: &'static [&'static str],
+}
+
+impl Shape {
+    /// The fields of the file that can be set; `-` is the standard input.
+    pub(super) fn read(&self, path: Option<&str>) -> Result<Map<String, Value>, Failure> {
+        match path {
+            None => Ok(Map::new()),
+            Some(path) => self
+                .fields(&read_text(path)?)
+                .map_err(|problem| Failure::usage(format!("{}: {problem}", name_of(path)))),
+        }
+    }
+
+    fn fields(&self, text: &str) -> Result<Map<String, Value>, String> {
+        let mut fields: Map<String, Value> = serde_json::from_str(text)
+            .map_err(|problem| format!("not a JSON object: {problem}"))?;
+        fields.retain(|name, _| !self.read_only.contains(&name.as_str()));
+        match fields
+            .keys()
+            .find(|name| !self.writable.contains(&name.as_str()))
+        {
+            Some(unknown) => Err(format!(
+                "unknown field {unknown:?}; known are {}",
+                self.writable.join(", ")
+            )),
+            None => Ok(fields),
+        }
+    }
+
+    /// What can be set of something that was read from the server.
+    pub(super) fn of_existing(&self, existing: &Value) -> Map<String, Value> {
+        self.writable
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), existing.get(name)?.clone())))
+            .collect()
+    }
+}
+
+/// Sets a field if its flag was given.
+pub(super) fn set(fields: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Fails with the flag to give when a field is missing.
+pub(super) fn require(fields: &Map<String, Value>, name: &str, flag: &str) -> Result<(), Failure> {
+    match fields.contains_key(name) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{name} is missing: give {flag}, or a --file that has it"
+        ))),
+    }
+}
+
+/// A JSON value given as an argument, or as `@FILE`.
+pub(super) fn json_argument(flag: &str, text: &str) -> Result<Value, Failure> {
+    let owned;
+    let text = match text.strip_prefix('@') {
+        None => text,
+        Some(path) => {
+            owned = read_text(path)?;
+            &owned
+        }
+    };
+    serde_json::from_str(text)
+        .map_err(|problem| Failure::usage(format!("{flag} is not JSON: {problem}")))
+}
+
+/// Reads a file, or the standard input, up to what the server would accept.
+pub(super) fn read_text(path: &str) -> Result<String, Failure> {
+    let reader: Result<Box<dyn std::io::Read>, _> = match path {
+        "-" => Ok(Box::new(std::io::stdin())),
+        path => std::fs::File::open(path).map(|file| Box::new(file) as Box<_>),
+    };
+    let mut text = String::new();
+    let read = reader.and_then(|reader| reader.take(MAX_BYTES + 1).read_to_string(&mut text));
+    match read {
+        Err(problem) => Err(Failure::usage(format!(
+            "cannot read {}: {problem}",
+            name_of(path)
+        ))),
+        Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
+            "{} has more than {MAX_BYTES} bytes",
+            name_of(path)
+        ))),
+        Ok(_) => Ok(text),
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    match path {
+        "-" => "the standard input",
+        path => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ROLE: Shape = Shape {
+        writable: &["description", "scopes"],
+        read_only: &["roleId", "created"],
+    };
+
+    #[test]
+    fn what_was_shown_can_be_sent_back() {
+        let shown = r#"{"roleId": "x", "created": "…", "description": "d", "scopes": []}"#;
+        let fields = ROLE.fields(shown).unwrap();
+        assert_eq!(
+            Value::Object(fields),
+            json!({"description": "d", "scopes": []})
+        );
+    }
+
+    #[test]
+    fn a_misspelt_field_is_named() {
+        let problem = ROLE.fields(r#"{"scope": []}"#).unwrap_err();
+        assert_eq!(
+            problem,
+            "unknown field \"scope\"; known are description, scopes"
+        );
+        assert!(
+            ROLE.fields("[]")
+                .unwrap_err()
+                .starts_with("not a JSON object")
+        );
+    }
+
+    #[test]
+    fn flags_come_on_top_and_what_is_missing_is_asked_for() {
+        let mut fields = ROLE.of_existing(&json!({"description": "old", "roleId": "x"}));
+        set(&mut fields, "description", Some("new"));
+        set(&mut fields, "scopes", None::<Value>);
+        assert_eq!(fields["description"], "new");
+        let failure = require(&fields, "scopes", "--scope").unwrap_err();
+        assert!(failure.message.contains("--scope"));
+    }
+}

@@ -1,0 +1,235 @@
+//! Clients: who may call the API.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::body::{Shape, require, set};
+use super::{Consent, Limit, Session};
+use crate::client::{AUTH, Call};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const LOOK: &str = "fleetwright client list";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    List {
+        /// Only those whose id starts like this
+        #[arg(long, value_name = "TEXT")]
+        prefix: Option<String>,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    Show {
+        /// The client's id
+        #[arg(value_name = "CLIENT")]
+        client: String,
+    },
+    /// Create a client and print its access token, once
+    Create(Definition),
+    /// Change some fields of a client
+    ///
+    /// What no flag and no file names stays as it is.
+    Update(Definition),
+    Enable {
+        /// The client's id
+        #[arg(value_name = "CLIENT")]
+        client: String,
+    },
+    Disable {
+        /// The client's id
+        #[arg(value_name = "CLIENT")]
+        client: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Replace a client's access token and print the new one, once
+    Reset {
+        /// The client's id
+        #[arg(value_name = "CLIENT")]
+        client: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    Delete {
+        /// The client's id
+        #[arg(value_name = "CLIENT")]
+        client: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Definition {
+    /// The client's id
+    #[arg(value_name = "CLIENT")]
+    client: String,
+    /// Until when it may be used: a time, or a length from now such as 90d (when created: 365d)
+    #[arg(long, value_name = "WHEN")]
+    expires: Option<String>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// A scope it has; repeat for more; replaces all scopes
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<String>,
+    /// Whether it is deleted once it has expired
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    delete_on_expiration: Option<bool>,
+    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
+}
+
+const SHAPE: Shape = Shape {
+    writable: &["expires", "description", "scopes", "deleteOnExpiration"],
+    read_only: &[
+        "kind",
+        "clientId",
+        "created",
+        "lastModified",
+        "lastDateUsed",
+        "lastRotated",
+        "expandedScopes",
+        "disabled",
+        "accessToken",
+    ],
+};
+
+const LIST: &[Column] = &[
+    Column::text("CLIENT", "clientId"),
+    Column::text("DISABLED", "disabled"),
+    Column::age("USED", "lastDateUsed"),
+    Column::age("EXPIRES", "expires"),
+    Column::prose("DESCRIPTION", "description"),
+];
+
+const DETAILS: &[Column] = &[
+    Column::text("Client", "clientId"),
+    Column::text("Description", "description"),
+    Column::text("Disabled", "disabled"),
+    Column::age("Created", "created"),
+    Column::age("Changed", "lastModified"),
+    Column::age("Used", "lastDateUsed"),
+    Column::age("Token changed", "lastRotated"),
+    Column::age("Expires", "expires"),
+    Column::text("Then deleted", "deleteOnExpiration"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List { prefix, limit } => {
+            let call = Call::get(AUTH, &["clients", ""])
+                .query("prefix", prefix)
+                .to("list clients");
+            session.list(&call, "clients", LIST, &limit).await
+        }
+        Verb::Show { client } => {
+            let reply = session.client.call(&read(&client)).await?;
+            session.details(&reply, DETAILS);
+            super::scope::show_expanded(&reply, session);
+            Ok(())
+        }
+        Verb::Create(definition) => create(definition, session).await,
+        Verb::Update(definition) => update(definition, session).await,
+        Verb::Enable { client } => order(&client, "enable", "enabled", session).await,
+        Verb::Disable { client, consent } => {
+            output::confirm(&format!("disable client {client}"), consent.yes)?;
+            order(&client, "disable", "disabled", session).await
+        }
+        Verb::Reset { client, consent } => {
+            let purpose = format!("replace the access token of client {client}");
+            output::confirm(&purpose, consent.yes)?;
+            let call = Call::order(AUTH, &["clients", &client, "reset"]);
+            let reply = session
+                .client
+                .call(&call.to(purpose).look_with(LOOK))
+                .await?;
+            session.done(&reply, &format!("replaced the access token of {client}"));
+            tell_token(&reply, session);
+            Ok(())
+        }
+        Verb::Delete { client, consent } => {
+            let purpose = format!("delete client {client}");
+            output::confirm(&purpose, consent.yes)?;
+            let call = Call::delete(AUTH, &["clients", &client]);
+            let reply = session.client.call(&call.to(purpose)).await?;
+            session.done(&reply, &format!("deleted client {client}"));
+            Ok(())
+        }
+    }
+}
+
+fn read(client: &str) -> Call {
+    Call::get(AUTH, &["clients", client])
+        .to(format!("show client {client}"))
+        .look_with(LOOK)
+}
+
+async fn order(client: &str, verb: &str, done: &str, session: &Session) -> Result<(), Failure> {
+    let call = Call::order(AUTH, &["clients", client, verb])
+        .to(format!("{verb} client {client}"))
+        .look_with(LOOK);
+    let reply = session.client.call(&call).await?;
+    session.done(&reply, &format!("{done} client {client}"));
+    Ok(())
+}
+
+async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
+    let client = definition.client.clone();
+    let in_a_year = session.now.plus_seconds(365 * 24 * 60 * 60);
+    let mut fields = Map::from_iter([
+        ("expires".to_owned(), json!(in_a_year.to_string())),
+        ("description".to_owned(), json!("")),
+        ("scopes".to_owned(), json!([])),
+    ]);
+    definition.apply(&mut fields, session)?;
+    let call = Call::put(AUTH, &["clients", &client], Value::Object(fields))
+        .to(format!("create client {client}"));
+    let reply = session.client.call(&call).await?;
+    session.done(&reply, &format!("created client {client}"));
+    tell_token(&reply, session);
+    Ok(())
+}
+
+async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
+    let client = definition.client.clone();
+    let existing = session.client.call(&read(&client)).await?;
+    let mut fields = SHAPE.of_existing(&existing);
+    definition.apply(&mut fields, session)?;
+    require(&fields, "expires", "--expires")?;
+    let call = Call::post(AUTH, &["clients", &client], Value::Object(fields))
+        .to(format!("update client {client}"))
+        .look_with(LOOK);
+    let reply = session.client.call(&call).await?;
+    session.done(&reply, &format!("updated client {client}"));
+    Ok(())
+}
+
+/// The only moment at which a token can be seen; a program finds it in the reply.
+fn tell_token(reply: &Value, session: &Session) {
+    if let (false, Some(token)) = (session.json, reply["accessToken"].as_str()) {
+        output::out(&format!("access token, shown only this once: {token}"));
+    }
+}
+
+impl Definition {
+    fn apply(self, fields: &mut Map<String, Value>, session: &Session) -> Result<(), Failure> {
+        fields.extend(SHAPE.read(self.file.as_deref())?);
+        let expires = self
+            .expires
+            .map(|text| output::parse_moment(&text, session.now))
+            .transpose()
+            .map_err(|problem| Failure::usage(format!("--expires: {problem}")))?;
+        set(fields, "expires", expires.map(|moment| moment.to_string()));
+        set(fields, "description", self.description);
+        set(
+            fields,
+            "scopes",
+            (!self.scopes.is_empty()).then_some(self.scopes),
+        );
+        set(fields, "deleteOnExpiration", self.delete_on_expiration);
+        Ok(())
+    }
+}

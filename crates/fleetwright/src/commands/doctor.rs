@@ -1,0 +1,108 @@
+//! Looks for what is wrong with an installation, and says what to do about it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use server::doctor::{Finding, State};
+
+use super::{serve, up};
+use crate::data_folder::DataFolder;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Examine the installation of this configuration
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    config: Option<PathBuf>,
+    /// Examine what `up` made in this folder (default: your data folder)
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    root_url: Option<String>,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut findings = Vec::new();
+    let mut config = match (&arguments.config, &arguments.data) {
+        (Some(file), _) => serve::read(file)?,
+        (None, folder) => {
+            let path = match folder {
+                Some(path) => path.clone(),
+                None => DataFolder::default_path()?,
+            };
+            let data = DataFolder::look_at(&path)?;
+            findings.push(owner(&data));
+            let mut config = up::configuration(None, &data)?;
+            if let Some(listen) = data.root_url().as_deref().and_then(address_in) {
+                config.listen = listen;
+            }
+            config
+        }
+    };
+    if root_url.is_some() {
+        config.root_url = root_url;
+    }
+    findings.extend(server::doctor::examine(&config).await);
+    show(&findings, as_json);
+    let bad = findings
+        .iter()
+        .filter(|finding| finding.state == State::Bad)
+        .count();
+    match bad {
+        0 => Ok(()),
+        1 => Err(Failure::failed("one thing is wrong")),
+        bad => Err(Failure::failed(format!("{bad} things are wrong"))),
+    }
+}
+
+/// Where a server listens that is reached at this URL without anything in between.
+fn address_in(root_url: &str) -> Option<SocketAddr> {
+    root_url.strip_prefix("http://")?.parse().ok()
+}
+
+fn owner(data: &DataFolder) -> Finding {
+    let file = data.owner_file().display().to_string();
+    match data.owner_token() {
+        Ok(_) => Finding {
+            what: format!("the owner's credential in {file} is whole"),
+            state: State::Good,
+            advice: None,
+        },
+        Err(failure) => Finding {
+            what: failure.message,
+            state: State::Bad,
+            advice: failure.advice,
+        },
+    }
+}
+
+fn show(findings: &[Finding], as_json: bool) {
+    if as_json {
+        let findings: Vec<_> = findings
+            .iter()
+            .map(|finding| {
+                json!({"what": finding.what, "state": name(finding.state), "advice": finding.advice})
+            })
+            .collect();
+        return output::json(&json!({ "findings": findings }));
+    }
+    for finding in findings {
+        output::out(&format!("{:7}  {}", name(finding.state), finding.what));
+        if let Some(advice) = &finding.advice {
+            output::out(&format!("         hint: {advice}"));
+        }
+    }
+}
+
+fn name(state: State) -> &'static str {
+    match state {
+        State::Good => "good",
+        State::Warning => "warning",
+        State::Bad => "bad",
+    }
+}

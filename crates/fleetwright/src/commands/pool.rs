@@ -1,0 +1,262 @@
+//! Worker pools.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::body::{Shape, json_argument, require, set};
+use super::{Consent, Limit, Session, error};
+use crate::client::{Call, WORKER_MANAGER};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const LOOK: &str = "fleetwright pool list";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    List(Limit),
+    Show {
+        /// The worker pool, such as demo/linux
+        #[arg(value_name = "POOL")]
+        pool: String,
+    },
+    Create(Definition),
+    /// Change some fields of a worker pool
+    ///
+    /// What no flag and no file names stays as it is.
+    Update(Definition),
+    Delete {
+        /// The worker pool, such as demo/linux
+        #[arg(value_name = "POOL")]
+        pool: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Count workers and capacity: of all pools, or of one by launch config
+    Stats {
+        /// The worker pool, such as demo/linux
+        #[arg(value_name = "POOL")]
+        pool: Option<String>,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    Errors(error::Errors),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Definition {
+    /// Its name, such as demo/linux
+    #[arg(value_name = "POOL")]
+    pool: String,
+    /// The provider that makes its workers
+    #[arg(long, value_name = "ID")]
+    provider: Option<String>,
+    /// The e-mail address of whoever looks after it
+    #[arg(long, value_name = "E-MAIL")]
+    owner: Option<String>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// What the provider is to know, as JSON or as @FILE
+    #[arg(long, value_name = "JSON")]
+    config: Option<String>,
+    /// Whether the owner gets an e-mail for each error
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    email_on_error: Option<bool>,
+    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
+}
+
+const SHAPE: Shape = Shape {
+    writable: &[
+        "providerId",
+        "description",
+        "config",
+        "owner",
+        "emailOnError",
+    ],
+    read_only: &[
+        "kind",
+        "workerPoolId",
+        "created",
+        "lastModified",
+        "currentCapacity",
+        "requestedCount",
+        "runningCount",
+        "stoppingCount",
+        "stoppedCount",
+        "requestedCapacity",
+        "runningCapacity",
+        "stoppingCapacity",
+        "stoppedCapacity",
+    ],
+};
+
+const LIST: &[Column] = &[
+    Column::text("POOL", "workerPoolId"),
+    Column::text("PROVIDER", "providerId"),
+    Column::text("OWNER", "owner"),
+    Column::age("CHANGED", "lastModified"),
+    Column::prose("DESCRIPTION", "description"),
+];
+
+const DETAILS: &[Column] = &[
+    Column::text("Worker pool", "workerPoolId"),
+    Column::text("Provider", "providerId"),
+    Column::text("Owner", "owner"),
+    Column::text("E-mail on error", "emailOnError"),
+    Column::text("Description", "description"),
+    Column::age("Created", "created"),
+    Column::age("Changed", "lastModified"),
+    Column::number("Capacity now", "currentCapacity"),
+    Column::number("Requested", "requestedCount"),
+    Column::number("Running", "runningCount"),
+    Column::number("Stopping", "stoppingCount"),
+    Column::number("Stopped", "stoppedCount"),
+];
+
+const STATS: &[Column] = &[
+    Column::text("POOL", "workerPoolId"),
+    Column::number("CAPACITY", "currentCapacity"),
+    Column::number("REQUESTED", "requestedCount"),
+    Column::number("RUNNING", "runningCount"),
+    Column::number("STOPPING", "stoppingCount"),
+    Column::number("STOPPED", "stoppedCount"),
+];
+
+const STATS_OF_ONE: &[Column] = &[
+    Column::text("LAUNCH CONFIG", "launchConfigId"),
+    Column::number("CAPACITY", "currentCapacity"),
+    Column::number("REQUESTED", "requestedCount"),
+    Column::number("RUNNING", "runningCount"),
+    Column::number("STOPPING", "stoppingCount"),
+    Column::number("STOPPED", "stoppedCount"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List(limit) => {
+            let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list worker pools");
+            session.list(&call, "workerPools", LIST, &limit).await
+        }
+        Verb::Show { pool } => show(&pool, session).await,
+        Verb::Create(definition) => create(definition, session).await,
+        Verb::Update(definition) => update(definition, session).await,
+        Verb::Delete { pool, consent } => {
+            let purpose = format!("delete worker pool {pool}");
+            output::confirm(&purpose, consent.yes)?;
+            let call = Call::delete(WORKER_MANAGER, &["worker-pool", &pool]);
+            let reply = session
+                .client
+                .call(&call.to(purpose).look_with(LOOK))
+                .await?;
+            session.done(
+                &reply,
+                &format!("deleted worker pool {pool}: it goes away once its workers are gone"),
+            );
+            Ok(())
+        }
+        Verb::Stats { pool: None, limit } => {
+            let call = Call::get(WORKER_MANAGER, &["worker-pools", "stats"])
+                .to("count the workers of all pools");
+            session.list(&call, "workerPoolsStats", STATS, &limit).await
+        }
+        Verb::Stats {
+            pool: Some(pool), ..
+        } => {
+            let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "stats"])
+                .to(format!("count the workers of pool {pool}"))
+                .look_with(LOOK);
+            let document = session.client.call(&call).await?;
+            session.rows(&document, "launchConfigStats", STATS_OF_ONE);
+            Ok(())
+        }
+        Verb::Errors(errors) => error::list(errors, session).await,
+    }
+}
+
+/// The call that reads a pool.
+pub(crate) fn read(pool: &str) -> Call {
+    Call::get(WORKER_MANAGER, &["worker-pool", pool])
+        .to(format!("show worker pool {pool}"))
+        .look_with(LOOK)
+}
+
+async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
+    let reply = session.client.call(&read(pool)).await?;
+    session.details(&reply, DETAILS);
+    if !session.json {
+        output::out(&format!("Config\n{}", output::pretty(&reply["config"])));
+    }
+    Ok(())
+}
+
+async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
+    let pool = definition.pool.clone();
+    let mut fields = Map::from_iter([
+        ("description".to_owned(), json!("")),
+        ("emailOnError".to_owned(), json!(false)),
+        ("config".to_owned(), json!({})),
+    ]);
+    definition.apply(&mut fields)?;
+    require(&fields, "providerId", "--provider")?;
+    require(&fields, "owner", "--owner")?;
+    let call = Call::put(
+        WORKER_MANAGER,
+        &["worker-pool", &pool],
+        Value::Object(fields),
+    )
+    .to(format!("create worker pool {pool}"));
+    let reply = session.client.call(&call).await?;
+    session.done(
+        &reply,
+        &format!(
+            "created worker pool {pool} with provider {}",
+            provider(&reply)
+        ),
+    );
+    Ok(())
+}
+
+async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
+    let pool = definition.pool.clone();
+    let existing = session.client.call(&read(&pool)).await?;
+    let mut fields = SHAPE.of_existing(&existing);
+    definition.apply(&mut fields)?;
+    let call = Call::post(
+        WORKER_MANAGER,
+        &["worker-pool", &pool],
+        Value::Object(fields),
+    )
+    .to(format!("update worker pool {pool}"))
+    .look_with(LOOK);
+    let reply = session.client.call(&call).await?;
+    session.done(
+        &reply,
+        &format!(
+            "updated worker pool {pool} with provider {}",
+            provider(&reply)
+        ),
+    );
+    Ok(())
+}
+
+fn provider(reply: &Value) -> &str {
+    reply["providerId"].as_str().unwrap_or_default()
+}
+
+impl Definition {
+    fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+        fields.extend(SHAPE.read(self.file.as_deref())?);
+        let config = self
+            .config
+            .map(|text| json_argument("--config", &text))
+            .transpose()?;
+        set(fields, "providerId", self.provider);
+        set(fields, "owner", self.owner);
+        set(fields, "description", self.description);
+        set(fields, "config", config);
+        set(fields, "emailOnError", self.email_on_error);
+        Ok(())
+    }
+}

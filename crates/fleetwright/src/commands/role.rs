@@ -1,0 +1,144 @@
+//! Roles: named sets of scopes.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::body::{Shape, set};
+use super::{Consent, Limit, Session};
+use crate::client::{AUTH, Call};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const LOOK: &str = "fleetwright role list";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    List(Limit),
+    Show {
+        /// The role's id
+        #[arg(value_name = "ROLE")]
+        role: String,
+    },
+    Create(Definition),
+    /// Change the description or the scopes of a role
+    ///
+    /// What no flag and no file names stays as it is.
+    Update(Definition),
+    Delete {
+        /// The role's id
+        #[arg(value_name = "ROLE")]
+        role: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Definition {
+    /// The role's id
+    #[arg(value_name = "ROLE")]
+    role: String,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// A scope it has; repeat for more; replaces all scopes
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<String>,
+    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
+}
+
+const SHAPE: Shape = Shape {
+    writable: &["description", "scopes"],
+    read_only: &[
+        "kind",
+        "roleId",
+        "created",
+        "lastModified",
+        "expandedScopes",
+    ],
+};
+
+const LIST: &[Column] = &[
+    Column::text("ROLE", "roleId"),
+    Column::age("CHANGED", "lastModified"),
+    Column::prose("DESCRIPTION", "description"),
+    Column::prose("SCOPES", "scopes"),
+];
+
+const DETAILS: &[Column] = &[
+    Column::text("Role", "roleId"),
+    Column::text("Description", "description"),
+    Column::age("Created", "created"),
+    Column::age("Changed", "lastModified"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List(limit) => session.list(&list(), "roles", LIST, &limit).await,
+        Verb::Show { role } => {
+            let reply = session.client.call(&read(&role)).await?;
+            session.details(&reply, DETAILS);
+            super::scope::show_expanded(&reply, session);
+            Ok(())
+        }
+        Verb::Create(definition) => {
+            let role = definition.role.clone();
+            let mut fields = Map::from_iter([
+                ("description".to_owned(), json!("")),
+                ("scopes".to_owned(), json!([])),
+            ]);
+            definition.apply(&mut fields)?;
+            let call = Call::put(AUTH, &["roles", &role], Value::Object(fields))
+                .to(format!("create role {role}"));
+            let reply = session.client.call(&call).await?;
+            session.done(&reply, &format!("created role {role}"));
+            Ok(())
+        }
+        Verb::Update(definition) => {
+            let role = definition.role.clone();
+            let existing = session.client.call(&read(&role)).await?;
+            let mut fields = SHAPE.of_existing(&existing);
+            definition.apply(&mut fields)?;
+            let call = Call::post(AUTH, &["roles", &role], Value::Object(fields))
+                .to(format!("update role {role}"))
+                .look_with(LOOK);
+            let reply = session.client.call(&call).await?;
+            session.done(&reply, &format!("updated role {role}"));
+            Ok(())
+        }
+        Verb::Delete { role, consent } => {
+            let purpose = format!("delete role {role}");
+            output::confirm(&purpose, consent.yes)?;
+            let call = Call::delete(AUTH, &["roles", &role]);
+            let reply = session.client.call(&call.to(purpose)).await?;
+            session.done(&reply, &format!("deleted role {role}"));
+            Ok(())
+        }
+    }
+}
+
+/// The call that lists them, page by page.
+pub(crate) fn list() -> Call {
+    Call::get(AUTH, &["roles2", ""]).to("list roles")
+}
+
+fn read(role: &str) -> Call {
+    Call::get(AUTH, &["roles", role])
+        .to(format!("show role {role}"))
+        .look_with(LOOK)
+}
+
+impl Definition {
+    fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+        fields.extend(SHAPE.read(self.file.as_deref())?);
+        set(fields, "description", self.description);
+        set(
+            fields,
+            "scopes",
+            (!self.scopes.is_empty()).then_some(self.scopes),
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! Everything on this machine, ready to use: made on the first start, kept after.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use server::config::{Config, StaticClient};
+
+use super::serve::{self, until_told_to_stop};
+use crate::data_folder::DataFolder;
+use crate::failure::Failure;
+use crate::owner_file::{OWNER, quoted};
+use crate::{machine, output};
+
+/// The providers of a server that nobody configured.
+const PROVIDERS: &str = "\
+[providers.static]
+kind = \"static\"
+
+[providers.fake]
+kind = \"fake\"
+accepts = \"google\"
+";
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Where database, keys and the owner's credential are kept (default: your data folder)
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to listen (default: 127.0.0.1:8080)
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    listen: Option<SocketAddr>,
+    /// A configuration; what it leaves out is as without it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Result<(), Failure> {
+    let path = match &arguments.data {
+        Some(path) => path.clone(),
+        None => DataFolder::default_path()?,
+    };
+    let data = DataFolder::open(&path)?;
+    let config = prepare(&arguments, root_url, &data)?;
+    serve::start_log(&config)?;
+    warn_if_open(&config);
+    let public_url = config.root_url.clone();
+    let has_owner = config.auth.taskcluster.is_none();
+    let ready = |address| {
+        let root_url = public_url.unwrap_or_else(|| url_of(address));
+        if !has_owner {
+            return output::out(&format!("fleetwright is ready at {root_url}"));
+        }
+        if let Err(failure) = data.set_root_url(&root_url) {
+            output::failure(&failure);
+        }
+        output::out(&welcome(&root_url, &data));
+    };
+    serve::run(config, until_told_to_stop()?, ready).await
+}
+
+fn prepare(
+    arguments: &Arguments,
+    root_url: Option<String>,
+    data: &DataFolder,
+) -> Result<Config, Failure> {
+    let mut config = configuration(arguments.config.as_deref(), data)?;
+    config.listen = arguments.listen.unwrap_or(config.listen);
+    config.root_url = root_url
+        .or(config.root_url)
+        .map(|url| url.trim_end_matches('/').to_owned());
+    let is_any = config.listen.ip().is_unspecified() && config.listen.port() != 0;
+    if config.root_url.is_none() && is_any {
+        config.root_url = Some(url_of(config.listen));
+    }
+    let mut rng = machine::chance();
+    if config.keys.file == data.keys_file() {
+        data.provide_keys(&mut rng)?;
+    }
+    config.keyring().map_err(|problem| {
+        Failure::failed(format!("the keys in {} are damaged: {problem}", config.keys.file.display()))
+            .advise("restore the file from a backup; without it what it sealed cannot be read. If the data are worth nothing, delete the whole data folder to begin anew")
+    })?;
+    if config.database.url == data.database_url() {
+        data.provide_database()?;
+    }
+    // Where another deployment keeps the clients, an owner of our own would be nobody.
+    if config.auth.taskcluster.is_none() {
+        let token = data.provide_owner(&config.root_url(), &mut rng)?;
+        config.auth.static_clients.push(StaticClient {
+            client_id: OWNER.to_owned(),
+            access_token: Some(token),
+            access_token_file: None,
+            scopes: vec!["*".to_owned()],
+            description: "The owner of this server, made on its first start.".to_owned(),
+        });
+    }
+    serve::check(&config)?;
+    Ok(config)
+}
+
+/// The configuration with what `up` adds to it: a place in the data folder, and providers.
+pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Config, Failure> {
+    let mut config = match file {
+        Some(file) => serve::read(file)?,
+        None => Config::from_toml(PROVIDERS, Path::new("the built-in configuration"))
+            .context("the built-in configuration is damaged")?,
+    };
+    if config.database.url.is_empty() {
+        config.database.url = data.database_url();
+    }
+    if config.keys.file.as_os_str().is_empty() {
+        config.keys.file = data.keys_file();
+    }
+    Ok(config)
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}").parse(),
+        None => text.parse(),
+    };
+    address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080".to_owned())
+}
+
+/// A URL that reaches this address from this machine.
+fn url_of(listen: SocketAddr) -> String {
+    let mut reachable = listen;
+    if listen.ip().is_unspecified() {
+        reachable.set_ip(match listen.ip() {
+            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{reachable}")
+}
+
+fn warn_if_open(config: &Config) {
+    if !config.listen.ip().is_loopback() {
+        output::note(&format!(
+            "warning: {} can be reached by other machines, and what is sent is signed but not encrypted: secrets of workers and new access tokens can be read on the way. Put a proxy with TLS in front of it, and name its address with --root-url.",
+            config.listen
+        ));
+    }
+}
+
+fn welcome(root_url: &str, data: &DataFolder) -> String {
+    let program = program_name();
+    let owner = data.owner_file();
+    format!(
+        "\
+fleetwright is ready at {root_url}
+
+  data folder  {}
+  credential   {} (client {OWNER}, may do everything)
+
+Try, in another terminal:
+
+  . {}
+  {program} provider list
+  {program} pool create demo/linux --provider static --owner you@example.com --description 'My first pool'
+  {program} pool show demo/linux
+
+Ctrl-C stops the server.",
+        data.path().display(),
+        owner.display(),
+        quoted(&owner.display().to_string()),
+    )
+}
+
+/// How to call us: by name where a shell would find us by it, else by path.
+fn program_name() -> String {
+    let Ok(here) = std::env::current_exe() else {
+        return "fleetwright".to_owned();
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join("fleetwright"))
+        .find_map(|candidate| candidate.canonicalize().ok());
+    match found.is_some() && found == here.canonicalize().ok() {
+        true => "fleetwright".to_owned(),
+        false => quoted(&here.display().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_configuration_has_both_providers() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        let config = configuration(None, &data).unwrap();
+        let ids: Vec<_> = config
+            .providers
+            .0
+            .iter()
+            .map(|(id, _)| id.to_string())
+            .collect();
+        assert_eq!(ids, ["static", "fake"]);
+        assert_eq!(config.database.url, data.database_url());
+    }
+
+    #[test]
+    fn an_address_to_listen_on_has_a_port() {
+        assert_eq!(
+            listen_address("localhost:80"),
+            Ok(SocketAddr::from(([127, 0, 0, 1], 80)))
+        );
+        assert!(listen_address("[::1]:80").is_ok());
+        for wrong in [
+            "8080",
+            "127.0.0.1",
+            "localhost",
+            "example.com:80",
+            "localhost:99999",
+        ] {
+            assert!(listen_address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_root_url_is_one_that_reaches_us() {
+        for (listen, url) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+        ] {
+            assert_eq!(url_of(listen.parse().unwrap()), url);
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_file_is_an_error_that_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        std::fs::write(data.keys_file(), "k1 nonsense\n").unwrap();
+        let arguments = Arguments {
+            data: None,
+            listen: None,
+            config: None,
+        };
+        let failure = prepare(&arguments, None, &data).unwrap_err();
+        assert!(failure.message.contains("damaged"), "{}", failure.message);
+        assert!(failure.advice.unwrap().contains("backup"));
+        assert!(!data.owner_file().exists());
+    }
+}

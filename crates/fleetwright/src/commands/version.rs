@@ -1,0 +1,19 @@
+//! Which version this is.
+
+use serde_json::json;
+
+use crate::output;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Set by whoever builds a release.
+const COMMIT: Option<&str> = option_env!("FLEETWRIGHT_COMMIT");
+
+pub(crate) fn run(as_json: bool) {
+    match as_json {
+        true => output::json(&json!({"version": VERSION, "commit": COMMIT})),
+        false => output::out(&match COMMIT {
+            Some(commit) => format!("fleetwright {VERSION} (commit {commit})"),
+            None => format!("fleetwright {VERSION}"),
+        }),
+    }
+}

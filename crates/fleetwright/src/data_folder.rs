@@ -1,0 +1,300 @@
+//! The folder where `up` keeps everything: database, keys, and the owner's credential.
+//!
+//! What is made here once is never replaced: losing a key loses what it sealed, so a damaged or
+//! missing file is a question to the operator and not a reason to start afresh.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use access::seal::generate_key;
+use access::{Secret, slugid};
+use anyhow::Context as _;
+use rand::Rng;
+
+use crate::failure::{Exit, Failure};
+use crate::owner_file;
+
+const DATABASE: &str = "fleetwright.sqlite";
+const KEYS: &str = "keys";
+const OWNER: &str = "owner.env";
+const LOCK: &str = "lock";
+/// The id of the first key.
+const FIRST_KEY: &str = "k1";
+
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    /// Held as long as we live; the system lets go of it when we die.
+    _lock: Option<File>,
+}
+
+impl DataFolder {
+    /// Where it is when nobody says: in the user's data folder.
+    pub(crate) fn default_path() -> Result<PathBuf, Failure> {
+        dirs::data_dir()
+            .map(|folder| folder.join("fleetwright"))
+            .ok_or_else(|| Failure::usage("your data folder is not known: give --data DIR"))
+    }
+
+    /// Makes the folder if need be, and keeps others out of it while we run.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let path = std::path::absolute(path)
+            .with_context(|| format!("cannot find the folder {}", path.display()))?;
+        make_private_folder(&path)
+            .with_context(|| format!("cannot make the data folder {}", path.display()))?;
+        let lock = private_file(
+            OpenOptions::new().write(true).create(true),
+            &path.join(LOCK),
+        )
+        .with_context(|| format!("cannot write into the data folder {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::new(
+                    Exit::Conflict,
+                    format!("another `fleetwright up` uses the data folder {}", path.display()),
+                )
+                .advise("stop that one first, or give this one a folder and an address of its own with --data and --listen"));
+            }
+            Err(TryLockError::Error(problem)) => {
+                return Err(Failure::failed(format!(
+                    "cannot lock the data folder {}: {problem}",
+                    path.display()
+                )));
+            }
+        }
+        Ok(Self {
+            path,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Only looks: neither makes nor locks anything.
+    pub(crate) fn look_at(path: &Path) -> Result<Self, Failure> {
+        if !path.is_dir() {
+            return Err(Failure::new(
+                Exit::NotFound,
+                format!("there is no data folder {}", path.display()),
+            )
+            .advise("`fleetwright up` makes one; --data names another one"));
+        }
+        let path = std::path::absolute(path)
+            .with_context(|| format!("cannot find the folder {}", path.display()))?;
+        Ok(Self { path, _lock: None })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn database_url(&self) -> String {
+        format!("sqlite:{}", self.path.join(DATABASE).display())
+    }
+
+    pub(crate) fn keys_file(&self) -> PathBuf {
+        self.path.join(KEYS)
+    }
+
+    pub(crate) fn owner_file(&self) -> PathBuf {
+        self.path.join(OWNER)
+    }
+
+    /// Makes the first key on the first start.
+    pub(crate) fn provide_keys(&self, rng: &mut dyn Rng) -> Result<(), Failure> {
+        let file = self.keys_file();
+        if file.exists() {
+            return Ok(());
+        }
+        if self.path.join(DATABASE).exists() {
+            return Err(Failure::failed(format!(
+                "the keys are gone: {} is missing, but there is a database that was written with it",
+                file.display()
+            ))
+            .advise("restore the file from a backup; if the data are worth nothing, delete the whole data folder to begin anew"));
+        }
+        let key = generate_key(rng);
+        write_private(&file, &format!("{FIRST_KEY} {}\n", key.expose()))
+    }
+
+    /// Makes an empty database that nobody else can read; what SQLite adds to it follows suit.
+    pub(crate) fn provide_database(&self) -> Result<(), Failure> {
+        let file = self.path.join(DATABASE);
+        private_file(OpenOptions::new().append(true).create(true), &file)
+            .with_context(|| format!("cannot make the database {}", file.display()))?;
+        Ok(())
+    }
+
+    /// The owner's access token; made on the first start, kept after.
+    pub(crate) fn provide_owner(
+        &self,
+        root_url: &str,
+        rng: &mut dyn Rng,
+    ) -> Result<Secret, Failure> {
+        let file = self.owner_file();
+        if file.exists() {
+            return self.owner_token();
+        }
+        let token = Secret::new(slugid::secret(rng));
+        write_private(&file, &owner_file::compose(root_url, &token))?;
+        Ok(token)
+    }
+
+    /// The token in the owner's file.
+    pub(crate) fn owner_token(&self) -> Result<Secret, Failure> {
+        owner_file::token(&self.read_owner()?).map_err(|problem| self.damaged(&problem))
+    }
+
+    /// Where the server is, or was when it ran last.
+    pub(crate) fn root_url(&self) -> Option<String> {
+        let text = self.read_owner().ok()?;
+        owner_file::root_url(&text).map(str::to_owned)
+    }
+
+    /// Lets the owner's file say where the server is now.
+    pub(crate) fn set_root_url(&self, root_url: &str) -> Result<(), Failure> {
+        let old = self.read_owner()?;
+        let new =
+            owner_file::with_root_url(&old, root_url).map_err(|problem| self.damaged(&problem))?;
+        match new == old {
+            true => Ok(()),
+            false => write_private(&self.owner_file(), &new),
+        }
+    }
+
+    fn read_owner(&self) -> Result<String, Failure> {
+        let file = self.owner_file();
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        Ok(text)
+    }
+
+    fn damaged(&self, problem: &str) -> Failure {
+        Failure::failed(format!(
+            "{} is damaged: {problem}",
+            self.owner_file().display()
+        ))
+        .advise("repair it, or delete it: the next start makes a new one with a new token, and the old token stops working")
+    }
+}
+
+/// Writes all of a file or nothing, readable by nobody else.
+fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
+    let unfinished = path.with_extension("new");
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = private_file(options.write(true).create(true).truncate(true), &unfinished)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    options.open(path)
+}
+
+#[cfg(unix)]
+fn make_private_folder(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+#[cfg(not(unix))]
+fn make_private_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    fn rng() -> StdRng {
+        StdRng::seed_from_u64(7)
+    }
+
+    #[test]
+    fn the_second_to_open_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = DataFolder::open(folder.path()).unwrap();
+        let Err(failure) = DataFolder::open(folder.path()) else {
+            panic!("opened twice");
+        };
+        assert_eq!(failure.exit, Exit::Conflict);
+        drop(first);
+        assert!(DataFolder::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn keys_and_token_are_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        data.provide_keys(&mut rng()).unwrap();
+        let keys = std::fs::read_to_string(data.keys_file()).unwrap();
+        data.provide_keys(&mut StdRng::seed_from_u64(8)).unwrap();
+        assert_eq!(std::fs::read_to_string(data.keys_file()).unwrap(), keys);
+
+        let token = data.provide_owner("http://a", &mut rng()).unwrap();
+        data.set_root_url("http://b").unwrap();
+        let again = data
+            .provide_owner("http://c", &mut StdRng::seed_from_u64(8))
+            .unwrap();
+        assert_eq!(again.expose(), token.expose());
+        assert!(data.read_owner().unwrap().contains("http://b"));
+    }
+
+    #[test]
+    fn lost_keys_are_not_replaced_while_there_is_a_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        std::fs::write(folder.path().join(DATABASE), "x").unwrap();
+        assert!(data.provide_keys(&mut rng()).is_err());
+        assert!(!data.keys_file().exists());
+    }
+
+    #[test]
+    fn a_damaged_owner_file_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::open(folder.path()).unwrap();
+        std::fs::write(data.owner_file(), "export X=1\n").unwrap();
+        let failure = data.provide_owner("http://a", &mut rng()).unwrap_err();
+        assert!(
+            failure.message.contains("is damaged"),
+            "{}",
+            failure.message
+        );
+        assert!(failure.advice.unwrap().contains("delete it"));
+        assert_eq!(data.read_owner().unwrap(), "export X=1\n");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_what_is_made() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/data");
+        let data = DataFolder::open(&path).unwrap();
+        data.provide_keys(&mut rng()).unwrap();
+        data.provide_database().unwrap();
+        data.provide_owner("http://a", &mut rng()).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(&data.keys_file()), 0o600);
+        assert_eq!(mode(&data.owner_file()), 0o600);
+        assert_eq!(mode(&path.join(DATABASE)), 0o600);
+    }
+}

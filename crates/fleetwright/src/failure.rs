@@ -1,0 +1,68 @@
+//! Why a command did not do what it was asked to, and the exit code that says so to scripts.
+
+use std::process::ExitCode;
+
+/// The exit codes. Scripts rely on them: a number never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    NotAllowed = 4,
+    Conflict = 5,
+    Unreachable = 6,
+}
+
+/// The part of `--help` that documents them.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or an answer was needed and nobody could be asked
+  3  not found
+  4  not allowed (no, wrong or insufficient credentials)
+  5  conflict with what is there already
+  6  the server cannot be reached";
+
+/// What happened, to what, and what to do next.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    pub(crate) advice: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            advice: None,
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::failed(format!("{error:#}"))
+    }
+}

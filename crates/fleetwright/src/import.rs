@@ -1,0 +1,129 @@
+//! Brings worker pools and roles over from a Taskcluster deployment, or from what tc-admin made.
+//!
+//! Idempotent: what is the same already is left alone, and nothing is ever deleted. A dry run
+//! makes the same decisions and shows them.
+
+mod apply;
+mod compare;
+mod fleet;
+mod provider_guess;
+mod source;
+mod summary;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::output;
+use compare::Plan;
+use fleet::Fleet;
+use summary::Tense;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Bring worker pools and roles over from a Taskcluster deployment or a file
+    ///
+    /// The target is the server of the usual settings. A deployment is read with the credentials in
+    /// SOURCE_CLIENT_ID, SOURCE_ACCESS_TOKEN and SOURCE_CERTIFICATE, or else as anybody. A file is
+    /// what `tc-admin generate --json` prints, or {"workerPools": [...], "roles": [...]}.
+    Taskcluster(Arguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The root URL of a deployment, or a file
+    #[arg(long, value_name = "URL|FILE")]
+    from: String,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Only the worker pools, or only the roles
+    #[arg(long)]
+    only: Option<Only>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Only {
+    Pools,
+    Roles,
+}
+
+pub(crate) async fn run(verb: Verb, session: &Session, verbose: bool) -> Result<(), Failure> {
+    match verb {
+        Verb::Taskcluster(arguments) => taskcluster(&arguments, session, verbose).await,
+    }
+}
+
+async fn taskcluster(
+    arguments: &Arguments,
+    session: &Session,
+    verbose: bool,
+) -> Result<(), Failure> {
+    let mut wanted = source::read(&arguments.from, arguments.only, verbose).await?;
+    wanted.forget_deleted_pools();
+    let here = source::of_server(&session.client, arguments.only).await?;
+    let plan = Plan::new(&wanted, &here);
+    let missing = missing_providers(&wanted, session).await?;
+
+    if arguments.dry_run {
+        return show(&plan, missing.as_deref(), session);
+    }
+    if let Some(lines) = missing {
+        return Err(Failure::failed(format!(
+            "nothing was imported: {} lacks providers that the worker pools use",
+            session.client.root_url()
+        ))
+        .advise(format!(
+            "add these lines to its configuration and restart it, then import again:\n\n{lines}"
+        )));
+    }
+    let failures = apply::carry_out(&plan, &session.client).await;
+    if session.json {
+        output::json(&summary::document(&plan, &failures, false, None));
+    } else {
+        output::out(&summary::sentence(&plan, &failures, Tense::Past));
+    }
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(summary::failure(&plan, &failures)),
+    }
+}
+
+fn show(plan: &Plan, missing: Option<&str>, session: &Session) -> Result<(), Failure> {
+    if session.json {
+        output::json(&summary::document(plan, &[], true, missing));
+        return Ok(());
+    }
+    for change in &plan.changes {
+        output::out(&output::unified(
+            &change.title(),
+            change.before.as_deref(),
+            &change.after,
+            output::in_colour(),
+        ));
+    }
+    output::out(&summary::sentence(plan, &[], Tense::Would));
+    if let Some(lines) = missing {
+        output::note(&format!(
+            "warning: the import itself will be refused until {} has the providers that the worker pools use; add these lines to its configuration:\n\n{lines}",
+            session.client.root_url()
+        ));
+    }
+    Ok(())
+}
+
+/// The lines to add to the target's configuration, if it lacks providers.
+async fn missing_providers(wanted: &Fleet, session: &Session) -> Result<Option<String>, Failure> {
+    if wanted.pools.is_empty() {
+        return Ok(None);
+    }
+    let call = crate::commands::provider::list();
+    let listed = session.client.pages(&call, "providers", None).await?;
+    let known: Vec<&str> = listed["providers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|provider| provider["providerId"].as_str())
+        .collect();
+    Ok(provider_guess::lines_for_missing(wanted, &known))
+}

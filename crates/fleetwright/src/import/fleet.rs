@@ -1,0 +1,232 @@
+//! What is brought over: worker pools and roles, as a source gives them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::id::PoolId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A pool with this provider is about to go away.
+const NULL_PROVIDER: &str = "null-provider";
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Fleet {
+    pub(super) pools: BTreeMap<PoolId, Pool>,
+    pub(super) roles: BTreeMap<String, Role>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pool {
+    pub(super) provider_id: String,
+    pub(super) description: String,
+    pub(super) owner: String,
+    pub(super) email_on_error: bool,
+    pub(super) config: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Role {
+    pub(super) description: String,
+    pub(super) scopes: Vec<String>,
+}
+
+/// What of a pool is read; sources add other keys.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WirePool {
+    worker_pool_id: String,
+    provider_id: String,
+    #[serde(default)]
+    description: String,
+    owner: String,
+    #[serde(default)]
+    email_on_error: bool,
+    config: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRole {
+    role_id: String,
+    #[serde(default)]
+    description: String,
+    scopes: Vec<String>,
+}
+
+impl Fleet {
+    /// Reads a document: lists by name, or one list of items that each say their kind. Items of
+    /// other kinds (hooks, secrets, clients) are not ours to bring over.
+    pub(super) fn parse(document: Value) -> Result<Self, String> {
+        let mut fleet = Self::default();
+        match document {
+            Value::Array(items) => fleet.add_by_kind(items)?,
+            Value::Object(mut lists) => {
+                let mut known = false;
+                let mut take = |name: &str| match lists.remove(name) {
+                    Some(Value::Array(items)) => {
+                        known = true;
+                        Ok(items)
+                    }
+                    Some(_) => Err(format!("{name} is not a list")),
+                    None => Ok(Vec::new()),
+                };
+                fleet.add_by_kind(take("resources")?)?;
+                fleet.add_pools(take("workerPools")?)?;
+                fleet.add_roles(take("roles")?)?;
+                if !known {
+                    return Err(NO_LISTS.to_owned());
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                return Err(NO_LISTS.to_owned());
+            }
+        }
+        Ok(fleet)
+    }
+
+    pub(super) fn add_pools(&mut self, items: Vec<Value>) -> Result<(), String> {
+        for (position, item) in items.into_iter().enumerate() {
+            let wire: WirePool = serde_json::from_value(item)
+                .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
+            let id: PoolId = wire
+                .worker_pool_id
+                .parse()
+                .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
+            let pool = Pool {
+                provider_id: wire.provider_id,
+                description: wire.description,
+                owner: wire.owner,
+                email_on_error: wire.email_on_error,
+                config: wire.config,
+            };
+            if self.pools.insert(id.clone(), pool).is_some() {
+                return Err(format!("worker pool {id} is there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_roles(&mut self, items: Vec<Value>) -> Result<(), String> {
+        for (position, item) in items.into_iter().enumerate() {
+            let wire: WireRole = serde_json::from_value(item)
+                .map_err(|problem| format!("role number {}: {problem}", position + 1))?;
+            let mut seen = BTreeSet::new();
+            let mut scopes = wire.scopes;
+            // Servers refuse a scope that is there twice, and it means nothing.
+            scopes.retain(|scope| seen.insert(scope.clone()));
+            let role = Role {
+                description: wire.description,
+                scopes,
+            };
+            if self.roles.insert(wire.role_id.clone(), role).is_some() {
+                return Err(format!("role {} is there twice", wire.role_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// A pool that the source is deleting does not come over.
+    pub(super) fn forget_deleted_pools(&mut self) {
+        self.pools
+            .retain(|_, pool| pool.provider_id != NULL_PROVIDER);
+    }
+
+    fn add_by_kind(&mut self, items: Vec<Value>) -> Result<(), String> {
+        let (mut pools, mut roles) = (Vec::new(), Vec::new());
+        for (position, item) in items.into_iter().enumerate() {
+            match item["kind"].as_str() {
+                Some("WorkerPool") => pools.push(item),
+                Some("Role") => roles.push(item),
+                Some(_) => {}
+                None => {
+                    return Err(format!(
+                        "item number {} does not say its kind",
+                        position + 1
+                    ));
+                }
+            }
+        }
+        self.add_pools(pools)?;
+        self.add_roles(roles)
+    }
+}
+
+const NO_LISTS: &str = "there is neither a list workerPools nor roles nor resources in it";
+
+impl Pool {
+    /// What creates it, or replaces it.
+    pub(super) fn body(&self) -> Value {
+        json!({
+            "providerId": self.provider_id,
+            "description": self.description,
+            "owner": self.owner,
+            "emailOnError": self.email_on_error,
+            "config": self.config,
+        })
+    }
+}
+
+impl Role {
+    pub(super) fn body(&self) -> Value {
+        json!({"description": self.description, "scopes": self.scopes})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> Value {
+        json!({"kind": "WorkerPool", "workerPoolId": "a/b", "providerId": "p", "owner": "o",
+            "description": "d", "emailOnError": true, "config": {}})
+    }
+
+    fn role() -> Value {
+        json!({"kind": "Role", "roleId": "r", "description": "", "scopes": ["s"]})
+    }
+
+    #[test]
+    fn lists_by_name_and_lists_by_kind_are_the_same_fleet() {
+        let by_name = json!({"about": "…", "workerPools": [pool()], "roles": [role()]});
+        let hook = json!({"kind": "Hook", "hookId": "h"});
+        let by_kind = json!({"managed": [".*"], "resources": [role(), hook, pool()]});
+        let fleet = Fleet::parse(by_name).unwrap();
+        assert_eq!((fleet.pools.len(), fleet.roles.len()), (1, 1));
+        assert_eq!(Fleet::parse(by_kind).unwrap(), fleet);
+        assert_eq!(Fleet::parse(json!([pool(), role()])).unwrap(), fleet);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let without_owner = json!({"workerPoolId": "a/b", "providerId": "p", "config": {}});
+        for (document, problem) in [
+            (json!(3), NO_LISTS),
+            (json!({}), NO_LISTS),
+            (json!({"roles": 3}), "roles is not a list"),
+            (
+                json!({"workerPools": [without_owner]}),
+                "worker pool number 1: missing field `owner`",
+            ),
+            (json!([role(), role()]), "role r is there twice"),
+            (json!([{}]), "item number 1 does not say its kind"),
+        ] {
+            assert_eq!(Fleet::parse(document).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn a_scope_that_is_there_twice_comes_over_once() {
+        let role = json!({"kind": "Role", "roleId": "r", "scopes": ["b", "a", "b"]});
+        let fleet = Fleet::parse(json!([role])).unwrap();
+        assert_eq!(fleet.roles["r"].scopes, ["b", "a"]);
+    }
+
+    #[test]
+    fn a_pool_that_is_being_deleted_does_not_come_over() {
+        let mut pool = pool();
+        pool["providerId"] = json!(NULL_PROVIDER);
+        let mut fleet = Fleet::parse(json!([pool])).unwrap();
+        fleet.forget_deleted_pools();
+        assert!(fleet.pools.is_empty());
+    }
+}

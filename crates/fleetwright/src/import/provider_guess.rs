@@ -1,0 +1,128 @@
+//! Which providers the target lacks, and what to write into its configuration for them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::fleet::Fleet;
+
+/// What a pool's config looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Static,
+    Aws,
+    Azure,
+    Google,
+    Unclear,
+}
+
+/// TOML lines for each provider that the pools use and the target does not know.
+pub(super) fn lines_for_missing(wanted: &Fleet, known: &[&str]) -> Option<String> {
+    let mut missing: BTreeMap<&str, Shape> = BTreeMap::new();
+    for pool in wanted.pools.values() {
+        if known.contains(&pool.provider_id.as_str()) {
+            continue;
+        }
+        let shape = missing.entry(&pool.provider_id).or_insert(Shape::Unclear);
+        if *shape == Shape::Unclear {
+            *shape = shape_of(&pool.config);
+        }
+    }
+    let sections: Vec<_> = missing
+        .iter()
+        .map(|(id, shape)| format!("[providers.{id}]\n{}", shape.lines()))
+        .collect();
+    (!sections.is_empty()).then(|| sections.join("\n"))
+}
+
+fn shape_of(config: &Value) -> Shape {
+    let Some(launch_configs) = config.get("launchConfigs").and_then(Value::as_array) else {
+        return match config.get("maxCapacity") {
+            Some(_) => Shape::Unclear,
+            None => Shape::Static,
+        };
+    };
+    let has = |key: &str| launch_configs.iter().any(|entry| entry.get(key).is_some());
+    if has("launchConfig") {
+        Shape::Aws
+    } else if has("armDeployment") || has("hardwareProfile") || has("location") {
+        Shape::Azure
+    } else if has("machineType") || has("zone") {
+        Shape::Google
+    } else {
+        Shape::Unclear
+    }
+}
+
+impl Shape {
+    fn lines(self) -> &'static str {
+        match self {
+            Self::Static => "kind = \"static\"\n",
+            Self::Aws => "kind = \"fake\"\naccepts = \"aws\"\n",
+            Self::Azure => "kind = \"fake\"\naccepts = \"azure\"\n",
+            Self::Google => "kind = \"fake\"\naccepts = \"google\"\n",
+            Self::Unclear => {
+                "kind = \"fake\"\naccepts = \"google\"  # a guess: its pools do not show the cloud\n"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fleet(pools: &[(&str, Value)]) -> Fleet {
+        let pools: Vec<_> = pools
+            .iter()
+            .enumerate()
+            .map(|(n, (provider, config))| {
+                json!({"workerPoolId": format!("a/b{n}"), "providerId": provider, "owner": "o",
+                    "config": config})
+            })
+            .collect();
+        Fleet::parse(json!({ "workerPools": pools })).unwrap()
+    }
+
+    #[test]
+    fn the_cloud_is_guessed_by_the_launch_configs() {
+        let with = |entry: Value| json!({"maxCapacity": 1, "launchConfigs": [entry]});
+        let fleet = fleet(&[
+            ("a", with(json!({"launchConfig": {}, "region": "x"}))),
+            ("g", json!({"maxCapacity": 1, "launchConfigs": []})),
+            ("g", with(json!({"machineType": "x", "zone": "y"}))),
+            ("s", json!({"lifecycle": {}})),
+            ("there", json!({})),
+            ("z", with(json!({"armDeployment": {}}))),
+        ]);
+        insta::assert_snapshot!(lines_for_missing(&fleet, &["there"]).unwrap(), @r#"
+        [providers.a]
+        kind = "fake"
+        accepts = "aws"
+
+        [providers.g]
+        kind = "fake"
+        accepts = "google"
+
+        [providers.s]
+        kind = "static"
+
+        [providers.z]
+        kind = "fake"
+        accepts = "azure"
+        "#);
+    }
+
+    #[test]
+    fn a_guess_without_ground_says_so_and_nothing_missing_is_nothing() {
+        let fleet = fleet(&[("x", json!({"maxCapacity": 1}))]);
+        assert!(
+            lines_for_missing(&fleet, &[])
+                .unwrap()
+                .contains("# a guess")
+        );
+        assert_eq!(lines_for_missing(&fleet, &["x"]), None);
+    }
+}

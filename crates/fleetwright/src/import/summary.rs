@@ -1,0 +1,208 @@
+//! What an import did, or would do, in a sentence and as a document.
+
+use serde_json::{Value, json};
+
+use super::apply::ItemFailure;
+use super::compare::{Counts, Kind, Plan};
+use crate::failure::{Exit, Failure};
+
+/// More failures than this are counted and not listed.
+const MAX_LISTED: usize = 50;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tense {
+    Would,
+    Past,
+}
+
+/// One line for people.
+pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> String {
+    let (create, update) = match tense {
+        Tense::Would => ("would create", "would update"),
+        Tense::Past => ("created", "updated"),
+    };
+    let mut parts = Vec::new();
+    for (verb, exists) in [(create, false), (update, true)] {
+        let done = done(plan, failures, exists);
+        if done != Counts::default() {
+            parts.push(format!("{verb} {}", in_words(done)));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("nothing to change".to_owned());
+    }
+    if plan.same != Counts::default() {
+        parts.push(format!("same already: {}", in_words(plan.same)));
+    }
+    if plan.only_here != Counts::default() {
+        parts.push(format!(
+            "only here and left alone: {}",
+            in_words(plan.only_here)
+        ));
+    }
+    parts.join(", ")
+}
+
+/// The same for programs.
+pub(super) fn document(
+    plan: &Plan,
+    failures: &[ItemFailure],
+    dry_run: bool,
+    missing_providers: Option<&str>,
+) -> Value {
+    let ids = |kind, exists| -> Vec<&str> {
+        succeeded(plan, failures)
+            .filter(|change| change.kind == kind && change.before.is_some() == exists)
+            .map(|change| change.id.as_str())
+            .collect()
+    };
+    let by_kind =
+        |exists| json!({"workerPools": ids(Kind::Pool, exists), "roles": ids(Kind::Role, exists)});
+    let counts = |counts: Counts| json!({"workerPools": counts.pools, "roles": counts.roles});
+    let failures: Vec<_> = failures
+        .iter()
+        .map(|item| {
+            let change = &plan.changes[item.position];
+            json!({"what": change.title(), "message": item.failure.message})
+        })
+        .collect();
+    json!({
+        "dryRun": dry_run,
+        "create": by_kind(false),
+        "update": by_kind(true),
+        "same": counts(plan.same),
+        "onlyHere": counts(plan.only_here),
+        "failures": failures,
+        "missingProviders": missing_providers,
+    })
+}
+
+/// The failure of an import of which some items failed.
+pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
+    let mut text = format!(
+        "{} of {} could not be imported:",
+        failures.len(),
+        plan.changes.len()
+    );
+    for item in failures.iter().take(MAX_LISTED) {
+        text.push_str(&format!(
+            "\n  {}",
+            item.failure.message.replace('\n', "\n  ")
+        ));
+    }
+    if failures.len() > MAX_LISTED {
+        text.push_str(&format!("\n  and {} more", failures.len() - MAX_LISTED));
+    }
+    let last = failures.last().map(|item| &item.failure);
+    let is_gone = last.is_some_and(|failure| failure.exit == Exit::Unreachable);
+    let exit = match is_gone {
+        true => Exit::Unreachable,
+        false => Exit::Failed,
+    };
+    let mut failure = Failure::new(exit, text)
+        .advise("repeat the same command once the causes are gone: what is done is not done again");
+    if is_gone {
+        failure.advice = last.and_then(|failure| failure.advice.clone());
+    }
+    failure
+}
+
+fn succeeded<'a>(
+    plan: &'a Plan,
+    failures: &'a [ItemFailure],
+) -> impl Iterator<Item = &'a super::compare::Change> {
+    let end = match failures.last() {
+        // After this one nothing was tried any more.
+        Some(item) if item.failure.exit == Exit::Unreachable => item.position,
+        Some(_) | None => plan.changes.len(),
+    };
+    plan.changes[..end]
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !failures.iter().any(|item| item.position == *position))
+        .map(|(_, change)| change)
+}
+
+fn done(plan: &Plan, failures: &[ItemFailure], exists: bool) -> Counts {
+    let of = |kind| {
+        succeeded(plan, failures)
+            .filter(|change| change.kind == kind && change.before.is_some() == exists)
+            .count()
+    };
+    Counts {
+        pools: of(Kind::Pool),
+        roles: of(Kind::Role),
+    }
+}
+
+fn in_words(counts: Counts) -> String {
+    let some = |count: usize, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {one}s")),
+    };
+    let parts = [
+        some(counts.pools, "worker pool"),
+        some(counts.roles, "role"),
+    ];
+    parts
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::fleet::Fleet;
+
+    fn plan() -> Plan {
+        let role = |id: &str| json!({"roleId": id, "scopes": ["s"]});
+        let wanted = json!({
+            "roles": [role("a"), role("b"), role("c")],
+            "workerPools": [{"workerPoolId": "a/b", "providerId": "p", "owner": "o", "config": {}}],
+        });
+        let here = json!({"roles": [role("c"), {"roleId": "b", "scopes": []}, role("z")]});
+        Plan::new(&Fleet::parse(wanted).unwrap(), &Fleet::parse(here).unwrap())
+    }
+
+    fn failed(position: usize, exit: Exit) -> ItemFailure {
+        ItemFailure {
+            position,
+            failure: Failure::new(exit, "could not …"),
+        }
+    }
+
+    #[test]
+    fn the_sentence_says_what_would_happen() {
+        assert_eq!(
+            sentence(&plan(), &[], Tense::Would),
+            "would create 1 worker pool and 1 role, would update 1 role, same already: 1 role, only here and left alone: 1 role"
+        );
+    }
+
+    #[test]
+    fn what_failed_is_not_counted_as_done() {
+        let one = [failed(0, Exit::Failed)];
+        assert!(
+            sentence(&plan(), &one, Tense::Past)
+                .starts_with("created 1 worker pool, updated 1 role")
+        );
+        let gone = [failed(0, Exit::Unreachable)];
+        assert!(sentence(&plan(), &gone, Tense::Past).starts_with("nothing to change"));
+        assert_eq!(failure(&plan(), &gone).exit, Exit::Unreachable);
+        assert_eq!(failure(&plan(), &one).exit, Exit::Failed);
+    }
+
+    #[test]
+    fn a_program_gets_the_names() {
+        let document = document(&plan(), &[failed(2, Exit::Failed)], false, None);
+        assert_eq!(
+            document["create"],
+            json!({"workerPools": [], "roles": ["a"]})
+        );
+        assert_eq!(document["update"]["roles"], json!(["b"]));
+        assert_eq!(document["failures"][0]["what"], "worker pool a/b");
+    }
+}

@@ -1,0 +1,31 @@
+//! What only the machine can tell: the time, chance, and how long something took.
+//!
+//! Everything else takes these as parameters, or gets them here at the start of a command.
+
+use std::time::Duration;
+
+use domain::time::{Clock as _, Timestamp};
+use rand::rngs::ThreadRng;
+use server::clock::SystemClock;
+pub(crate) use server::telemetry::Stopwatch;
+
+/// The time of day. Read it once per command and pass the value down.
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+/// The random source of the system, for nonces, tokens and keys.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the program that asks for randomness"
+)]
+pub(crate) fn chance() -> ThreadRng {
+    rand::rng()
+}
+
+/// Waits, for retries and for measurements that have a beat.
+pub(crate) async fn pause(length: Duration) {
+    // Nothing ever comes, so this is a wait with a limit, which is the limit.
+    let nothing = tokio::time::timeout(length, std::future::pending::<()>()).await;
+    debug_assert!(nothing.is_err(), "a pending future is never ready");
+}

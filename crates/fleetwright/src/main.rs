@@ -1,0 +1,20 @@
+//! The one binary: server, client and tools.
+#![doc = include_str!("../README.md")]
+
+mod api_help;
+mod bench;
+mod cli;
+mod client;
+mod commands;
+mod data_folder;
+mod failure;
+mod import;
+mod machine;
+mod output;
+mod owner_file;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

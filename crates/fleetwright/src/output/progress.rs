@@ -1,0 +1,58 @@
+//! Says how far we are, but only when it takes longer than a second.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use super::note;
+use crate::machine::Stopwatch;
+
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A log gets fewer lines than a screen, where each one replaces the last.
+const PATIENCE_OF_LOG: Duration = Duration::from_secs(5);
+
+/// Progress of one piece of work, on standard error.
+pub(crate) struct Progress {
+    last: Stopwatch,
+    on_terminal: bool,
+    is_line_open: bool,
+}
+
+impl Progress {
+    pub(crate) fn start() -> Self {
+        Self {
+            last: Stopwatch::start(),
+            on_terminal: std::io::stderr().is_terminal(),
+            is_line_open: false,
+        }
+    }
+
+    /// Shows the text if it has been quiet for long enough.
+    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+        let patience = match self.on_terminal {
+            true => PATIENCE,
+            false => PATIENCE_OF_LOG,
+        };
+        if self.last.elapsed() < patience {
+            return;
+        }
+        self.last = Stopwatch::start();
+        if self.on_terminal {
+            self.is_line_open = true;
+            let mut stderr = std::io::stderr().lock();
+            let _reader_has_gone =
+                write!(stderr, "\r\x1b[K{}", text()).and_then(|()| stderr.flush());
+        } else {
+            note(&text());
+        }
+    }
+}
+
+impl Drop for Progress {
+    /// Leaves the screen as it was, so that the result starts on a clean line.
+    fn drop(&mut self) {
+        if self.is_line_open {
+            let mut stderr = std::io::stderr().lock();
+            let _reader_has_gone = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+        }
+    }
+}

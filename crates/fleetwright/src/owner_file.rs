@@ -1,0 +1,149 @@
+//! The text of `owner.env`: lines that a shell can source.
+
+use access::Secret;
+
+/// The client that `up` makes; it may do everything.
+pub(crate) const OWNER: &str = "static/owner";
+const ROOT_URL: &str = "TASKCLUSTER_ROOT_URL";
+const CLIENT_ID: &str = "TASKCLUSTER_CLIENT_ID";
+const ACCESS_TOKEN: &str = "TASKCLUSTER_ACCESS_TOKEN";
+
+pub(crate) fn compose(root_url: &str, token: &Secret) -> String {
+    format!(
+        "{}\n{}\n{}\n",
+        line(ROOT_URL, root_url),
+        line(CLIENT_ID, OWNER),
+        line(ACCESS_TOKEN, token.expose())
+    )
+}
+
+/// The token, if the file is whole.
+pub(crate) fn token(text: &str) -> Result<Secret, String> {
+    value(text, ROOT_URL)?;
+    let client_id = value(text, CLIENT_ID)?;
+    if client_id != OWNER {
+        return Err(format!("{CLIENT_ID} is not {OWNER}"));
+    }
+    let token = value(text, ACCESS_TOKEN)?;
+    let is_token = (22..=66).contains(&token.len())
+        && token
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    match is_token {
+        true => Ok(Secret::new(token)),
+        false => Err(format!(
+            "the value of {ACCESS_TOKEN} is not an access token"
+        )),
+    }
+}
+
+/// Where the server is, or was when it ran last.
+pub(crate) fn root_url(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| value_in(line, ROOT_URL))
+}
+
+/// The same text with another root URL; all other lines stay.
+pub(crate) fn with_root_url(text: &str, root_url: &str) -> Result<String, String> {
+    value(text, ROOT_URL)?;
+    Ok(text
+        .lines()
+        .map(|old| match value_in(old, ROOT_URL) {
+            Some(_) => format!("{}\n", line(ROOT_URL, root_url)),
+            None => format!("{old}\n"),
+        })
+        .collect())
+}
+
+/// A text as one word of a shell.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:.@%+=,_-".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+fn line(name: &str, value: &str) -> String {
+    format!("export {name}={}", quoted(value))
+}
+
+fn value(text: &str, name: &str) -> Result<String, String> {
+    text.lines()
+        .find_map(|line| value_in(line, name))
+        .map(str::to_owned)
+        .ok_or_else(|| format!("it has no line `export {name}=…`"))
+}
+
+fn value_in<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let value = line
+        .trim()
+        .strip_prefix("export ")?
+        .trim_start()
+        .strip_prefix(name)?
+        .strip_prefix('=')?;
+    let bare = value.trim_matches(['\'', '"']);
+    (!bare.is_empty()).then_some(bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "AbcAbcAbcAbcAbcAbcAbcAAbcAbcAbcAbcAbcAbcAbcA";
+
+    #[test]
+    fn what_is_composed_is_read() {
+        let text = compose("http://127.0.0.1:8080", &Secret::new(TOKEN));
+        assert_eq!(
+            text,
+            format!(
+                "export TASKCLUSTER_ROOT_URL=http://127.0.0.1:8080\nexport TASKCLUSTER_CLIENT_ID=static/owner\nexport TASKCLUSTER_ACCESS_TOKEN={TOKEN}\n"
+            )
+        );
+        assert_eq!(token(&text).unwrap().expose(), TOKEN);
+    }
+
+    #[test]
+    fn only_the_line_of_the_root_url_is_rewritten() {
+        let text = format!("# mine\n{}", compose("http://a", &Secret::new(TOKEN)));
+        let new = with_root_url(&text, "http://[::1]:8080").unwrap();
+        assert_eq!(
+            new,
+            text.replace("ROOT_URL=http://a", "ROOT_URL='http://[::1]:8080'")
+        );
+        assert_eq!(with_root_url(&new, "http://a").unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_damaged_is_named() {
+        let whole = compose("http://a", &Secret::new(TOKEN));
+        for (text, problem) in [
+            (
+                String::new(),
+                "it has no line `export TASKCLUSTER_ROOT_URL=…`",
+            ),
+            (
+                whole.replace(TOKEN, ""),
+                "it has no line `export TASKCLUSTER_ACCESS_TOKEN=…`",
+            ),
+            (
+                whole.replace(TOKEN, "short"),
+                "the value of TASKCLUSTER_ACCESS_TOKEN is not an access token",
+            ),
+            (
+                whole.replace("static/owner", "me"),
+                "TASKCLUSTER_CLIENT_ID is not static/owner",
+            ),
+        ] {
+            assert_eq!(token(&text).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn a_word_with_spaces_or_quotes_stays_one_word() {
+        assert_eq!(quoted("/a/b-c_d.e"), "/a/b-c_d.e");
+        assert_eq!(quoted("/a b"), "'/a b'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

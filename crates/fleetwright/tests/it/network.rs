@@ -1,0 +1,68 @@
+//! Servers that are slow to come, break off, or are something else altogether.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
+use crate::world::{Done, Home};
+
+const GOOD: &str = r#"{"providers": [{"providerId": "p", "providerType": "static"}]}"#;
+
+/// Runs a command against a server that gives these answers, one for each connection; also how many
+/// it was asked for.
+fn against(answers: &[&str], arguments: &[&str]) -> (Done, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let home = Home::new();
+    let mut child = home.command(&[&["--root-url", &url][..], arguments].concat());
+    let child = child
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut asked = 0;
+    for answer in answers {
+        let (mut stream, _) = listener.accept().unwrap();
+        asked += 1;
+        let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+        while !head.next().unwrap().unwrap().is_empty() {}
+        stream.write_all(answer.as_bytes()).unwrap();
+    }
+    drop(listener);
+    (Done::of(child.wait_with_output().unwrap()), asked)
+}
+
+fn answer(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+#[test]
+fn a_server_that_is_busy_or_breaks_off_is_asked_again() {
+    let (busy, good) = (answer("503 Busy", "{}"), answer("200 OK", GOOD));
+    let broken = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf";
+    let (done, asked) = against(&[&busy, broken, &good], &["provider", "list"]);
+    assert_eq!((done.code, asked), (0, 3), "{}", done.err);
+    assert!(done.out.contains("static"), "{}", done.out);
+}
+
+#[test]
+fn what_may_have_been_done_is_not_done_twice() {
+    let busy = answer("503 Busy", r#"{"message": "come back later"}"#);
+    let (done, _) = against(&[&busy], &["client", "create", "me"]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("come back later"), "{}", done.err);
+}
+
+#[test]
+fn something_that_is_no_fleet_server_is_noticed() {
+    let page = answer("200 OK", "<html>hello</html>");
+    let (done, _) = against(&[&page], &["provider", "list"]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("is not JSON"), "{}", done.err);
+    assert!(done.err.contains("root URL"), "{}", done.err);
+    let moved = answer("302 Found", "");
+    let (done, _) = against(&[&moved], &["provider", "list"]);
+    assert!(done.err.contains("answered 302"), "{}", done.err);
+}

@@ -1,0 +1,147 @@
+//! What needs no server.
+
+use serde_json::Value;
+
+use crate::world::Home;
+
+#[test]
+fn help_documents_the_exit_codes_and_the_settings() {
+    let help = Home::new().run(&["--help"]);
+    assert_eq!(help.code, 0);
+    for part in ["3  not found", "TASKCLUSTER_ROOT_URL", "config.toml"] {
+        assert!(help.out.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_a_usage_error() {
+    let home = Home::new();
+    for arguments in [
+        &["pools"][..],
+        &["pool", "list", "--nosuch"],
+        &["worker", "list", "a/b", "--state", "asleep"],
+        &[],
+    ] {
+        assert_eq!(home.run(arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_version_is_for_people_and_for_programs() {
+    let home = Home::new();
+    assert!(home.run(&["version"]).out.starts_with("fleetwright 0."));
+    let version: Value = serde_json::from_str(&home.run(&["version", "--json"]).out).unwrap();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn completions_are_there_for_three_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let done = Home::new().run(&["completions", shell]);
+        assert_eq!(done.code, 0);
+        assert!(done.out.contains("launch-config"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::new();
+    let folder = home.path("man");
+    assert_eq!(home.run(&["man", folder.to_str().unwrap()]).code, 0);
+    for page in [
+        "fleetwright.1",
+        "fleetwright-pool-create.1",
+        "fleetwright-up.1",
+    ] {
+        assert!(folder.join(page).exists(), "{page}");
+    }
+    assert!(!folder.join("fleetwright-bench-bare.1").exists());
+}
+
+#[test]
+fn the_example_configuration_is_printed_and_understood() {
+    let home = Home::new();
+    let example = home.run(&["config", "example"]);
+    assert_eq!(example.code, 0);
+    let file = home.write("c.toml", &example.out);
+    // Its files are not there, which is another matter than its keys.
+    let doctor = home.run(&["doctor", "--config", &file]);
+    assert_eq!(doctor.code, 1, "{}", doctor.err);
+    assert!(
+        doctor
+            .out
+            .contains("good     the configuration makes sense")
+    );
+    assert!(doctor.out.contains("bad      the keys cannot be used"));
+    assert!(doctor.out.contains("hint: "));
+}
+
+#[test]
+fn a_misspelt_key_is_named() {
+    let home = Home::new();
+    let file = home.write("c.toml", "[databse]\nurl = \"x\"\n");
+    for arguments in [
+        &["serve", "--config", &file][..],
+        &["migrate", "--config", &file],
+        &["doctor", "--config", &file],
+    ] {
+        let done = home.run(arguments);
+        assert_eq!(done.code, 2, "{arguments:?}");
+        assert!(done.err.contains("databse"), "{}", done.err);
+    }
+}
+
+#[test]
+fn migrations_are_shown_then_applied_then_done() {
+    let home = Home::new();
+    let database = home.path("x.sqlite");
+    let text = format!("[database]\nurl = \"sqlite:{}\"\n", database.display());
+    let file = home.write("c.toml", &text);
+    let dry = home.run(&["migrate", "--config", &file, "--dry-run"]);
+    assert!(dry.out.starts_with("would apply 0001"), "{}", dry.err);
+    let real = home.run(&["migrate", "--config", &file]);
+    assert!(real.out.starts_with("applied 0001"), "{}", real.err);
+    let again = home.run(&["migrate", "--config", &file]);
+    assert_eq!(again.out, "the database is up to date\n");
+}
+
+#[test]
+fn a_doctor_without_a_folder_to_look_at_says_so() {
+    let done = Home::new().run(&["doctor"]);
+    assert_eq!(done.code, 3);
+    assert!(done.err.contains("fleetwright up"), "{}", done.err);
+}
+
+#[test]
+fn a_missing_server_has_an_exit_code_and_a_hint() {
+    let home = Home::new();
+    let unknown = home.run(&["pool", "list"]);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.err.contains("TASKCLUSTER_ROOT_URL"),
+        "{}",
+        unknown.err
+    );
+
+    // Nothing can listen on port 0.
+    let silent = home.run(&["--root-url", "http://127.0.0.1:0", "pool", "list", "-v"]);
+    assert_eq!(silent.code, 6);
+    assert!(silent.err.contains("`fleetwright up`"), "{}", silent.err);
+    assert!(
+        silent.err.contains("GET http://127.0.0.1:0/api/"),
+        "{}",
+        silent.err
+    );
+}
+
+#[test]
+fn a_settings_file_that_others_can_read_is_warned_about() {
+    let home = Home::new();
+    let text = "[profiles.here]\nroot_url = \"http://127.0.0.1:0\"\nclient_id = \"c\"\naccess_token = \"t\"\n";
+    home.write(".config/fleetwright/config.toml", text);
+    let done = home.run(&["--profile", "here", "pool", "list"]);
+    assert_eq!(done.code, 6);
+    #[cfg(unix)]
+    assert!(done.err.contains("warning: "), "{}", done.err);
+    assert_eq!(home.run(&["--profile", "nosuch", "pool", "list"]).code, 2);
+}

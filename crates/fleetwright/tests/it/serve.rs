@@ -1,0 +1,76 @@
+//! `serve`: a server as its configuration says.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use access::seal::generate_key;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+use crate::world::{Done, Home};
+
+#[test]
+fn it_serves_what_is_configured_and_ends_when_told() {
+    let home = Home::new();
+    let token = "t".repeat(44);
+    let key = generate_key(&mut StdRng::seed_from_u64(7));
+    let keys = home.write("keys", &format!("k1 {}\n", key.expose()));
+    let file = home.write(
+        "c.toml",
+        &format!(
+            "listen = \"127.0.0.1:0\"\n[database]\nurl = \"sqlite:{}\"\n[keys]\nfile = \"{keys}\"\n[[auth.static_clients]]\nclient_id = \"static/me\"\naccess_token = \"{token}\"\nscopes = [\"worker-manager:list-providers\"]\n[providers.iron]\nkind = \"static\"\n",
+            home.path("x.sqlite").display(),
+        ),
+    );
+    let mut process = home
+        .command(&["serve", "--config", &file])
+        .stdout(File::create(home.path("out")).unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let ready = lines.find_map(|line| {
+        let line = line.unwrap();
+        line.strip_prefix("fleetwright is ready at ")
+            .map(str::to_owned)
+    });
+    let url = format!("http://{}", ready.unwrap());
+    let mut command = home.command(&["--root-url", &url, "provider", "list"]);
+    command
+        .env("TASKCLUSTER_CLIENT_ID", "static/me")
+        .env("TASKCLUSTER_ACCESS_TOKEN", &token);
+    let listed = Done::of(command.output().unwrap());
+    assert_eq!(listed.code, 0, "{}", listed.err);
+    assert!(listed.out.contains("iron"), "{}", listed.out);
+
+    let id = process.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_it_cannot_serve_is_said_before_it_starts() {
+    let home = Home::new();
+    for (text, part) in [
+        ("", "database.url"),
+        (
+            "[database]\nurl = \"sqlite:x\"\n[log]\nfilter = \"a=b=c\"\n",
+            "log.filter",
+        ),
+    ] {
+        let file = home.write("c.toml", text);
+        let done = home.run(&["serve", "--config", &file]);
+        assert_eq!(done.code, 2, "{}", done.err);
+        assert!(done.err.contains(part), "{}", done.err);
+    }
+    let missing = home.run(&["serve", "--config", "/nosuch/file"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("/nosuch/file"), "{}", missing.err);
+}

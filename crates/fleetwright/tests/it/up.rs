@@ -1,0 +1,178 @@
+//! `up`: what it makes, what it keeps, and how it starts and ends.
+
+use std::path::Path;
+
+use crate::world::{Done, Home, Server};
+
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[cfg(unix)]
+#[test]
+fn what_it_makes_is_for_its_owner_only() {
+    let server = Server::start();
+    for (name, expected) in [
+        ("data", 0o700),
+        ("data/owner.env", 0o600),
+        ("data/keys", 0o600),
+        ("data/fleetwright.sqlite", 0o600),
+        ("data/fleetwright.sqlite-wal", 0o600),
+    ] {
+        assert_eq!(mode(&server.home.path(name)), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_commands_it_prints_work_when_they_are_pasted() {
+    let server = Server::start();
+    let commands: Vec<_> = server
+        .welcome
+        .lines()
+        .skip_while(|line| !line.starts_with("Try"))
+        .filter(|line| line.starts_with("  "))
+        .collect();
+    assert_eq!(commands.len(), 4);
+    let script = format!("set -e\n{}", commands.join("\n"));
+    let mut shell = server.home.bare_command(Path::new("sh"), &["-c", &script]);
+    let done = Done::of(shell.output().unwrap());
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(
+        done.out.contains("Worker pool      demo/linux"),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn a_later_start_keeps_the_token_and_rewrites_the_address() {
+    let first = Server::start();
+    let (token, url) = (first.home.token(), first.root_url());
+    let (_, home) = first.terminate();
+    let second = Server::start_in(home, &["--root-url", "http://fleet.example.com/"]);
+    assert_eq!(second.home.token(), token);
+    let text = second.home.read("data/owner.env");
+    assert!(
+        text.contains("ROOT_URL=http://fleet.example.com\n"),
+        "{text}"
+    );
+    assert!(!text.contains(&url));
+}
+
+#[test]
+fn the_second_on_one_folder_is_refused() {
+    let server = Server::start();
+    let data = server.home.path("data");
+    let arguments = [
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let second = server.home.run(&arguments);
+    assert_eq!(second.code, 5);
+    assert!(
+        second.err.contains("another `fleetwright up`"),
+        "{}",
+        second.err
+    );
+    server.ok(&["provider", "list"]);
+}
+
+#[test]
+fn being_told_to_end_is_no_failure() {
+    let (code, _) = Server::start().terminate();
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_taken_address_is_named() {
+    let server = Server::start();
+    let address = server.root_url().replace("http://", "");
+    let other = server.home.path("other");
+    let arguments = [
+        "up",
+        "--listen",
+        &address,
+        "--data",
+        other.to_str().unwrap(),
+    ];
+    let done = server.home.run(&arguments);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains(&address), "{}", done.err);
+    assert!(done.err.contains("--listen"), "{}", done.err);
+}
+
+#[test]
+fn damaged_or_missing_files_are_errors_and_stay_as_they_are() {
+    let (_, home) = Server::start().terminate();
+    let data = home.path("data");
+    let arguments = [
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let refused = |part: &str| {
+        let done = home.run(&arguments);
+        assert_eq!(done.code, 1, "{}", done.err);
+        assert!(done.err.contains(part), "{}", done.err);
+        assert!(done.err.contains("hint: "), "{}", done.err);
+    };
+
+    let owner = home.read("data/owner.env");
+    home.write(
+        "data/owner.env",
+        "export TASKCLUSTER_CLIENT_ID=static/owner\n",
+    );
+    refused("owner.env is damaged");
+    home.write("data/owner.env", &owner);
+
+    let keys = home.read("data/keys");
+    home.write("data/keys", "k1 short\n");
+    refused("keys");
+    assert_eq!(home.read("data/keys"), "k1 short\n");
+    std::fs::remove_file(home.path("data/keys")).unwrap();
+    refused("the keys are gone");
+    assert!(!home.path("data/keys").exists());
+
+    home.write("data/keys", &keys);
+    Server::start_in(home, &[]).ok(&["provider", "list"]);
+}
+
+#[test]
+fn an_address_that_others_reach_is_warned_about() {
+    let server = Server::start_in(Home::new(), &["--listen", "0.0.0.0:0"]);
+    let log = server.home.read("log");
+    assert!(log.contains("not encrypted"), "{log}");
+    server.ok(&["provider", "list"]);
+}
+
+#[test]
+fn a_configuration_adds_its_providers() {
+    let home = Home::new();
+    let text = "[providers.gcp-copy]\nkind = \"fake\"\naccepts = \"google\"\n";
+    let file = home.write("c.toml", text);
+    let server = Server::start_in(home, &["--config", &file]);
+    let listed = server.json(&["provider", "list"]);
+    assert_eq!(listed["providers"][0]["providerId"], "gcp-copy");
+    assert_eq!(listed["providers"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_doctor_finds_a_healthy_server_healthy() {
+    let server = Server::start();
+    let data = server.home.path("data");
+    let arguments = ["doctor", "--data", data.to_str().unwrap()];
+    let done = server.home.run(&arguments);
+    assert_eq!(done.code, 0, "{}", done.out);
+    assert!(done.out.contains("a server answers at"), "{}", done.out);
+    assert!(!done.out.contains("bad "), "{}", done.out);
+    let json = server.home.run(&[&arguments[..], &["--json"]].concat());
+    let findings: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(findings["findings"][0]["state"], "good");
+}
