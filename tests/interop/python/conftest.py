@@ -1,0 +1,46 @@
+"""The servers under test, and the clients that talk to them."""
+
+import os
+
+import pytest
+from fleet import Fleet
+from fleet_server import FleetServer
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def server(request, tmp_path_factory):
+    """One server per database, shared by every test that leaves it as usable as it was."""
+    if request.param == "postgres" and "TEST_PG_URL" not in os.environ:
+        pytest.skip("TEST_PG_URL names no PostgreSQL server (scripts/with-postgres sets it)")
+    with FleetServer(tmp_path_factory.mktemp(request.param), request.param) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def owner(server):
+    """A client that may do everything."""
+    return Fleet(server.root_url, server.credentials)
+
+
+@pytest.fixture
+def passer_by(server):
+    """A client without credentials."""
+    return Fleet(server.root_url)
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server that one test may stop, flood or fill as it likes."""
+    with FleetServer(tmp_path) as server:
+        yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows what the server said."""
+    report = yield
+    if report.failed:
+        for fixture in getattr(item, "funcargs", {}).values():
+            if isinstance(fixture, FleetServer):
+                report.sections.append(("server log", fixture.log_tail()))
+    return report

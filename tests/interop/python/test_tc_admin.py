@@ -1,0 +1,81 @@
+"""A real fleet, brought in by the tool with which operators manage it today."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fleet import Fleet, gather
+from fleet_server import CHECKOUT, FleetServer
+
+# tc-admin takes no root URL that names a port.
+ADDRESS, PORT = "127.0.0.9", 80
+FLEET_FILE = CHECKOUT.parent / "shared" / "data" / "community-fleet.json"
+TOOL = Path(sys.executable).with_name("tc-admin")
+CONFIG = Path(__file__).with_name("tc_admin_config.py")
+APPLY_SECONDS = 300
+N_LINES_SHOWN = 60
+
+
+@pytest.fixture
+def server(tmp_path):
+    try:
+        with socket.create_server((ADDRESS, PORT)):
+            pass
+    except PermissionError:
+        pytest.skip(f"only root may listen on port {PORT}, which tc-admin needs")
+    with FleetServer(tmp_path, address=ADDRESS, port=PORT) as server:
+        yield server
+
+
+@pytest.fixture
+def fleet_file():
+    if not FLEET_FILE.exists():
+        pytest.skip(f"{FLEET_FILE} is not here: it holds the fleet to bring in")
+    return FLEET_FILE
+
+
+def test_a_whole_fleet_is_applied_and_nothing_differs_afterwards(server, fleet_file, tmp_path):
+    fleet = json.loads(fleet_file.read_text())
+    # The addresses in the file were replaced by one, so a scope can be in a role twice.
+    roles = [{**role, "scopes": sorted(set(role["scopes"]))} for role in fleet["roles"]]
+    resources = [*roles, *fleet["workerPools"]]
+    generated = tmp_path / "generated.json"
+    managed = ["Role=.*", "WorkerPool=.*"]
+    generated.write_text(json.dumps({"managed": managed, "resources": resources}))
+
+    def tc_admin(verb, *options):
+        return subprocess.run(
+            [TOOL, verb, "--without-secrets", "--generated", generated, *options],
+            env={**os.environ, **server.environment, "TC_ADMIN_PY": str(CONFIG)},
+            capture_output=True,
+            text=True,
+            timeout=APPLY_SECONDS,
+        )
+
+    applied = tc_admin("apply")
+    assert applied.returncode == 0, tail(applied)
+    assert applied.stdout.count("Creating") == len(resources)
+
+    owner = Fleet(server.root_url, server.credentials)
+    pools = gather(owner.worker_manager.listWorkerPools, "workerPools", limit="10")
+    assert ids(pools, "workerPoolId") == ids(fleet["workerPools"], "workerPoolId")
+    assert ids(owner.auth.listRoles(), "roleId") == ids(fleet["roles"], "roleId")
+
+    different = tc_admin("diff")
+    assert different.returncode == 0, tail(different)
+    assert different.stdout.strip() == ""
+    again = tc_admin("apply")
+    assert (again.returncode, again.stdout.strip()) == (0, ""), tail(again)
+
+
+def ids(items, key):
+    return sorted(item[key] for item in items)
+
+
+def tail(finished):
+    lines = (finished.stdout + finished.stderr).splitlines()
+    return "\n".join(lines[-N_LINES_SHOWN:])
