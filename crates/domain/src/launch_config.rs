@@ -22,6 +22,8 @@ pub struct LaunchConfig {
     pub pool_id: PoolId,
     pub id: LaunchConfigId,
     pub archived: bool,
+    /// Where it stands in its pool's list, as its author ordered it.
+    pub position: u32,
     /// As given; `workerManager.launchConfigId` is there only if its author wrote it.
     pub configuration: Map<String, Value>,
     pub created: Timestamp,
@@ -65,6 +67,11 @@ impl LaunchConfig {
             steering.insert(ID_KEY.to_owned(), Value::String(self.id.to_string()));
         }
         Value::Object(configuration)
+    }
+
+    /// Would clients see no difference?
+    pub fn looks_like(&self, other: &Self) -> bool {
+        self.archived == other.archived && self.with_id() == other.with_id()
     }
 
     fn same_content(&self, other: &Map<String, Value>) -> bool {
@@ -146,13 +153,14 @@ pub fn reconcile(
     let mut kept = BTreeSet::new();
     let mut fresh = BTreeSet::new();
     let mut result = Reconciled::default();
-    for configuration in wanted {
+    for (position, configuration) in (0..).zip(wanted) {
         let id = id_of(pool_id, &configuration)?;
         if let Some(row) = known.get_mut(&id) {
             if !row.same_content(&configuration) {
                 return Err(BadLaunchConfigs::Clash(id));
             }
             row.configuration = configuration;
+            row.position = position;
             row.archived = false;
             row.last_modified = now;
             result.updated.push(id.clone());
@@ -163,6 +171,7 @@ pub fn reconcile(
                 pool_id: pool_id.clone(),
                 id: id.clone(),
                 archived: false,
+                position,
                 configuration,
                 created: now,
                 last_modified: now,
@@ -274,6 +283,30 @@ mod tests {
             refused.unwrap_err().to_string(),
             "Launch config with ID `lc1` already exists with different configuration"
         );
+    }
+
+    #[test]
+    fn the_order_of_the_author_is_kept() {
+        let rows = after(vec![with("lc2", "y"), with("lc1", "x")], vec![]);
+        let position = |rows: &[LaunchConfig], id: &str| {
+            rows.iter()
+                .find(|row| row.id.as_str() == id)
+                .unwrap()
+                .position
+        };
+        assert_eq!((position(&rows, "lc2"), position(&rows, "lc1")), (0, 1));
+        let rows = after(vec![with("lc1", "x"), with("lc2", "y")], rows);
+        assert_eq!((position(&rows, "lc2"), position(&rows, "lc1")), (1, 0));
+    }
+
+    #[test]
+    fn a_config_looks_like_itself_with_its_id_filled_in() {
+        let given = after(vec![object(json!({"ami": "x"}))], vec![]).remove(0);
+        let read_back = object(given.with_id());
+        let again = after(vec![read_back], vec![]).remove(0);
+        assert!(given.looks_like(&again));
+        let steered = object(json!({"ami": "x", "workerManager": {"maxCapacity": 3}}));
+        assert!(!given.looks_like(&after(vec![steered], vec![])[0]));
     }
 
     #[test]

@@ -20,6 +20,7 @@ CREATE TABLE launch_configs (
     worker_pool_id {key} NOT NULL,
     launch_config_id {key} NOT NULL,
     archived BIGINT NOT NULL,
+    position BIGINT NOT NULL,
     configuration TEXT NOT NULL,
     created BIGINT NOT NULL,
     last_modified BIGINT NOT NULL,

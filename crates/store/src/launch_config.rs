@@ -18,7 +18,8 @@ static TABLE: Table = Table {
 
 macro_rules! columns {
     () => {
-        "worker_pool_id, launch_config_id, archived, configuration, created, last_modified, version"
+        "worker_pool_id, launch_config_id, archived, position, configuration, created, \
+         last_modified, version"
     };
 }
 
@@ -33,13 +34,14 @@ statements! { TABLE;
     ACTIVE_BETWEEN "launch_config_active_between" = concat!(
         "SELECT ", columns!(), " FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
-         ORDER BY worker_pool_id, launch_config_id LIMIT $3");
+         ORDER BY worker_pool_id, position, launch_config_id LIMIT $3");
     INSERT "launch_config_insert" = concat!(
         "INSERT INTO launch_configs (", columns!(), ") \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING");
     UPDATE "launch_config_update" =
-        "UPDATE launch_configs SET archived = $1, configuration = $2, last_modified = $3, \
-         version = version + 1 WHERE worker_pool_id = $4 AND launch_config_id = $5 AND version = $6";
+        "UPDATE launch_configs SET archived = $1, position = $2, configuration = $3, \
+         last_modified = $4, version = version + 1 \
+         WHERE worker_pool_id = $5 AND launch_config_id = $6 AND version = $7";
     ARCHIVE "launch_config_archive" =
         "UPDATE launch_configs SET archived = 1, last_modified = $1, version = version + 1 \
          WHERE worker_pool_id = $2 AND launch_config_id = $3 AND version = $4";
@@ -92,7 +94,8 @@ pub fn launch_config_all(
     launch_config_list(tx, pool_id, true, None, ALL_ROWS)
 }
 
-/// The active ones of all pools from the first to the last, by pool and id: one query per page of pools.
+/// The active ones of all pools from the first to the last, by pool and in their authors'
+/// order: one query per page of pools.
 pub fn launch_config_active_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
@@ -111,6 +114,7 @@ pub fn launch_config_insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bo
             config.pool_id.as_str().into(),
             config.id.as_str().into(),
             config.archived.into(),
+            config.position.into(),
             (&configuration).into(),
             config.created.into(),
             config.last_modified.into(),
@@ -127,6 +131,7 @@ pub fn launch_config_update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Ve
         &UPDATE,
         &[
             config.archived.into(),
+            config.position.into(),
             (&configuration).into(),
             config.last_modified.into(),
             config.pool_id.as_str().into(),
@@ -166,9 +171,10 @@ fn launch_config(row: &Row<'_>) -> Result<LaunchConfig, BadRow> {
         pool_id: row.text(0)?.parse()?,
         id: row.text(1)?.parse()?,
         archived: row.flag(2)?,
-        configuration: row.json(3)?,
-        created: row.time(4)?,
-        last_modified: row.time(5)?,
-        version: row.version(6)?,
+        position: row.number(3)?,
+        configuration: row.json(4)?,
+        created: row.time(5)?,
+        last_modified: row.time(6)?,
+        version: row.version(7)?,
     })
 }

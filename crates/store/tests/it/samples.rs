@@ -40,6 +40,7 @@ pub(crate) fn launch_config(pool: &str, id: &str) -> LaunchConfig {
         pool_id: pool_id(pool),
         id: id.parse().unwrap(),
         archived: false,
+        position: 0,
         configuration: object(json!({"image": id, "workerManager": {"maxCapacity": 3}})),
         created: at(5),
         last_modified: at(6),

@@ -235,9 +235,9 @@ fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
     done.inserts.is_empty()
         && done.retirements.is_empty()
         && done.rewrites.iter().all(|rewrite| {
-            known.iter().any(|row| {
-                row.id == rewrite.id && !row.archived && row.configuration == rewrite.configuration
-            })
+            known
+                .iter()
+                .any(|row| row.id == rewrite.id && row.looks_like(rewrite))
         })
 }
 

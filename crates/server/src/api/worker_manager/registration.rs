@@ -261,13 +261,14 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
     let key = worker_key(&body.worker_pool_id, &body.worker_group, &body.worker_id)?;
+    let name = key.to_string();
     let (app, now, secret) = (call.app.clone(), call.now, body.secret);
     let next = app.random.secret();
     let for_reply = next.clone();
     let written = call.app.store.write("worker_reregister", move |tx| {
         let worker = store::worker_get(tx, &key)?
             .filter(|worker| knows_secret(&app, worker, &secret, now))
-            .ok_or_else(|| wrong_secret(&key))?;
+            .ok_or_else(wrong_secret)?;
         let archived = match &worker.launch_config_id {
             None => false,
             Some(id) => store::launch_config_get(tx, &key.pool_id, id)?
@@ -278,7 +279,13 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
         worker.version = store::worker_update(tx, &worker)?;
         Ok::<_, ApiError>((worker, expires))
     });
-    let (worker, expires) = written.await?;
+    let (worker, expires) = written.await.inspect_err(|error| {
+        // What is wrong with us is logged where it is answered.
+        if error.cause.is_none() {
+            let why = &error.message;
+            tracing::warn!(worker.key = %name, reason = %why, "refused to re-register {name}: {why}");
+        }
+    })?;
     let renewed = Registered {
         worker,
         secret: for_reply,
@@ -289,8 +296,7 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 /// An unknown worker, one that never registered and a wrong secret look the same to the caller.
-fn wrong_secret(key: &WorkerKey) -> ApiError {
-    tracing::warn!(worker.key = %key, "refused to re-register {key}: no such worker or secret");
+fn wrong_secret() -> ApiError {
     ApiError::input("Could not generate credentials for this secret")
 }
 
@@ -308,10 +314,7 @@ fn knows_secret(app: &App, worker: &Worker, candidate: &Secret, now: Timestamp) 
 
 fn check_may_continue(worker: &Worker, archived: bool, now: Timestamp) -> Result<(), ApiError> {
     let name = format!("{}/{}", worker.key.group, worker.key.id);
-    let refuse = |text: String| {
-        tracing::warn!(worker.key = %worker.key, "refused to re-register: {text}");
-        Err(ApiError::input(text))
-    };
+    let refuse = |text: String| Err(ApiError::input(text));
     if worker.state != WorkerState::Running {
         return refuse(format!("Worker {name} is not running"));
     }
