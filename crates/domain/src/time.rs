@@ -59,20 +59,27 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
+    /// Lists print thousands of these, so the digits are written without the machinery of formats.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
-            .map_err(|_| fmt::Error)?;
-        write!(
-            f,
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-            moment.year(),
-            u8::from(moment.month()),
-            moment.day(),
-            moment.hour(),
-            moment.minute(),
-            moment.second(),
-            moment.millisecond()
-        )
+        let nanos = i128::from(self.0) * 1_000_000;
+        let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).map_err(|_| fmt::Error)?;
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        put_digits(&mut text[0..4], at.year().unsigned_abs());
+        put_digits(&mut text[5..7], u8::from(at.month()).into());
+        put_digits(&mut text[8..10], at.day().into());
+        put_digits(&mut text[11..13], at.hour().into());
+        put_digits(&mut text[14..16], at.minute().into());
+        put_digits(&mut text[17..19], at.second().into());
+        put_digits(&mut text[20..23], at.millisecond().into());
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Decimal digits from the right; what is left over on the left stays as it is.
+fn put_digits(place: &mut [u8], mut number: u32) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::Full;
@@ -117,15 +119,7 @@ impl Server {
         let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
         let service = service_fn(move |request: Request<Incoming>| {
             let server = Arc::clone(&self);
-            // In a task of its own: a client that hangs up does not leave a change half told, and
-            // a panic ends one request only.
-            let answered = tokio::spawn(async move { server.answer(request, peer).await });
-            async move {
-                Ok::<_, Infallible>(answered.await.unwrap_or_else(|problem| {
-                    tracing::error!(error = %problem, "a request handler panicked");
-                    with_status(StatusCode::INTERNAL_SERVER_ERROR, bytes::Bytes::new())
-                }))
-            }
+            async move { Ok::<_, Infallible>(server.guarded(request, peer).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -140,6 +134,26 @@ impl Server {
             }
             drop(place);
         });
+    }
+
+    /// Answers one request, whatever happens: a panic ends no other request, and a client that
+    /// hangs up does not leave a change half told, because changes go on in a task of their own.
+    async fn guarded(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response {
+        let reads = matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS
+        );
+        let answering = async move { self.answer(request, peer).await };
+        let answering = AssertUnwindSafe(answering).catch_unwind();
+        let answered = if reads {
+            answering.await.ok()
+        } else {
+            tokio::spawn(answering).await.ok().and_then(Result::ok)
+        };
+        answered.unwrap_or_else(|| {
+            tracing::error!("a request handler panicked");
+            with_status(StatusCode::INTERNAL_SERVER_ERROR, bytes::Bytes::new())
+        })
     }
 
     /// Answers one request.

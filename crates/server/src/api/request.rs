@@ -186,6 +186,14 @@ where
         return Ok(empty(false));
     }
     let limits = &app.config.server;
+    let too_large = || {
+        let text = format!("The body is larger than {} bytes", limits.max_body_bytes);
+        ApiError::new(Code::InputTooLarge, text)
+    };
+    // What is announced as too large need not arrive first.
+    if body.size_hint().lower() > limits.max_body_bytes as u64 {
+        return Err(too_large());
+    }
     let collected = tokio::time::timeout(
         Duration::from_secs(limits.body_seconds),
         Limited::new(body, limits.max_body_bytes).collect(),
@@ -198,10 +206,7 @@ where
             );
             return Err(ApiError::new(Code::RequestTimeout, text));
         }
-        Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
-            let text = format!("The body is larger than {} bytes", limits.max_body_bytes);
-            return Err(ApiError::new(Code::InputTooLarge, text));
-        }
+        Ok(Err(problem)) if problem.is::<LengthLimitError>() => return Err(too_large()),
         Ok(Err(problem)) => return Err(malformed(format!("The body broke off: {problem}"))),
         Ok(Ok(collected)) => collected.to_bytes(),
     };

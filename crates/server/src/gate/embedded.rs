@@ -5,8 +5,7 @@
 //! change in another process takes effect within a second, one in this process at once.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use access::authenticate::{Authenticated, Client, Policy, check_payload, verify};
 use access::hawk::{Presented, RequestLine, read};
@@ -36,11 +35,16 @@ pub struct Embedded {
     keyring: Arc<Keyring>,
     policy: Policy,
     known: RwLock<Arc<Known>>,
-    /// When the revision was last looked at, in milliseconds; 0: look again.
-    checked_ms: AtomicI64,
-    /// Counts how often everything had to be looked at anew.
-    forgotten: AtomicU64,
+    looked: Mutex<Looked>,
     used: Mutex<BTreeSet<String>>,
+}
+
+/// When the revision was last looked at.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    at_ms: i64,
+    /// Counts how often everything had to be looked at anew.
+    forgotten: u64,
 }
 
 /// All that is known of clients and roles at one revision.
@@ -86,14 +90,12 @@ impl Embedded {
     pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
         // No revision of the store is -1, so the first request reads the roles.
         let known = RwLock::new(Arc::new(Known::new(-1, Roles::default())));
-        let (checked_ms, forgotten) = (AtomicI64::new(0), AtomicU64::new(0));
         Self {
             store,
             keyring,
             policy,
             known,
-            checked_ms,
-            forgotten,
+            looked: Mutex::default(),
             used: Mutex::default(),
         }
     }
@@ -147,16 +149,14 @@ impl Embedded {
     }
 
     async fn known(&self, now: Timestamp) -> Result<Arc<Known>, StoreError> {
+        let looked = *self.looked();
         let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
-        let age = now
-            .as_millis()
-            .saturating_sub(self.checked_ms.load(Ordering::Acquire));
+        let age = now.as_millis().saturating_sub(looked.at_ms);
         // A clock that went backwards makes the age negative: then look again.
         if (0..FRESH_MS).contains(&age) && known.revision >= 0 {
             return Ok(known);
         }
         let seen = known.revision;
-        let forgotten = self.forgotten.load(Ordering::Acquire);
         let news = self
             .store
             .read("access_load", move |tx| {
@@ -187,10 +187,15 @@ impl Embedded {
         };
         // What changed here while we were reading may not be in what we read: then the next request
         // looks again.
-        if self.forgotten.load(Ordering::Acquire) == forgotten {
-            self.checked_ms.store(now.as_millis(), Ordering::Release);
+        let mut current = self.looked();
+        if current.forgotten == looked.forgotten {
+            current.at_ms = now.as_millis();
         }
         Ok(known)
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn client(&self, known: &Known, id: &str) -> Result<Option<Arc<Client>>, ApiError> {
@@ -279,8 +284,9 @@ impl Gate for Embedded {
     }
 
     fn forget(&self) {
-        self.forgotten.fetch_add(1, Ordering::AcqRel);
-        self.checked_ms.store(0, Ordering::Release);
+        let mut looked = self.looked();
+        looked.forgotten += 1;
+        looked.at_ms = 0;
     }
 
     fn take_used(&self) -> Vec<String> {

@@ -67,6 +67,13 @@ impl Remote {
 
     async fn ask(&self, question: &Question<'_>) -> Result<Answer, reqwest::Error> {
         let reply = self.http.post(&self.url).json(question).send().await?;
+        if reply.status() == reqwest::StatusCode::BAD_REQUEST {
+            // The question is as good as the request that it is about: its host may be no host.
+            let message = "Bad Request: the auth service cannot make sense of this request";
+            return Ok(Answer::AuthFailed {
+                message: message.to_owned(),
+            });
+        }
         reply.error_for_status()?.json().await
     }
 
