@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::world::Home;
 
 #[test]
-#[ignore = "it measures for a quarter of a minute"]
 fn a_measurement_gives_every_figure() {
     let done = Home::new().run(&["bench", "api", "--seconds", "1", "--json"]);
     assert_eq!(done.code, 0, "{}", done.err);
