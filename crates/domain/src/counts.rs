@@ -1,5 +1,6 @@
 //! How many workers a pool has, and how much they can do, by state.
 
+use crate::id::PoolId;
 use crate::worker::WorkerState;
 
 /// Number of workers and their capacity in one state.
@@ -34,6 +35,14 @@ impl Counts {
     }
 }
 
+/// The counts of one pool among those of many, which are ordered by pool; a pool without workers is
+/// not among them.
+pub fn of_pool(by_pool: &[(PoolId, Counts)], id: &PoolId) -> Counts {
+    by_pool
+        .binary_search_by(|(known, _)| known.cmp(id))
+        .map_or_else(|_| Counts::default(), |found| by_pool[found].1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +67,15 @@ mod tests {
             capacity: 7,
         };
         assert_eq!(counts.current_capacity(), 10);
+    }
+
+    #[test]
+    fn a_pool_without_workers_counts_nothing() {
+        let pool = |id: &str| id.parse::<PoolId>().unwrap();
+        let mut counts = Counts::default();
+        counts.of(WorkerState::Running).count = 3;
+        let by_pool = [(pool("a/b"), Counts::default()), (pool("a/c"), counts)];
+        assert_eq!(of_pool(&by_pool, &pool("a/c")).running.count, 3);
+        assert_eq!(of_pool(&by_pool, &pool("a/d")), Counts::default());
     }
 }

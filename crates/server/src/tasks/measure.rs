@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::counts::Counts;
+use domain::counts::{self, Counts};
 use domain::id::PoolId;
 use metrics::gauge;
 use serde_json::Value;
@@ -72,11 +72,9 @@ impl Measure {
                 };
                 Ok::<_, StoreError>((pools, counts))
             });
-            let (pools, counts) = read.await?;
+            let (pools, by_pool) = read.await?;
             for pool in &pools {
-                let found = counts.iter().find(|(id, _)| *id == pool.id);
-                let counts = found.map_or_else(Counts::default, |(_, counts)| *counts);
-                show(pool, &counts);
+                show(pool, &counts::of_pool(&by_pool, &pool.id));
             }
             let full = pools.len() == PAGE as usize;
             after = pools.into_iter().next_back().map(|pool| pool.id);

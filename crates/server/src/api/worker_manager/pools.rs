@@ -1,7 +1,7 @@
 //! Worker pools: made, changed, deleted, shown.
 
 use domain::audit::EntityType;
-use domain::counts::Counts;
+use domain::counts::{self, Counts};
 use domain::event::{EventBody, LaunchConfigChange};
 use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
@@ -120,13 +120,12 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         let counts = store::worker_counts_between(tx, &first.id, &last.id)?;
         Ok((pools, configs, counts))
     });
-    let (mut pools, configs, counts) = read.await?;
+    let (mut pools, configs, by_pool) = read.await?;
     let continuation_token = page.cut(&mut pools, |pool| (pool.id.to_string(),));
     let worker_pools = pools
         .iter()
         .map(|pool| {
-            let counts = counts.iter().find(|(id, _)| *id == pool.id);
-            let counts = counts.map_or_else(Counts::default, |(_, counts)| *counts);
+            let counts = counts::of_pool(&by_pool, &pool.id);
             PoolReply::new(pool, of_pool(&configs, &pool.id), &counts)
         })
         .collect();

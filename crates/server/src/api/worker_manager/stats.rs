@@ -1,6 +1,6 @@
 //! How many workers pools and launch configs have.
 
-use domain::counts::Counts;
+use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
 use serde::Serialize;
 
@@ -76,13 +76,12 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         let ids: Vec<PoolId> = pools.into_iter().map(|pool| pool.id).collect();
         Ok::<_, ApiError>((ids, counts))
     });
-    let (mut ids, counts) = read.await?;
+    let (mut ids, by_pool) = read.await?;
     let continuation_token = page.cut(&mut ids, |id| (id.to_string(),));
     let worker_pools_stats = ids
         .iter()
         .map(|id| {
-            let found = counts.iter().find(|(known, _)| known == id);
-            let counts = found.map_or_else(Counts::default, |(_, counts)| *counts);
+            let counts = counts::of_pool(&by_pool, id);
             StatsReply::new(id.to_string(), None, &counts)
         })
         .collect();

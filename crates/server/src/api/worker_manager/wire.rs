@@ -49,15 +49,8 @@ pub(super) struct PoolReply {
     config: Map<String, Value>,
     owner: String,
     email_on_error: bool,
-    current_capacity: u64,
-    requested_count: u64,
-    running_count: u64,
-    stopping_count: u64,
-    stopped_count: u64,
-    requested_capacity: u64,
-    running_capacity: u64,
-    stopping_capacity: u64,
-    stopped_capacity: u64,
+    #[serde(flatten)]
+    numbers: Numbers,
 }
 
 impl PoolReply {
@@ -71,6 +64,29 @@ impl PoolReply {
             config: pool.assembled_config(active),
             owner: pool.definition.owner.clone(),
             email_on_error: pool.definition.email_on_error,
+            numbers: counts.into(),
+        }
+    }
+}
+
+/// The nine numbers of a pool or a launch config.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Numbers {
+    current_capacity: u64,
+    requested_count: u64,
+    running_count: u64,
+    stopping_count: u64,
+    stopped_count: u64,
+    requested_capacity: u64,
+    running_capacity: u64,
+    stopping_capacity: u64,
+    stopped_capacity: u64,
+}
+
+impl From<&Counts> for Numbers {
+    fn from(counts: &Counts) -> Self {
+        Self {
             current_capacity: counts.current_capacity(),
             requested_count: counts.requested.count,
             running_count: counts.running.count,
@@ -84,22 +100,15 @@ impl PoolReply {
     }
 }
 
-/// The nine numbers, of a pool or of one of its launch configs.
+/// How many workers a pool or one of its launch configs has.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatsReply {
     worker_pool_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_config_id: Option<String>,
-    current_capacity: u64,
-    requested_count: u64,
-    running_count: u64,
-    stopping_count: u64,
-    stopped_count: u64,
-    requested_capacity: u64,
-    running_capacity: u64,
-    stopping_capacity: u64,
-    stopped_capacity: u64,
+    #[serde(flatten)]
+    numbers: Numbers,
 }
 
 impl StatsReply {
@@ -107,15 +116,7 @@ impl StatsReply {
         Self {
             worker_pool_id: pool_id,
             launch_config_id,
-            current_capacity: counts.current_capacity(),
-            requested_count: counts.requested.count,
-            running_count: counts.running.count,
-            stopping_count: counts.stopping.count,
-            stopped_count: counts.stopped.count,
-            requested_capacity: counts.requested.capacity,
-            running_capacity: counts.running.capacity,
-            stopping_capacity: counts.stopping.capacity,
-            stopped_capacity: counts.stopped.capacity,
+            numbers: counts.into(),
         }
     }
 }
