@@ -28,6 +28,8 @@ CREATE TABLE launch_configs (
     PRIMARY KEY (worker_pool_id, launch_config_id)
 );
 
+CREATE INDEX launch_configs_active ON launch_configs (worker_pool_id, position, launch_config_id)
+    WHERE archived = 0;
 CREATE INDEX launch_configs_archived ON launch_configs (worker_pool_id, launch_config_id)
     WHERE archived = 1;
 
@@ -56,7 +58,7 @@ CREATE TABLE workers (
 CREATE INDEX workers_newest ON workers (worker_pool_id, created, worker_group, worker_id);
 CREATE INDEX workers_newest_in_group ON workers (worker_pool_id, worker_group, created, worker_id);
 -- Counts by state and by launch config, without touching the rows.
-CREATE INDEX workers_counted ON workers (worker_pool_id, launch_config_id, state, capacity);
+CREATE INDEX workers_counted ON workers (worker_pool_id, state, launch_config_id, capacity);
 CREATE INDEX workers_expiring ON workers (expires);
 -- The scan of one provider.
 CREATE INDEX workers_of_provider ON workers (provider_id, worker_pool_id, worker_group, worker_id)
