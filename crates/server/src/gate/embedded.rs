@@ -25,6 +25,10 @@ use crate::api::error::ApiError;
 const FRESH_MS: i64 = 1_000;
 /// At most so many clients, expansions and used ids are kept in memory.
 const MAX_KEPT: usize = 10_000;
+/// Who may ask for expansions chooses how large they are: all together take this much memory, and
+/// one that takes more than its share is not kept.
+const MAX_EXPANSIONS_BYTES: usize = 64 * 1024 * 1024;
+const MAX_EXPANSION_BYTES: usize = 1024 * 1024;
 /// For how long the answer to somebody without credentials holds.
 const NO_CREDENTIALS_LAST_MS: i64 = 15 * MINUTE_MS;
 /// Everybody has this, credentials or not.
@@ -53,7 +57,14 @@ struct Known {
     roles: Roles,
     anonymous: Arc<ScopeSet>,
     clients: Mutex<HashMap<String, Arc<Client>>>,
-    expansions: Mutex<HashMap<Vec<String>, Arc<ScopeSet>>>,
+    expansions: Mutex<Expansions>,
+}
+
+/// What scopes amount to, as far as it was asked lately.
+#[derive(Default)]
+struct Expansions {
+    kept: HashMap<Vec<String>, Arc<ScopeSet>>,
+    bytes: usize,
 }
 
 impl Known {
@@ -70,19 +81,34 @@ impl Known {
     }
 
     fn expand(&self, scopes: &[String]) -> Arc<ScopeSet> {
-        let mut kept = self
-            .expansions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(expanded) = kept.get(scopes) {
+        if let Some(expanded) = self.expansions().kept.get(scopes) {
             return Arc::clone(expanded);
         }
+        // Not under the lock: it may take a while, and others want to be let in meanwhile.
         let expanded = Arc::new(self.roles.expand(scopes.iter().map(String::as_str)));
-        if kept.len() >= MAX_KEPT {
-            kept.clear();
-        }
-        kept.insert(scopes.to_vec(), Arc::clone(&expanded));
+        self.expansions().keep(scopes, &expanded);
         expanded
+    }
+
+    fn expansions(&self) -> MutexGuard<'_, Expansions> {
+        self.expansions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Expansions {
+    fn keep(&mut self, scopes: &[String], expanded: &Arc<ScopeSet>) {
+        let texts = scopes.iter().map(String::as_str).chain(expanded.iter());
+        let bytes: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
+        if bytes > MAX_EXPANSION_BYTES {
+            return;
+        }
+        if self.kept.len() >= MAX_KEPT || self.bytes + bytes > MAX_EXPANSIONS_BYTES {
+            *self = Self::default();
+        }
+        self.bytes += bytes;
+        self.kept.insert(scopes.to_vec(), Arc::clone(expanded));
     }
 }
 
@@ -296,5 +322,30 @@ impl Gate for Embedded {
 
     fn embedded(&self) -> Option<&Embedded> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scopes(number: usize, length: usize) -> Vec<String> {
+        vec![format!("{number}{}", "x".repeat(length))]
+    }
+
+    #[test]
+    fn expansions_are_kept_up_to_a_limit_whatever_their_size() {
+        let known = Known::new(1, Roles::default());
+        for number in 0..500 {
+            known.expand(&scopes(number, 200_000));
+            assert!(known.expansions().bytes <= MAX_EXPANSIONS_BYTES);
+        }
+        assert!(!known.expansions().kept.is_empty());
+        let huge = scopes(0, MAX_EXPANSION_BYTES);
+        assert_eq!(known.expand(&huge).to_vec(), huge);
+        assert!(!known.expansions().kept.contains_key(&huge));
+        let small = scopes(1, 1);
+        let first = known.expand(&small);
+        assert!(Arc::ptr_eq(&first, &known.expand(&small)));
     }
 }

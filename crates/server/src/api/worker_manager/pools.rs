@@ -17,6 +17,12 @@ use super::super::reply::Reply;
 use super::providers;
 use super::wire::{PoolBody, PoolReply};
 
+/// A pool has at most so many launch configs. They are written in one transaction, during which
+/// SQLite has no other.
+const MAX_LAUNCH_CONFIGS: usize = 2_000;
+/// The launch configs of so many pools are read at once: what the store reads is limited.
+const POOLS_PER_READ: usize = store::MAX_ROWS / MAX_LAUNCH_CONFIGS;
+
 /// A pool that somebody wants, its launch configs apart.
 #[derive(Clone)]
 struct Wanted {
@@ -116,8 +122,14 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
             return Ok::<_, ApiError>((pools, Vec::new(), Vec::new()));
         };
-        let configs = store::launch_config_active_between(tx, &first.id, &last.id)?;
         let counts = store::worker_counts_between(tx, &first.id, &last.id)?;
+        let mut configs = Vec::new();
+        for part in pools.chunks(POOLS_PER_READ) {
+            if let (Some(first), Some(last)) = (part.first(), part.last()) {
+                let some = store::launch_config_active_between(tx, &first.id, &last.id)?;
+                configs.extend(some);
+            }
+        }
         Ok((pools, configs, counts))
     });
     let (mut pools, configs, by_pool) = read.await?;
@@ -159,6 +171,10 @@ async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
         return Err(ApiError::input("config must be an object"));
     };
     let launch_configs = split_off(&mut config)?;
+    if launch_configs.len() > MAX_LAUNCH_CONFIGS {
+        let text = format!("A pool has at most {MAX_LAUNCH_CONFIGS} launch configs");
+        return Err(ApiError::input(text));
+    }
     let definition = PoolDefinition {
         provider_id,
         description: body.description,

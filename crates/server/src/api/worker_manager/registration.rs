@@ -5,7 +5,7 @@
 
 use access::Secret;
 use access::certificate;
-use cloud::{IdentityClaim, Proof, Verified};
+use cloud::{IdentityClaim, NotAvailable, Proof, Verified};
 use domain::event::{EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::lifecycle::DEFAULT_REREGISTRATION_MS;
@@ -107,8 +107,24 @@ async fn claimed(
     });
     let (pool, worker) = read.await?;
     let name = format!("{}/{}", key.group, key.id);
-    let missing = |text: String| refuse(key, provider_id, &text, ApiError::not_found(text.clone()));
-    let wrong = |text: String| refuse(key, provider_id, &text, ApiError::input(text.clone()));
+    let missing = |text: String| {
+        refuse(
+            &call.app,
+            key,
+            provider_id,
+            &text,
+            ApiError::not_found(text.clone()),
+        )
+    };
+    let wrong = |text: String| {
+        refuse(
+            &call.app,
+            key,
+            provider_id,
+            &text,
+            ApiError::input(text.clone()),
+        )
+    };
     let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
     providers::get(&call.app, provider_id, || {
         missing(format!("Provider {provider_id} does not exist"))
@@ -150,13 +166,30 @@ async fn verify(
     };
     provider.verify(&claim).await.map_err(|refused| {
         let error = ApiError::input(refused.message);
-        refuse(&worker.key, &worker.provider_id, &refused.detail, error)
+        refuse(
+            &call.app,
+            &worker.key,
+            &worker.provider_id,
+            &refused.detail,
+            error,
+        )
     })
 }
 
 /// One line for our log, one count, and the answer for the caller.
-fn refuse(key: &WorkerKey, provider_id: &ProviderId, why: &str, error: ApiError) -> ApiError {
-    metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => provider_id.to_string()).increment(1);
+fn refuse(
+    app: &App,
+    key: &WorkerKey,
+    provider_id: &ProviderId,
+    why: &str,
+    error: ApiError,
+) -> ApiError {
+    // Anybody may ask, with any provider's name: only those that there are become labels.
+    let label = match app.providers.get(provider_id) {
+        Ok(_) | Err(NotAvailable::SetupFailed) => provider_id.as_str(),
+        Err(NotAvailable::Unknown) => "unknown",
+    };
+    metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => label.to_owned()).increment(1);
     tracing::warn!(worker.pool = %key.pool_id, worker.group = %key.group, worker.id = %key.id,
         provider.id = %provider_id, reason = why, "refused to register {key}: {why}");
     error

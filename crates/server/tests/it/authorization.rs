@@ -1,0 +1,381 @@
+//! Every endpoint there is, with what it takes to be let in: nothing can be added without its case.
+
+use http::Method;
+use serde_json::{Value, json};
+use server::api::endpoint::{Endpoint, Service, Verb};
+use server::api::endpoints;
+
+use crate::ask::{Answer, Ask};
+use crate::database::on_both;
+use crate::samples::{static_pool, static_worker};
+use crate::world::World;
+
+/// Open to the world, on purpose.
+const PUBLIC: [&str; 12] = [
+    "worker-manager ping",
+    "worker-manager lbheartbeat",
+    "worker-manager version",
+    "worker-manager heartbeat",
+    // The proof counts.
+    "worker-manager registerWorker",
+    "auth ping",
+    "auth lbheartbeat",
+    "auth version",
+    "auth heartbeat",
+    // They look at credentials, but for somebody else.
+    "auth authenticateHawk",
+    "auth testAuthenticate",
+    "auth testAuthenticateGet",
+];
+
+/// One way to ask an endpoint, and all that must be held for it.
+struct Case {
+    endpoint: &'static str,
+    path: &'static str,
+    body: Value,
+    scopes: &'static [&'static str],
+}
+
+fn case(endpoint: &'static str, path: &'static str, scopes: &'static [&'static str]) -> Case {
+    case_with(endpoint, path, Value::Null, scopes)
+}
+
+fn case_with(
+    endpoint: &'static str,
+    path: &'static str,
+    body: Value,
+    scopes: &'static [&'static str],
+) -> Case {
+    Case {
+        endpoint,
+        path,
+        body,
+        scopes,
+    }
+}
+
+fn pool_cases() -> Vec<Case> {
+    let manage: &[&str] = &[
+        "worker-manager:manage-worker-pool:pp/ee",
+        "worker-manager:provider:static",
+    ];
+    let report = json!({"kind": "k", "title": "t", "description": "d", "extra": {},
+        "workerGroup": "g", "workerId": "w"});
+    let pool = "/worker-pool/pp%2Fee";
+    let get_pool: &[&str] = &["worker-manager:get-worker-pool:pp/ee"];
+    vec![
+        case(
+            "listProviders",
+            "/providers",
+            &["worker-manager:list-providers"],
+        ),
+        case_with("createWorkerPool", pool, static_pool(), manage),
+        case_with("updateWorkerPool", pool, static_pool(), manage),
+        case(
+            "deleteWorkerPool",
+            pool,
+            &["worker-manager:manage-worker-pool:pp/ee"],
+        ),
+        case(
+            "listWorkerPoolLaunchConfigs",
+            "/worker-pool/pp%2Fee/launch-configs",
+            get_pool,
+        ),
+        case("workerPoolStats", "/worker-pool/pp%2Fee/stats", get_pool),
+        case("workerPool", pool, get_pool),
+        case(
+            "listWorkerPools",
+            "/worker-pools",
+            &["worker-manager:list-worker-pools"],
+        ),
+        case(
+            "listWorkerPoolsStats",
+            "/worker-pools/stats",
+            &["worker-manager:list-worker-pools"],
+        ),
+        case_with(
+            "reportWorkerError",
+            "/worker-pool-errors/pp%2Fee",
+            report,
+            &["assume:worker-pool:pp/ee", "assume:worker-id:g/w"],
+        ),
+        case(
+            "workerPoolErrorStats",
+            "/worker-pool-errors/stats?workerPoolId=pp%2Fee",
+            &["worker-manager:list-worker-pool-errors:pp/ee"],
+        ),
+        case(
+            "workerPoolErrorStats",
+            "/worker-pool-errors/stats",
+            &["worker-manager:list-worker-pool-errors:*"],
+        ),
+        case(
+            "listWorkerPoolErrors",
+            "/worker-pool-errors/pp%2Fee",
+            &["worker-manager:list-worker-pool-errors:pp/ee"],
+        ),
+    ]
+}
+
+fn worker_cases() -> Vec<Case> {
+    let reregister = json!({"workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w",
+        "secret": "x".repeat(44)});
+    let worker = "/workers/pp%2Fee/g/w";
+    vec![
+        case(
+            "listWorkersForWorkerGroup",
+            "/workers/pp%2Fee/g",
+            &["worker-manager:list-workers:pp/ee/g"],
+        ),
+        case("worker", worker, &["worker-manager:get-worker:pp/ee/g/w"]),
+        case(
+            "worker",
+            "/workers/pp%2Fee:/g/w",
+            &["worker-manager:get-worker:pp/ee/g/w"],
+        ),
+        case_with(
+            "createWorker",
+            worker,
+            static_worker(),
+            &["worker-manager:create-worker:pp/ee/g/w"],
+        ),
+        case_with(
+            "updateWorker",
+            worker,
+            static_worker(),
+            &["worker-manager:update-worker:pp/ee/g/w"],
+        ),
+        case(
+            "removeWorker",
+            worker,
+            &["worker-manager:remove-worker:pp/ee/g/w"],
+        ),
+        case(
+            "shouldWorkerTerminate",
+            "/workers/pp%2Fee/g/w/should-terminate",
+            &["worker-manager:should-worker-terminate:pp/ee/g/w"],
+        ),
+        case(
+            "listWorkersForWorkerPool",
+            "/workers/pp%2Fee",
+            &["worker-manager:list-workers:pp/ee"],
+        ),
+        case_with(
+            "reregisterWorker",
+            "/worker/reregister",
+            reregister,
+            &["worker-manager:reregister-worker:pp/ee/g/w"],
+        ),
+        case(
+            "listWorkers",
+            "/provisioners/pp/worker-types/ee/workers",
+            &["worker-manager:list-workers:pp/ee"],
+        ),
+        case(
+            "getWorker",
+            "/provisioners/pp/worker-types/ee/workers/g/w",
+            &["worker-manager:get-worker:pp/ee/g/w"],
+        ),
+    ]
+}
+
+fn client_cases() -> Vec<Case> {
+    let client = json!({"expires": "2027-01-01T00:00:00.000Z", "description": "",
+        "scopes": ["old", "a", "b"]});
+    let new_client = "auth:/clients/new";
+    vec![
+        case("listClients", "auth:/clients/", &["auth:list-clients"]),
+        case("client", "auth:/clients/ci", &["auth:get-client:ci"]),
+        case_with(
+            "createClient",
+            new_client,
+            client.clone(),
+            &["auth:create-client:new", "old", "a", "b"],
+        ),
+        case(
+            "getEntityHistory",
+            "auth:/audit/client/ci",
+            &["auth:audit-history:client"],
+        ),
+        case(
+            "listAuditHistory",
+            "auth:/clients/ci/audit",
+            &["auth:client-audit-history:ci"],
+        ),
+        case(
+            "resetAccessToken",
+            "auth:/clients/ci/reset",
+            &["auth:reset-access-token:ci"],
+        ),
+        case_with(
+            "updateClient",
+            "auth:/clients/ci",
+            client,
+            &["auth:update-client:ci", "a", "b"],
+        ),
+        case(
+            "enableClient",
+            "auth:/clients/ci/enable",
+            &["auth:enable-client:ci"],
+        ),
+        case(
+            "disableClient",
+            "auth:/clients/ci/disable",
+            &["auth:disable-client:ci"],
+        ),
+        case(
+            "deleteClient",
+            "auth:/clients/ci",
+            &["auth:delete-client:ci"],
+        ),
+    ]
+}
+
+fn role_cases() -> Vec<Case> {
+    let role = json!({"description": "", "scopes": ["old", "a", "b"]});
+    let new_role = "auth:/roles/new";
+    vec![
+        case("listRoles", "auth:/roles/", &["auth:list-roles"]),
+        case("listRoles2", "auth:/roles2/", &["auth:list-roles"]),
+        case("listRoleIds", "auth:/roleids/", &["auth:list-roles"]),
+        case("role", "auth:/roles/r", &["auth:get-role:r"]),
+        case_with(
+            "createRole",
+            new_role,
+            role.clone(),
+            &["auth:create-role:new", "old", "a", "b"],
+        ),
+        case_with(
+            "updateRole",
+            "auth:/roles/r",
+            role,
+            &["auth:update-role:r", "a", "b"],
+        ),
+        case("deleteRole", "auth:/roles/r", &["auth:delete-role:r"]),
+        case_with(
+            "expandScopes",
+            "auth:/scopes/expand",
+            json!({"scopes": []}),
+            &["auth:expand-scopes"],
+        ),
+        case(
+            "currentScopes",
+            "auth:/scopes/current",
+            &["auth:current-scopes"],
+        ),
+    ]
+}
+
+fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
+    let cases = match endpoint.service {
+        Service::WorkerManager => [pool_cases(), worker_cases()],
+        Service::Auth => [client_cases(), role_cases()],
+    };
+    let own = cases
+        .into_iter()
+        .flatten()
+        .filter(|case| case.endpoint == endpoint.name);
+    own.collect()
+}
+
+fn ask(world: &World, endpoint: &Endpoint, case: &Case) -> Ask {
+    let method = match endpoint.method {
+        Verb::Get => Method::GET,
+        Verb::Put => Method::PUT,
+        Verb::Post => Method::POST,
+        Verb::Delete => Method::DELETE,
+    };
+    let ask = world.ask(method, case.path);
+    if case.body.is_null() {
+        return ask;
+    }
+    ask.json(&case.body)
+}
+
+async fn ask_with(world: &World, endpoint: &Endpoint, case: &Case, scopes: &[&str]) -> Answer {
+    let caller = world.root().temporary(None, scopes, world.now());
+    ask(world, endpoint, case).by(&caller).await
+}
+
+async fn check(world: &World, endpoint: &Endpoint, case: &Case) {
+    let name = endpoint.name;
+    let refused = ask(world, endpoint, case).anonymously().await;
+    assert_eq!(
+        refused.status, 403,
+        "{name} without credentials: {}",
+        refused.text
+    );
+    let reached = refused.body()["requestInfo"]["method"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let alias = endpoint.alias.map(|alias| alias.name);
+    assert!(
+        reached == name || Some(reached.as_str()) == alias,
+        "{reached} is not {name}"
+    );
+    let forged = "Hawk id=\"static/root\", ts=\"1790000000\", nonce=\"n\", mac=\"AAAA\"";
+    let refused = ask(world, endpoint, case).authorization(forged).await;
+    assert_eq!(
+        refused.status, 401,
+        "{name} with bad credentials: {}",
+        refused.text
+    );
+    for missing in case.scopes {
+        let held: Vec<&str> = case
+            .scopes
+            .iter()
+            .copied()
+            .filter(|scope| scope != missing)
+            .collect();
+        let refused = ask_with(world, endpoint, case, &held).await;
+        assert_eq!(
+            refused.status, 403,
+            "{name} without {missing}: {}",
+            refused.text
+        );
+        // What is close is not enough either.
+        let mut close = held;
+        let almost = format!("{missing}x");
+        close.push(&almost);
+        let refused = ask_with(world, endpoint, case, &close).await;
+        assert_eq!(
+            refused.status, 403,
+            "{name} with {almost}: {}",
+            refused.text
+        );
+    }
+    let let_in = ask_with(world, endpoint, case, case.scopes).await;
+    assert!(
+        ![401, 403].contains(&let_in.status),
+        "{name}: {}",
+        let_in.text
+    );
+}
+
+on_both!(every_endpoint_lets_in_exactly_who_may_ask, |world| {
+    world.client("ci", &["old"]).await;
+    let role = json!({"description": "", "scopes": ["old"]});
+    world.put("auth:/roles/r", role).await.expect(200);
+    let mut public = Vec::new();
+    for endpoint in endpoints() {
+        let cases = cases_of(endpoint);
+        if endpoint.scopes.is_none() {
+            assert!(
+                cases.is_empty(),
+                "{} is public and has a case",
+                endpoint.name
+            );
+            public.push(format!("{} {}", endpoint.service.as_str(), endpoint.name));
+            continue;
+        }
+        assert!(!cases.is_empty(), "{} has no case", endpoint.name);
+        for case in cases {
+            check(world, endpoint, &case).await;
+        }
+    }
+    let mut expected: Vec<String> = PUBLIC.map(str::to_owned).to_vec();
+    expected.sort();
+    public.sort();
+    assert_eq!(public, expected);
+});

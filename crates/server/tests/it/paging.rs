@@ -1,0 +1,265 @@
+//! Pages: with a limit of one, every list visits each item exactly once, also while others come
+//! and go.
+
+use std::collections::BTreeSet;
+
+use domain::error_report::ErrorReport;
+use domain::queue_worker::QueueWorker;
+use domain::worker::Worker;
+use serde_json::{Value, json};
+
+use crate::database::on_both;
+use crate::samples::{aws_pool, key, launch_config, static_pool, worker};
+use crate::world::World;
+
+/// All pages of a list, one item each; the key is absent, not null, on the last.
+async fn pages(world: &World, path: &str, list: &str) -> Vec<Value> {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let first = format!("{path}{separator}limit=1");
+    let (mut next, mut visited) = (first.clone(), Vec::new());
+    loop {
+        let page = world.get(&next).await.expect(200);
+        let items = page[list].as_array().unwrap();
+        assert!(items.len() <= 1, "{path}");
+        visited.extend(items.iter().cloned());
+        match page.get("continuationToken") {
+            None => return visited,
+            Some(token) => {
+                let token = token.as_str().unwrap();
+                next = format!("{first}&continuationToken={token}");
+            }
+        }
+        assert!(visited.len() < 100, "{path} does not end");
+    }
+}
+
+async fn populate(world: &World) {
+    let configs: Vec<Value> = ["x", "y", "z"]
+        .map(|id| launch_config(Some(id), id))
+        .to_vec();
+    world
+        .put("/worker-pool/pp%2Fa", aws_pool(&configs))
+        .await
+        .expect(200);
+    for id in ["b", "c"] {
+        world
+            .put(&format!("/worker-pool/pp%2F{id}"), static_pool())
+            .await
+            .expect(200);
+    }
+    for (group, id) in [("g", "1"), ("g", "2"), ("h", "1"), ("h", "2")] {
+        // All of them made in the same millisecond.
+        world.insert(worker("pp/a", group, id)).await;
+        let seen = QueueWorker {
+            key: key("pp/a", group, id),
+            first_claim: world.now(),
+            last_date_active: None,
+            expires: world.now().plus_millis(1_000),
+            recent_tasks: Vec::new(),
+            quarantine_until: None,
+            quarantine_details: Vec::new(),
+        };
+        world
+            .write(move |tx| store::queue_worker_upsert(tx, &seen))
+            .await;
+    }
+    for letter in ['A', 'B', 'C'] {
+        let report = ErrorReport {
+            pool_id: "pp/a".parse().unwrap(),
+            error_id: format!("{letter}AAAAAAAQACAAAAAAAAAAA").parse().unwrap(),
+            reported: world.now(),
+            kind: "k".to_owned(),
+            title: "t".to_owned(),
+            description: "d".to_owned(),
+            extra: serde_json::Map::new(),
+            launch_config_id: None,
+        };
+        world
+            .write(move |tx| store::error_insert(tx, &report))
+            .await;
+    }
+    for id in ["c1", "c2", "c3"] {
+        world.client(id, &[]).await;
+        let role = json!({"description": "", "scopes": []});
+        world
+            .put(&format!("auth:/roles/{id}"), role)
+            .await
+            .expect(200);
+    }
+}
+
+on_both!(a_limit_of_one_visits_everything_exactly_once, |world| {
+    populate(world).await;
+    for (path, list, count) in [
+        ("/providers", "providers", 6),
+        ("/worker-pools", "workerPools", 3),
+        ("/worker-pools/stats", "workerPoolsStats", 3),
+        (
+            "/worker-pool/pp%2Fa/launch-configs",
+            "workerPoolLaunchConfigs",
+            3,
+        ),
+        ("/worker-pool-errors/pp%2Fa", "workerPoolErrors", 3),
+        ("/workers/pp%2Fa", "workers", 4),
+        ("/workers/pp%2Fa?state=requested", "workers", 4),
+        ("/workers/pp%2Fa/g", "workers", 2),
+        ("/provisioners/pp/worker-types/a/workers", "workers", 4),
+        ("auth:/clients/", "clients", 5),
+        ("auth:/clients/?prefix=c", "clients", 3),
+        ("auth:/roles2/", "roles", 3),
+        ("auth:/roleids/", "roleIds", 3),
+        ("auth:/audit/worker-pool/pp%2Fa", "auditHistory", 1),
+        ("auth:/clients/static%2Froot/audit", "auditHistory", 9),
+    ] {
+        let one_by_one = pages(world, path, list).await;
+        assert_eq!(one_by_one.len(), count, "{path}");
+        let whole = world.get(path).await.expect(200);
+        assert_eq!(whole[list], json!(one_by_one), "{path}");
+        assert_eq!(whole.get("continuationToken"), None, "{path}");
+        let unique: BTreeSet<String> = one_by_one.iter().map(Value::to_string).collect();
+        assert_eq!(unique.len(), count, "{path}");
+    }
+});
+
+on_both!(a_full_last_page_has_no_token, |world| {
+    populate(world).await;
+    let page = world.get("/worker-pools?limit=3").await.expect(200);
+    assert_eq!(page.get("continuationToken"), None);
+    let page = world.get("/providers?limit=6").await.expect(200);
+    assert_eq!(page.get("continuationToken"), None);
+    let page = world.get("/worker-pools?limit=2").await.expect(200);
+    assert!(page["continuationToken"].is_string());
+});
+
+on_both!(
+    what_comes_and_goes_between_pages_neither_repeats_nor_hides_others,
+    |world| {
+        for id in ["b", "d", "f"] {
+            world
+                .put(&format!("/worker-pool/pp%2F{id}"), static_pool())
+                .await
+                .expect(200);
+            world.insert(worker("pp/b", "g", id)).await;
+        }
+        let first = world.get("/worker-pools?limit=1").await.expect(200);
+        let workers = world.get("/workers/pp%2Fb?limit=1").await.expect(200);
+        assert_eq!(workers["workers"][0]["workerId"], "f");
+        for id in ["a", "e"] {
+            world
+                .put(&format!("/worker-pool/pp%2F{id}"), static_pool())
+                .await
+                .expect(200);
+            let newer = world.now().plus_millis(1);
+            world
+                .insert(Worker {
+                    created: newer,
+                    ..worker("pp/b", "g", id)
+                })
+                .await;
+        }
+        world
+            .write(|tx| store::pool_delete(tx, &"pp/b".parse().unwrap()))
+            .await;
+        let path = |page: &Value| {
+            format!(
+                "/worker-pools?continuationToken={}",
+                page["continuationToken"].as_str().unwrap()
+            )
+        };
+        let rest = world.get(&path(&first)).await.expect(200);
+        let ids: Vec<_> = rest["workerPools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pool| pool["workerPoolId"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, ["pp/d", "pp/e", "pp/f"]);
+        world
+            .put("/worker-pool/pp%2Fb", static_pool())
+            .await
+            .expect(200);
+        let token = workers["continuationToken"].as_str().unwrap();
+        let rest = world
+            .get(&format!("/workers/pp%2Fb?continuationToken={token}"))
+            .await
+            .expect(200);
+        let ids: Vec<_> = rest["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|worker| worker["workerId"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, ["d", "b"]);
+    }
+);
+
+on_both!(
+    limits_beyond_a_thousand_and_of_nothing_mean_a_thousand,
+    |world| {
+        populate(world).await;
+        for limit in ["0", "1001", "99999999999999999999999"] {
+            for (path, list) in [
+                ("/worker-pools", "workerPools"),
+                ("/providers", "providers"),
+            ] {
+                let page = world
+                    .get(&format!("{path}?limit={limit}"))
+                    .await
+                    .expect(200);
+                assert!(page[list].as_array().unwrap().len() > 1, "{path} {limit}");
+                assert_eq!(page.get("continuationToken"), None, "{path} {limit}");
+            }
+        }
+    }
+);
+
+on_both!(bad_tokens_are_refused, |world| {
+    populate(world).await;
+    for path in [
+        "/worker-pools",
+        "/worker-pools/stats",
+        "/worker-pool/pp%2Fa/launch-configs",
+        "/worker-pool-errors/pp%2Fa",
+        "/workers/pp%2Fa",
+        "/workers/pp%2Fa/g",
+        "/provisioners/pp/worker-types/a/workers",
+        "auth:/clients/",
+        "auth:/audit/client/c1",
+    ] {
+        // Not base64; not JSON; of the wrong shape; JSON of the right shape with no such id.
+        for token in ["***", "abc", "WzEsMiwzLDRd", "bnVsbA", "WyIgIl0"] {
+            let answer = world
+                .get(&format!("{path}?continuationToken={token}"))
+                .await;
+            assert_eq!(answer.status, 400, "{path} {token}: {}", answer.text);
+        }
+        let answer = world.get(&format!("{path}?continuationToken=***")).await;
+        answer.refused(400, "InputError", "Invalid continuation token");
+    }
+    let answer = world
+        .get("auth:/roles2/?limit=1&continuationToken=***")
+        .await;
+    answer.refused(400, "InputError", "Invalid continuation token");
+    let answer = world.get("/providers?continuationToken=abc").await;
+    answer.refused_with(400, "InvalidRequestArguments", "does not match expression");
+    let beyond = world
+        .get("/providers?continuationToken=99999999999999999999")
+        .await;
+    assert_eq!(beyond.expect(200), json!({"providers": []}));
+});
+
+on_both!(roles_without_a_limit_come_all_at_once, |world| {
+    populate(world).await;
+    let page = world.get("auth:/roles2/?limit=1").await.expect(200);
+    let token = page["continuationToken"].as_str().unwrap();
+    let path = format!("auth:/roles2/?continuationToken={token}");
+    assert_eq!(
+        world.get(&path).await.expect(200)["roles"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+    let all = world.get("auth:/roles/").await.expect(200);
+    assert_eq!(all.as_array().unwrap().len(), 3);
+});

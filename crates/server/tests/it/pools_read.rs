@@ -1,0 +1,249 @@
+//! Worker pools, providers and launch configs: shown, listed, counted.
+
+use domain::worker::{Worker, WorkerState};
+use serde_json::{Value, json};
+
+use crate::database::{assert_snapshot, on_both};
+use crate::samples::{aws_pool, launch_config, static_pool, worker};
+use crate::world::World;
+
+const NOT_THERE: &str = "Worker pool does not exist";
+
+on_both!(ping_answers_without_credentials, |world| {
+    world.clock.advance_ms(1_500);
+    let alive = json!({"alive": true, "uptime": 1.5});
+    assert_eq!(world.get("/ping").anonymously().await.expect(200), alive);
+});
+
+on_both!(
+    providers_are_listed_in_the_order_of_the_configuration,
+    |world| {
+        let listed = world.get("/providers").await.expect(200);
+        assert_snapshot!(listed, @r#"{"providers":[{"providerId":"static","providerType":"static"},{"providerId":"google","providerType":"fake"},{"providerId":"aws","providerType":"fake"},{"providerId":"azure","providerType":"fake"},{"providerId":"shaky","providerType":"shaky"},{"providerId":"pausing","providerType":"pausing"}]}"#);
+    }
+);
+
+on_both!(a_pool_that_is_not_there_is_not_found, |world| {
+    for path in ["", "/stats", "/launch-configs"] {
+        let path = format!("/worker-pool/pp%2Fee{path}");
+        world
+            .get(&path)
+            .await
+            .refused(404, "ResourceNotFound", NOT_THERE);
+    }
+    world
+        .get("/worker-pool/pp/ee")
+        .await
+        .refused(404, "ResourceNotFound", NOT_THERE);
+});
+
+/// Workers of every state, with capacities by which they can be told apart in sums.
+async fn populate(world: &World, pool: &str) {
+    for (number, state) in WorkerState::ALL.into_iter().enumerate() {
+        let worker = Worker {
+            state,
+            capacity: 10_u32.pow(number.try_into().unwrap()),
+            ..worker(pool, "g", state.as_str())
+        };
+        world.insert(worker).await;
+    }
+}
+
+on_both!(a_shown_pool_has_real_counts, |world| {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    populate(world, "pp/ee").await;
+    let shown = world.get("/worker-pool/pp%2Fee").await.expect(200);
+    assert_snapshot!(numbers(&shown), @"currentCapacity=111 requestedCapacity=1 requestedCount=1 runningCapacity=10 runningCount=1 stoppedCapacity=1000 stoppedCount=1 stoppingCapacity=100 stoppingCount=1");
+});
+
+/// The nine numbers of a pool, on a line.
+fn numbers(counted: &Value) -> String {
+    let members = counted.as_object().unwrap().iter();
+    let numbers = members.filter(|(_, value)| value.is_number());
+    let numbers = numbers.map(|(name, value)| format!("{name}={value}"));
+    numbers.collect::<Vec<_>>().join(" ")
+}
+
+on_both!(pools_are_listed_by_their_ids, |world| {
+    assert_eq!(
+        world.get("/worker-pools").await.expect(200),
+        json!({"workerPools": []})
+    );
+    for id in ["pp%2Fb", "pp%2Fa", "Zz%2Fa"] {
+        let wanted = aws_pool(&[launch_config(Some("lc1"), id)]);
+        world
+            .put(&format!("/worker-pool/{id}"), wanted)
+            .await
+            .expect(200);
+    }
+    let listed = world.get("/worker-pools").await.expect(200);
+    let pools = listed["workerPools"].as_array().unwrap();
+    let summary: Vec<String> = pools
+        .iter()
+        .map(|pool| {
+            let image = &pool["config"]["launchConfigs"][0]["launchConfig"]["ImageId"];
+            format!("{} {image}", pool["workerPoolId"])
+        })
+        .collect();
+    assert_snapshot!(summary.join("\n"), @r#"
+    "Zz/a" "Zz%2Fa"
+    "pp/a" "pp%2Fa"
+    "pp/b" "pp%2Fb"
+    "#);
+    let shown = world.get("/worker-pool/pp%2Fa").await.expect(200);
+    assert_eq!(pools[1], shown);
+});
+
+on_both!(the_statistics_of_all_pools_count_their_workers, |world| {
+    for id in ["pp%2Fa", "pp%2Fb"] {
+        world
+            .put(&format!("/worker-pool/{id}"), static_pool())
+            .await
+            .expect(200);
+    }
+    populate(world, "pp/b").await;
+    let listed = world.get("/worker-pools/stats").await.expect(200);
+    let stats = listed["workerPoolsStats"].as_array().unwrap();
+    let ids: Vec<&Value> = stats.iter().map(|stats| &stats["workerPoolId"]).collect();
+    assert_eq!(ids, ["pp/a", "pp/b"]);
+    assert_snapshot!(numbers(&stats[0]), @"currentCapacity=0 requestedCapacity=0 requestedCount=0 runningCapacity=0 runningCount=0 stoppedCapacity=0 stoppedCount=0 stoppingCapacity=0 stoppingCount=0");
+    assert_snapshot!(numbers(&stats[1]), @"currentCapacity=111 requestedCapacity=1 requestedCount=1 runningCapacity=10 runningCount=1 stoppedCapacity=1000 stoppedCount=1 stoppingCapacity=100 stoppingCount=1");
+});
+
+on_both!(one_running_worker_counts_once, |world| {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    let running = Worker {
+        state: WorkerState::Running,
+        ..worker("pp/ee", "g", "w")
+    };
+    world.insert(running).await;
+    let listed = world.get("/worker-pools/stats").await.expect(200);
+    let stats = &listed["workerPoolsStats"][0];
+    assert_eq!(
+        (&stats["runningCount"], &stats["runningCapacity"]),
+        (&json!(1), &json!(1))
+    );
+});
+
+on_both!(the_statistics_of_a_pool_are_by_launch_config, |world| {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    let empty = world.get("/worker-pool/pp%2Fee/stats").await.expect(200);
+    let rows = empty["launchConfigStats"].as_array().unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["launchConfigId"], "unknown");
+    assert_snapshot!(numbers(&rows[0]), @"currentCapacity=0 requestedCapacity=0 requestedCount=0 runningCapacity=0 runningCount=0 stoppedCapacity=0 stoppedCount=0 stoppingCapacity=0 stoppingCount=0");
+
+    for (id, config) in [
+        ("w1", Some("zz")),
+        ("w2", Some("zz")),
+        ("w3", Some("aa")),
+        ("w4", None),
+    ] {
+        let launch_config_id = config.map(|id| id.parse().unwrap());
+        world
+            .insert(Worker {
+                launch_config_id,
+                ..worker("pp/ee", "g", id)
+            })
+            .await;
+    }
+    let counted = world.get("/worker-pool/pp%2Fee/stats").await.expect(200);
+    let rows = counted["launchConfigStats"].as_array().unwrap();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["launchConfigId"].as_str().unwrap(),
+                row["requestedCount"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [("aa", Some(1)), ("unknown", Some(1)), ("zz", Some(2))]
+    );
+});
+
+on_both!(launch_configs_are_listed_as_they_were_written, |world| {
+    let wanted = [
+        launch_config(Some("b"), "ami-1"),
+        launch_config(None, "ami-2"),
+    ];
+    world
+        .put("/worker-pool/pp%2Fee", aws_pool(&wanted))
+        .await
+        .expect(200);
+    world.clock.advance_ms(1_000);
+    let kept = aws_pool(&wanted[1..]);
+    world.post("/worker-pool/pp%2Fee", kept).await.expect(200);
+    let active = world
+        .get("/worker-pool/pp%2Fee/launch-configs")
+        .await
+        .expect(200);
+    assert_snapshot!(format!("{active:#}"), @r#"
+    {
+      "workerPoolLaunchConfigs": [
+        {
+          "configuration": {
+            "capacityPerInstance": 1,
+            "launchConfig": {
+              "ImageId": "ami-2"
+            },
+            "region": "us-west-2"
+          },
+          "created": "2026-09-21T14:13:20.000Z",
+          "isArchived": false,
+          "lastModified": "2026-09-21T14:13:21.000Z",
+          "launchConfigId": "lc-b919afe72e152df1d931",
+          "workerPoolId": "pp/ee"
+        }
+      ]
+    }
+    "#);
+    let path = "/worker-pool/pp%2Fee/launch-configs?includeArchived=true";
+    let all = world.get(path).await.expect(200);
+    let all = all["workerPoolLaunchConfigs"].as_array().unwrap();
+    let all: Vec<_> = all
+        .iter()
+        .map(|config| {
+            (
+                config["launchConfigId"].as_str().unwrap(),
+                config["isArchived"].as_bool(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        all,
+        [("b", Some(true)), ("lc-b919afe72e152df1d931", Some(false))]
+    );
+    let path = "/worker-pool/pp%2Fee/launch-configs?includeArchived=false";
+    assert_eq!(world.get(path).await.expect(200), active);
+});
+
+on_both!(
+    a_long_list_of_pools_has_the_launch_configs_of_each,
+    |world| {
+        for number in 0..120 {
+            let wanted = aws_pool(&[launch_config(Some("a"), &format!("ami-{number}"))]);
+            let path = format!("/worker-pool/pp%2Fp{number}");
+            world.put(&path, wanted).await.expect(200);
+        }
+        let listed = world.get("/worker-pools").await.expect(200);
+        let pools = listed["workerPools"].as_array().unwrap();
+        assert_eq!(pools.len(), 120);
+        for pool in pools {
+            let id = pool["workerPoolId"].as_str().unwrap();
+            let image = &pool["config"]["launchConfigs"][0]["launchConfig"]["ImageId"];
+            assert_eq!(image, &id.replace("pp/p", "ami-"));
+        }
+    }
+);

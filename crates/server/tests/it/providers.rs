@@ -1,0 +1,96 @@
+//! Providers that do on demand what real ones do when nobody expects it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use cloud::{IdentityClaim, ProofRefused, Provider, Refused, SetupFailed, Verified};
+use contract::Invalid;
+use domain::worker::{Worker, WorkerState};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+/// Its set-up fails until it is told to succeed.
+#[derive(Default)]
+pub(crate) struct Shaky {
+    pub(crate) works: AtomicBool,
+}
+
+#[async_trait]
+impl Provider for Shaky {
+    fn kind(&self) -> &'static str {
+        "shaky"
+    }
+
+    fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn setup(&self) -> Result<(), SetupFailed> {
+        match self.works.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(SetupFailed("the cloud is on holiday".to_owned())),
+        }
+    }
+
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        Err(ProofRefused {
+            message: "never satisfied",
+            detail: "on principle".to_owned(),
+        })
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
+        Err(Refused::not_supported())
+    }
+}
+
+/// Believes everybody, but only once it is let go on.
+pub(crate) struct Pausing {
+    /// A permit for each claim that may be answered.
+    pub(crate) go: Semaphore,
+    /// A permit for each claim that has arrived.
+    pub(crate) arrived: Semaphore,
+}
+
+impl Pausing {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            go: Semaphore::new(0),
+            arrived: Semaphore::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for Pausing {
+    fn kind(&self) -> &'static str {
+        "pausing"
+    }
+
+    fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        self.arrived.add_permits(1);
+        self.go.acquire().await.unwrap().forget();
+        let state = claim
+            .worker
+            .state
+            .register()
+            .map_err(|problem| ProofRefused {
+                message: "too late",
+                detail: problem.to_string(),
+            })?;
+        Ok(Verified {
+            state,
+            lasts_ms: 3_600_000,
+            worker_config: json!({}),
+        })
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<WorkerState, Refused> {
+        Ok(worker.state.stop())
+    }
+}

@@ -1,0 +1,286 @@
+//! What we publish about ourselves, compared with the contract where that is at hand.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use contract::Schemas;
+use serde_json::{Map, Value, json};
+use server::api::openapi;
+
+use crate::database::{Database, on_both};
+use crate::world::{ROOT_URL, World};
+
+/// What of an entry clients are generated from.
+const ENTRY: [&str; 11] = [
+    "type",
+    "name",
+    "method",
+    "route",
+    "args",
+    "query",
+    "scopes",
+    "input",
+    "output",
+    "stability",
+    "category",
+];
+const EXCHANGE: [&str; 5] = ["type", "name", "exchange", "routingKey", "schema"];
+const KEY_WORD: [&str; 4] = ["name", "constant", "multipleWords", "required"];
+
+/// Methods of Taskcluster's auth service that hand out credentials for other systems, which a fleet
+/// of workers has no part in; the last five are gone there as well.
+const LEFT_OUT: [&str; 10] = [
+    "awsS3Credentials",
+    "sentryDSN",
+    "websocktunnelToken",
+    "gcpCredentials",
+    "githubRepoToken",
+    "azureAccounts",
+    "azureTables",
+    "azureTableSAS",
+    "azureContainers",
+    "azureContainerSAS",
+];
+
+/// The contract's data, if this is a checkout that has it next to it.
+#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
+fn contract_data(path: &str) -> Option<Value> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/contract/data");
+    let Ok(text) = std::fs::read_to_string(data.join(path)) else {
+        println!("skipped: there is no {path} next to this checkout");
+        return None;
+    };
+    Some(serde_json::from_str(&text).unwrap())
+}
+
+async fn served(world: &World, path: &str) -> Value {
+    world
+        .get(&format!("root:{path}"))
+        .anonymously()
+        .await
+        .expect(200)
+}
+
+/// The entries of a reference by name, with only these keys; what is empty counts as absent.
+fn entries(reference: &Value, keys: &[&str]) -> BTreeMap<String, Value> {
+    let entries = reference["entries"].as_array().unwrap().iter();
+    let pick = |entry: &Value| {
+        let members = entry.as_object().unwrap().iter();
+        let picked = members.filter(|(name, value)| {
+            keys.contains(&name.as_str()) && **value != json!([]) && !value.is_null()
+        });
+        picked
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Map<_, _>>()
+    };
+    entries
+        .map(|entry| {
+            (
+                entry["name"].as_str().unwrap().to_owned(),
+                Value::Object(pick(entry)),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn our_methods_are_those_of_the_contract() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for service in ["worker-manager", "auth"] {
+        let Some(theirs) = contract_data(&format!("references/{service}/v1/api.json")) else {
+            return;
+        };
+        let ours = served(&world, &format!("/references/{service}/v1/api.json")).await;
+        let (ours, mut theirs) = (entries(&ours, &ENTRY), entries(&theirs, &ENTRY));
+        if service == "auth" {
+            theirs.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+        }
+        assert_eq!(
+            ours.keys().collect::<Vec<_>>(),
+            theirs.keys().collect::<Vec<_>>()
+        );
+        for (name, entry) in theirs {
+            assert_eq!(ours[&name], entry, "{service} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn our_methods_are_declared_in_the_order_of_the_contract() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for service in ["worker-manager", "auth"] {
+        let Some(theirs) = contract_data(&format!("references/{service}/v1/api.json")) else {
+            return;
+        };
+        let names = |reference: &Value| -> Vec<String> {
+            let entries = reference["entries"].as_array().unwrap().iter();
+            let names = entries.map(|entry| entry["name"].as_str().unwrap().to_owned());
+            names
+                .filter(|name| !LEFT_OUT.contains(&name.as_str()))
+                .collect()
+        };
+        let ours = served(&world, &format!("/references/{service}/v1/api.json")).await;
+        assert_eq!(names(&ours), names(&theirs));
+    }
+}
+
+#[tokio::test]
+async fn our_exchanges_are_those_of_the_contract() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for service in ["worker-manager", "auth"] {
+        let Some(theirs) = contract_data(&format!("references/{service}/v1/exchanges.json")) else {
+            return;
+        };
+        let mut ours = served(&world, &format!("/references/{service}/v1/exchanges.json")).await;
+        assert_eq!(ours["exchangePrefix"], theirs["exchangePrefix"]);
+        for entry in ours["entries"].as_array_mut().unwrap() {
+            for word in entry["routingKey"].as_array_mut().unwrap() {
+                let word = word.as_object_mut().unwrap();
+                word.retain(|name, _| KEY_WORD.contains(&name.as_str()));
+            }
+        }
+        assert_eq!(entries(&ours, &EXCHANGE), entries(&theirs, &EXCHANGE));
+    }
+}
+
+on_both!(
+    every_published_document_fits_the_schema_that_it_names,
+    |world| {
+        let manifest = served(world, "/references/manifest.json").await;
+        let references: Vec<&str> = manifest["references"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|url| url.as_str().unwrap())
+            .collect();
+        assert!(references.is_sorted());
+        assert_eq!(references.len(), 4);
+        let mut paths = vec!["/references/manifest.json".to_owned()];
+        for reference in references {
+            paths.push(reference.strip_prefix(ROOT_URL).unwrap().to_owned());
+        }
+        for path in paths {
+            let mut document = served(world, &path).await;
+            let schema = document["$schema"].as_str().unwrap().to_owned();
+            let schema = schema
+                .strip_prefix(&format!("{ROOT_URL}/schemas/"))
+                .unwrap();
+            let schema = schema.strip_suffix('#').unwrap();
+            if schema == "common/manifest-v3.json" {
+                // The manifest names its schema, which has no place for that.
+                document.as_object_mut().unwrap().remove("$schema");
+            }
+            Schemas::new()
+                .check(schema, &document)
+                .unwrap_or_else(|wrong| panic!("{path}: {wrong}"));
+        }
+    }
+);
+
+on_both!(everything_that_a_reference_names_is_served, |world| {
+    let mut schemas = Vec::new();
+    for service in ["worker-manager", "auth"] {
+        let api = served(world, &format!("/references/{service}/v1/api.json")).await;
+        let exchanges = served(world, &format!("/references/{service}/v1/exchanges.json")).await;
+        for entry in [&api, &exchanges]
+            .into_iter()
+            .flat_map(|it| it["entries"].as_array().unwrap())
+        {
+            for key in ["input", "output", "schema"] {
+                let named = entry.get(key).and_then(Value::as_str);
+                schemas.extend(named.map(|name| format!("/schemas/{service}/{name}")));
+            }
+        }
+    }
+    assert!(schemas.len() > 30);
+    for schema in schemas {
+        let path = schema.strip_suffix('#').unwrap();
+        let document = served(world, path).await;
+        assert_eq!(document["$id"], format!("{ROOT_URL}{schema}"));
+        let metaschema = document["$schema"].as_str().unwrap();
+        assert!(metaschema.starts_with(ROOT_URL), "{metaschema}");
+    }
+});
+
+on_both!(one_document_has_all_references_and_schemas, |world| {
+    let all = served(world, "/references/references.json").await;
+    let all = all.as_array().unwrap();
+    let names: Vec<&str> = all
+        .iter()
+        .map(|file| file["filename"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"references/worker-manager/v1/api.json"));
+    assert!(names.contains(&"schemas/worker-manager/v1/worker-full.json"));
+    for file in all
+        .iter()
+        .filter(|file| file["content"].get("$schema").is_some())
+    {
+        let schema = file["content"]["$schema"].as_str().unwrap();
+        assert!(!schema.starts_with(ROOT_URL), "{}", file["filename"]);
+    }
+});
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `UPDATE_DOCS=1` writes it instead.
+#[test]
+fn the_openapi_document_in_the_repository_is_the_generated_one() {
+    let path = repository().join("docs/openapi.json");
+    let generated = serde_json::to_string_pretty(&openapi::document("")).unwrap() + "\n";
+    if std::env::var("UPDATE_DOCS").is_ok() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == generated,
+        "docs/openapi.json is out of date: run this test with UPDATE_DOCS=1"
+    );
+}
+
+#[test]
+fn every_reference_in_the_openapi_document_leads_somewhere() {
+    let document = openapi::document("");
+    let mut targets = Vec::new();
+    collect_references(&document, &mut targets);
+    assert!(targets.len() > 50);
+    for target in targets {
+        let pointer = target.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{target}");
+    }
+}
+
+fn collect_references(value: &Value, targets: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get("$ref") {
+                targets.push(target.clone());
+            }
+            members
+                .values()
+                .for_each(|member| collect_references(member, targets));
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_references(item, targets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn every_endpoint_is_in_the_openapi_document_once() {
+    let document = openapi::document("");
+    let operations = document["paths"].as_object().unwrap().values();
+    let operations = operations.flat_map(|path| path.as_object().unwrap().values());
+    let mut ids: Vec<&str> = operations
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    ids.sort_unstable();
+    let mut expected: Vec<String> = server::api::endpoints()
+        .iter()
+        .map(|endpoint| format!("{}.{}", endpoint.service.as_str(), endpoint.name))
+        .collect();
+    expected.sort();
+    assert_eq!(ids, expected);
+}

@@ -1,0 +1,216 @@
+//! Rules of the house that the compiler does not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// No file is longer, tests included.
+const MAX_LINES: usize = 600;
+
+/// What each crate may be built on: the layers below it, never its neighbours.
+const MAY_USE: [(&str, &[&str]); 7] = [
+    ("access", &[]),
+    ("contract", &[]),
+    ("domain", &["access", "contract"]),
+    ("store", &["access", "contract", "domain"]),
+    ("cloud", &["access", "contract", "domain"]),
+    (
+        "server",
+        &["access", "contract", "domain", "store", "cloud"],
+    ),
+    (
+        "fleetwright",
+        &["access", "contract", "domain", "store", "cloud", "server"],
+    ),
+];
+
+/// Cryptography that is never built: there is one library for it, aws-lc-rs.
+const NOT_BUILT: [&str; 4] = ["ring", "openssl", "openssl-sys", "native-tls"];
+/// Those of them that may stand in `Cargo.lock`: parts of quinn-proto and rustls-webpki that are
+/// locked as they could be switched on, and that nothing switches on.
+const LOCKED_ONLY: [&str; 1] = ["ring"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(arguments)
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{problem}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All Rust files of a folder below `crates/<name>/`, with their paths from the repository.
+fn rust_files(folders: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for folder in std::fs::read_dir(repository().join("crates")).unwrap() {
+        for part in folders {
+            collect(&folder.as_ref().unwrap().path().join(part), &mut found);
+        }
+    }
+    let root = repository().canonicalize().unwrap();
+    let named = found.into_iter().map(|path| {
+        let name = path.canonicalize().unwrap();
+        let name = name.strip_prefix(&root).unwrap().display().to_string();
+        (name, std::fs::read_to_string(&path).unwrap())
+    });
+    let mut named: Vec<_> = named.collect();
+    named.sort();
+    named
+}
+
+fn collect(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), found);
+        }
+    } else if path.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
+        found.push(path.to_owned());
+    }
+}
+
+#[test]
+fn crates_are_built_only_on_those_below_them() {
+    let metadata = cargo(&[
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+    ]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let short = |name: &str| name.strip_prefix("fleetwright-").unwrap_or(name).to_owned();
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = short(package["name"].as_str().unwrap());
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let ours = dependencies
+            .filter(|dependency| dependency.get("path").is_some_and(Value::is_string))
+            .map(|dependency| short(dependency["name"].as_str().unwrap()));
+        uses.insert(name, ours.collect());
+    }
+    let known: BTreeSet<_> = MAY_USE.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(uses.keys().cloned().collect::<BTreeSet<_>>(), known);
+    for (name, allowed) in MAY_USE {
+        let allowed: BTreeSet<_> = allowed.iter().map(|name| (*name).to_owned()).collect();
+        let wrong: Vec<_> = uses[name].difference(&allowed).collect();
+        assert!(wrong.is_empty(), "{name} must not use {wrong:?}");
+    }
+}
+
+#[test]
+fn files_are_short_and_begin_with_a_caption() {
+    let files = rust_files(&["src", "tests", "build.rs", "benches", "examples"]);
+    assert!(files.len() > 100);
+    for (name, text) in files {
+        let lines = text.lines().count();
+        assert!(lines <= MAX_LINES, "{name} has {lines} lines");
+        let first = text.lines().next().unwrap_or_default();
+        let captioned = first.starts_with("//! ") || first.starts_with("#![doc");
+        assert!(
+            captioned,
+            "{name} begins with {first:?} instead of a caption"
+        );
+    }
+}
+
+#[test]
+fn only_the_store_knows_sql() {
+    let sql = r#""[^"]*\b(SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|(CREATE|ALTER|DROP)\s+(TABLE|INDEX))\b"#;
+    let sql = Regex::new(sql).unwrap();
+    let mut n_store = 0;
+    for (name, text) in rust_files(&["src"]) {
+        let found = sql.find(&text).map(|found| found.as_str());
+        if name.starts_with("crates/store/") {
+            n_store += usize::from(found.is_some());
+        } else {
+            assert_eq!(found, None, "{name}");
+        }
+    }
+    assert!(n_store > 5, "the pattern finds what it is for");
+}
+
+#[test]
+fn only_the_api_and_the_client_name_http_statuses() {
+    let status = Regex::new(r"StatusCode::[A-Z_]{2,}").unwrap();
+    for (name, text) in rust_files(&["src"]) {
+        let place = name.starts_with("crates/server/src/api/")
+            || name == "crates/server/src/gate/remote.rs"
+            || name.starts_with("crates/fleetwright/src/");
+        assert!(
+            place || !status.is_match(&text),
+            "{name} names an HTTP status"
+        );
+    }
+}
+
+#[test]
+fn there_is_one_library_for_cryptography() {
+    let lock = std::fs::read_to_string(repository().join("Cargo.lock")).unwrap();
+    let locked = |name: &&str| lock.contains(&format!("name = \"{name}\"\n"));
+    let found: Vec<&str> = NOT_BUILT.into_iter().filter(|name| locked(name)).collect();
+    assert_eq!(found, LOCKED_ONLY);
+    assert!(locked(&"aws-lc-rs"));
+    let built = cargo(&[
+        "tree",
+        "--workspace",
+        "--offline",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+        "--edges",
+        "normal,build,dev",
+    ]);
+    for line in built.lines() {
+        let name = line.split(' ').next().unwrap_or_default();
+        assert!(!NOT_BUILT.contains(&name), "{line} is built");
+    }
+}
+
+const MAP_START: &str = "<!-- code map -->\n\n";
+const MAP_END: &str = "<!-- end of code map -->";
+
+/// `UPDATE_DOCS=1` writes it instead. The lines about whole crates are written by hand.
+#[test]
+fn the_code_map_says_of_every_file_what_the_file_says_of_itself() {
+    let path = repository().join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(MAP_START).unwrap();
+    let (map, after) = rest.split_once(MAP_END).unwrap();
+    let headings: Vec<&str> = map.lines().filter(|line| line.starts_with('`')).collect();
+    assert_eq!(headings.len(), MAY_USE.len(), "one line about each crate");
+    let files = rust_files(&["src"]);
+    let mut lines = Vec::new();
+    for heading in headings {
+        let folder = heading.split('`').nth(1).unwrap();
+        lines.extend([heading.to_owned(), String::new()]);
+        let own = files.iter().filter_map(|(name, text)| {
+            let name = name.strip_prefix(folder)?.strip_prefix('/')?;
+            let caption = text.lines().next()?.strip_prefix("//! ")?;
+            Some(format!("- `{name}` {caption}"))
+        });
+        lines.extend(own);
+        lines.push(String::new());
+    }
+    lines.pop();
+    let map = lines.join("\n");
+    let wanted = format!("{before}{MAP_START}{map}\n{MAP_END}{after}");
+    if std::env::var("UPDATE_DOCS").is_ok() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        written == wanted,
+        "the code map of ARCHITECTURE.md is out of date: run this test with UPDATE_DOCS=1"
+    );
+}
