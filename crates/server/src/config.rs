@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use access::Secret;
 use access::seal::{Key, Keyring};
 use cloud::ProviderConfig;
+use contract::patterns;
 use domain::id::{BadId, ProviderId};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -139,11 +140,8 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{}: {}", file.display(), .source.to_string().trim_end())]
-    Syntax {
-        file: PathBuf,
-        source: Box<toml::de::Error>,
-    },
+    #[error("{}: {problem}", file.display())]
+    Syntax { file: PathBuf, problem: String },
     #[error("{key}: {problem}")]
     Value { key: String, problem: String },
 }
@@ -222,9 +220,9 @@ impl Config {
 
     /// `file` is only named in errors.
     pub fn from_toml(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|source| ConfigError::Syntax {
+        toml::from_str(text).map_err(|problem| ConfigError::Syntax {
             file: file.to_owned(),
-            source: Box::new(source),
+            problem: problem.to_string().trim_end().to_owned(),
         })
     }
 
@@ -317,15 +315,28 @@ impl OutsideAuth {
 }
 
 /// A token stands in the configuration or in a file of its own.
+/// What is too short to be one (an empty file, say) would let everybody in.
 fn token(key: &str, text: Option<&Secret>, file: Option<&Path>) -> Result<Secret, ConfigError> {
-    match (text, file) {
-        (Some(token), None) => Ok(token.clone()),
-        (None, Some(file)) => Ok(Secret::new(read(file)?.trim())),
-        (None, None) | (Some(_), Some(_)) => Err(ConfigError::Value {
-            key: key.to_owned(),
-            problem: "needs either access_token or access_token_file".to_owned(),
-        }),
+    let refuse = |problem: String| ConfigError::Value {
+        key: key.to_owned(),
+        problem,
+    };
+    let token = match (text, file) {
+        (Some(token), None) => token.clone(),
+        (None, Some(file)) => Secret::new(read(file)?.trim()),
+        (None, None) | (Some(_), Some(_)) => {
+            let problem = "needs either access_token or access_token_file";
+            return Err(refuse(problem.to_owned()));
+        }
+    };
+    if patterns::matches(patterns::ACCESS_TOKEN, token.expose()) {
+        return Ok(token);
     }
+    let place = file.map_or("access_token".to_owned(), |file| file.display().to_string());
+    Err(refuse(format!(
+        "{place} does not hold an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make one \
+         with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
+    )))
 }
 
 fn read(file: &Path) -> Result<String, ConfigError> {
@@ -432,6 +443,31 @@ mod tests {
             let problem = parse(text).unwrap().check().unwrap_err().to_string();
             assert!(problem.starts_with(key), "{problem}");
         }
+    }
+
+    #[test]
+    fn what_is_no_access_token_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let client = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            StaticClient {
+                client_id: "static/owner".to_owned(),
+                access_token: None,
+                access_token_file: Some(file.clone()),
+                scopes: Vec::new(),
+                description: String::new(),
+            }
+        };
+        for text in ["", "\n", "abc", "a token with spaces in it, long enough"] {
+            let refused = client(text).token().unwrap_err().to_string();
+            assert!(
+                refused.contains("does not hold an access token"),
+                "{refused}"
+            );
+        }
+        let token = client(&format!("{}\n", "x".repeat(44))).token().unwrap();
+        assert_eq!(token.expose(), "x".repeat(44));
     }
 
     #[test]

@@ -8,10 +8,13 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::config::{Config, OutsideAuth, StaticClient};
+use crate::gate::token_purpose;
 
 /// The server has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// More clients than this are not looked at.
+const MAX_CLIENTS: u32 = 10_000;
 /// A clock that shows an earlier time than this program was written at is wrong.
 const WRITTEN_MS: i64 = 1_790_000_000_000;
 
@@ -58,7 +61,8 @@ impl Finding {
 
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = vec![configuration(config), keys(config), clock()];
-    findings.extend(key_file_mode(&config.keys.file));
+    findings.extend(tokens(config));
+    findings.extend(secret_files(config).filter_map(open_to_others));
     findings.push(providers(config));
     findings.extend(database(config).await);
     findings.push(address(config).await);
@@ -80,23 +84,50 @@ fn keys(config: &Config) -> Finding {
         Ok(_) => Finding::good("the keys can be read"),
         Err(problem) => Finding::bad(
             format!("the keys cannot be used: {problem}"),
-            "restore keys.file from its backup; without it no access token can be opened",
+            "restore keys.file from its backup, without which no access token can be opened; for a \
+             new installation make one: echo \"k1 $(head -c 32 /dev/urandom | base64)\" > keys; \
+             chmod 600 keys",
         ),
     }
 }
 
+/// Tokens that the configuration gives and that are none.
+fn tokens(config: &Config) -> Vec<Finding> {
+    let clients = config.auth.static_clients.iter().map(StaticClient::token);
+    let outside = config.auth.taskcluster.iter().map(OutsideAuth::token);
+    clients
+        .chain(outside)
+        .filter_map(Result::err)
+        .map(|problem| {
+            Finding::bad(
+                format!("an access token cannot be used: {problem}"),
+                "give one, in a file that only the server's user may read",
+            )
+        })
+        .collect()
+}
+
+/// Files that nobody else should read.
+fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
+    let clients = config.auth.static_clients.iter();
+    let outside = config.auth.taskcluster.iter();
+    std::iter::once(config.keys.file.as_path())
+        .chain(clients.filter_map(|client| client.access_token_file.as_deref()))
+        .chain(outside.filter_map(|outside| outside.access_token_file.as_deref()))
+}
+
 #[cfg(unix)]
-fn key_file_mode(file: &Path) -> Option<Finding> {
+fn open_to_others(file: &Path) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o077 != 0).then(|| {
-        let what = format!("others may read the keys in {}", file.display());
+        let what = format!("others may read the secret in {}", file.display());
         Finding::warning(what, format!("chmod 600 {}", file.display()))
     })
 }
 
 #[cfg(not(unix))]
-fn key_file_mode(_file: &Path) -> Option<Finding> {
+fn open_to_others(_file: &Path) -> Option<Finding> {
     None
 }
 
@@ -126,6 +157,13 @@ async fn database(config: &Config) -> Vec<Finding> {
         url: config.database.url.clone(),
         connections: 1,
     };
+    if let Some(file) = options.missing_file() {
+        let what = format!(
+            "there is no database at {} yet: the first start makes it",
+            file.display()
+        );
+        return vec![Finding::good(what)];
+    }
     let unreachable = |problem: String| {
         Finding::bad(
             format!("the database cannot be used: {problem}"),
@@ -143,8 +181,11 @@ async fn database(config: &Config) -> Vec<Finding> {
         "the database ({}) answers",
         store.engine().name()
     ))];
-    findings.push(match store.pending_migrations().await {
-        Ok(pending) if pending.is_empty() => Finding::good("the database is up to date"),
+    let migrated = match store.pending_migrations().await {
+        Ok(pending) if pending.is_empty() => {
+            findings.extend(sealed_tokens(config, &store).await);
+            Finding::good("the database is up to date")
+        }
         Ok(pending) => Finding::warning(
             format!("the database lacks {}", pending.join(", ")),
             "run `fleetwright migrate`, or start the server, which does the same",
@@ -153,9 +194,35 @@ async fn database(config: &Config) -> Vec<Finding> {
             format!("the database's version cannot be told: {problem}"),
             "use the program that the database was last used with, or a newer one",
         ),
-    });
+    };
+    findings.push(migrated);
     store.close().await;
     findings
+}
+
+/// Access tokens in the database that none of the keys opens.
+async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
+    let keyring = config.keyring().ok()?;
+    let read = store.scan("doctor_clients", |tx| {
+        store::client_list(tx, "", None, MAX_CLIENTS)
+    });
+    let clients = read.await.ok()?;
+    let shut: Vec<&str> = clients
+        .iter()
+        .filter(|client| {
+            let purpose = token_purpose(&client.client_id);
+            keyring.open(&purpose, &client.sealed_access_token).is_err()
+        })
+        .map(|client| client.client_id.as_str())
+        .collect();
+    let first = shut.first()?;
+    Some(Finding::bad(
+        format!(
+            "no key opens the access tokens of {} clients, {first} among them",
+            shut.len()
+        ),
+        "put the lines of the keys that were used before back below the present one in keys.file",
+    ))
 }
 
 /// Either a server of ours answers at the address, or it is free.

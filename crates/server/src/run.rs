@@ -21,13 +21,12 @@ use crate::tasks::driver::Driver;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(
-        "cannot listen on {address}; is another server running there? Choose another address with \
-         --listen"
+        "cannot listen on {address} ({problem}); is another server running there? Choose another \
+         address with --listen, or `listen` in the configuration"
     )]
     Listen {
         address: SocketAddr,
-        #[source]
-        source: io::Error,
+        problem: io::Error,
     },
     #[error("the server cannot start")]
     Start(#[from] StartError),
@@ -42,7 +41,7 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
     let address = config.listen;
-    let unable = |source| RunError::Listen { address, source };
+    let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;
     // Port 0 means any that is free: from here on the real one counts.
     config.listen = listener.local_addr().map_err(unable)?;

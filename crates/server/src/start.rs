@@ -5,7 +5,7 @@ use std::sync::Arc;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
-use cloud::{Provider, Providers};
+use cloud::{NotAvailable, Provider, Providers};
 use contract::Schemas;
 use domain::Version;
 use domain::access::ClientRecord;
@@ -107,6 +107,7 @@ pub async fn start_with(
         .chain(further)
         .collect();
     let providers = Providers::new(providers);
+    tell_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing().await.1 {
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
     }
@@ -124,6 +125,21 @@ pub async fn start_with(
         telemetry: Telemetry::install(),
         started: now,
     }))
+}
+
+/// Pools whose provider is not configured get no workers: better said now than wondered at later.
+async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
+    for (id, pools) in store
+        .scan("pools_by_provider", store::pools_by_provider)
+        .await?
+    {
+        if matches!(providers.get(&id), Err(NotAvailable::Unknown)) {
+            tracing::warn!(provider.id = %id,
+                "{pools} worker pools have the provider {id}, which is not configured: add \
+                 [providers.{id}], or change the pools");
+        }
+    }
+    Ok(())
 }
 
 /// Makes the static clients of the store those of the configuration, and returns our own.

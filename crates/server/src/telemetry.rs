@@ -61,6 +61,8 @@ impl Telemetry {
         });
         let version = env!("CARGO_PKG_VERSION");
         gauge!(BUILD_INFO, "version" => version).set(1.0);
+        // There from the start, so that an alert on it finds a series.
+        counter!(REGISTRATIONS_REFUSED, "providerId" => "unknown").increment(0);
         Self {
             handle: handle.clone(),
         }

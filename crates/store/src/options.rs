@@ -52,6 +52,14 @@ pub(crate) enum Target {
 }
 
 impl Options {
+    /// The SQLite file that does not exist yet, if that is what this names. Opening would make it.
+    pub fn missing_file(&self) -> Option<PathBuf> {
+        match self.target() {
+            Ok(Target::Sqlite { path }) if !path.exists() => Some(path),
+            Ok(Target::Sqlite { .. } | Target::Postgres { .. }) | Err(_) => None,
+        }
+    }
+
     pub(crate) fn target(&self) -> Result<Target, StoreError> {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             if path.is_empty() || path == ":memory:" {

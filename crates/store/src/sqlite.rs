@@ -47,6 +47,7 @@ impl SqliteSession {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        make_private(path);
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -124,6 +125,17 @@ impl SqliteSession {
         Ok(())
     }
 }
+
+/// A new database is for its owner's eyes only. If this cannot be done, opening it says why.
+#[cfg(unix)]
+fn make_private(path: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut new = std::fs::OpenOptions::new();
+    let _ = new.write(true).create_new(true).mode(0o600).open(path);
+}
+
+#[cfg(not(unix))]
+fn make_private(_path: &Path) {}
 
 fn bind(prepared: &mut rusqlite::Statement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
     if prepared.parameter_count() != values.len() {

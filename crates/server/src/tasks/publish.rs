@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::id::PoolId;
 use serde_json::Value;
 use store::StoreError;
 
@@ -43,9 +42,12 @@ impl Publish {
         }
         for row in &rows {
             let name = row.topic.rsplit('/').next().unwrap_or(&row.topic);
-            let about = row.pool_id.as_ref().map_or("", PoolId::as_str);
+            let about = row
+                .pool_id
+                .as_ref()
+                .map_or_else(String::new, |pool| format!(" in {pool}"));
             tracing::info!(event.id = %row.event_id, event.topic = %row.topic,
-                event.key = %row.routing_key, event.payload = %row.payload, "{name} {about}");
+                event.key = %row.routing_key, event.payload = %row.payload, "{name}{about}");
         }
         let sequences: Vec<i64> = rows.iter().map(|row| row.sequence).collect();
         let now = app.clock.now();

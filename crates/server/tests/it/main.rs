@@ -10,6 +10,7 @@ mod authenticate;
 mod authorization;
 mod clients;
 mod database;
+mod doctor;
 mod error_reports;
 mod events;
 mod expiration;

@@ -1,0 +1,133 @@
+//! The doctor sees what would keep a server from starting, and changes nothing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use server::config::Config;
+use server::doctor::{Finding, State, examine};
+
+const KEY: &str = "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
+const OTHER_KEY: &str = "k2 BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=\n";
+
+/// A configuration with its files, all of them good.
+fn installation(folder: &Path) -> Config {
+    for (name, text) in [("keys", KEY.to_owned()), ("token", "x".repeat(44))] {
+        write(&folder.join(name), &text);
+    }
+    let text = format!(
+        r#"
+        listen = "127.0.0.1:0"
+        [database]
+        url = "sqlite:{0}/db.sqlite"
+        [keys]
+        file = "{0}/keys"
+        [[auth.static_clients]]
+        client_id = "static/owner"
+        access_token_file = "{0}/token"
+        scopes = ["*"]
+        [providers.static]
+        kind = "static"
+        "#,
+        folder.display()
+    );
+    Config::from_toml(&text, Path::new("test.toml")).unwrap()
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn bad(findings: &[Finding]) -> Vec<&str> {
+    let bad = findings
+        .iter()
+        .filter(|finding| finding.state != State::Good);
+    bad.map(|finding| finding.what.as_str()).collect()
+}
+
+/// Starts the server once, so that there is a database.
+async fn start_once(config: &Config) {
+    server::run(config.clone(), async {}, |_| {}).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_good_installation_has_nothing_bad_before_and_after_its_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    assert_eq!(bad(&examine(&config).await), Vec::<&str>::new());
+    assert!(
+        !folder.path().join("db.sqlite").exists(),
+        "the doctor made a database"
+    );
+    start_once(&config).await;
+    assert_eq!(bad(&examine(&config).await), Vec::<&str>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_without_a_token_is_found_and_the_server_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    write(&folder.path().join("token"), "\n");
+    let findings = examine(&config).await;
+    assert!(
+        bad(&findings)[0].contains("does not hold an access token"),
+        "{findings:?}"
+    );
+    let refused = server::run(config, async {}, |_| {}).await;
+    assert!(refused.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_open_nothing_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    start_once(&config).await;
+    write(&folder.path().join("keys"), OTHER_KEY);
+    let findings = examine(&config).await;
+    assert_eq!(
+        bad(&findings),
+        ["no key opens the access tokens of 2 clients, static/owner among them"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_that_others_may_read_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    for name in ["keys", "token"] {
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(folder.path().join(name), open).unwrap();
+    }
+    let findings = examine(&config).await;
+    assert_eq!(bad(&findings).len(), 2);
+    assert!(findings.iter().any(|finding| {
+        finding
+            .advice
+            .as_ref()
+            .is_some_and(|advice| advice.starts_with("chmod 600"))
+    }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_none_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    write(
+        &folder.path().join("db.sqlite"),
+        &"this is no database ".repeat(500),
+    );
+    let findings = examine(&config).await;
+    assert!(
+        bad(&findings)[0].starts_with("the database cannot be used"),
+        "{findings:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_database_is_for_its_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = installation(folder.path());
+    start_once(&config).await;
+    let made = std::fs::metadata(folder.path().join("db.sqlite")).unwrap();
+    assert_eq!(made.permissions().mode() & 0o777, 0o600);
+}
