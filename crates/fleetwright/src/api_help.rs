@@ -64,6 +64,20 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("audit", "show", Service::Auth, "getEntityHistory"),
 ];
 
+/// What the API calls by its own names, in the words of the command line.
+const IN_OUR_WORDS: &[(&str, &str)] = &[
+    (
+        "whose id begins with `prefix`",
+        "whose id begins with what --prefix gives",
+    ),
+    ("; in pages if `limit` is given", ""),
+    ("with `includeArchived=true`", "with --archived"),
+    (
+        "Use `updateWorker` to change one",
+        "`fleetwright worker update` changes one",
+    ),
+];
+
 pub(crate) fn with_texts_of_api(command: Command) -> Command {
     CALLS
         .iter()
@@ -71,10 +85,21 @@ pub(crate) fn with_texts_of_api(command: Command) -> Command {
             let endpoint = find(*service, name);
             command.mut_subcommand(noun, |noun| {
                 noun.mut_subcommand(verb, |verb| {
-                    verb.about(endpoint.title)
-                        .long_about(format!("{}\n\n{}", endpoint.title, endpoint.description))
+                    verb.about(endpoint.title).long_about(format!(
+                        "{}\n\n{}",
+                        endpoint.title,
+                        in_our_words(endpoint)
+                    ))
                 })
             })
+        })
+}
+
+fn in_our_words(endpoint: &Endpoint) -> String {
+    IN_OUR_WORDS
+        .iter()
+        .fold(endpoint.description.to_owned(), |text, (theirs, ours)| {
+            text.replace(theirs, ours)
         })
 }
 
@@ -87,6 +112,7 @@ fn find(service: Service, name: &str) -> &'static Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::cli;
 
     #[test]
@@ -105,6 +131,25 @@ mod tests {
                 for common in ["How many items", "The consent"] {
                     assert!(!about.starts_with(common), "{name}: {about}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn help_does_not_speak_of_parameters_and_endpoints() {
+        let command = cli::command();
+        let verbs = command.get_subcommands().flat_map(Command::get_subcommands);
+        for verb in verbs {
+            let about = verb.get_long_about().map(ToString::to_string);
+            let about = about.unwrap_or_default();
+            let words = about.split('`').skip(1).step_by(2);
+            for word in words {
+                let is_command = word == "up" || word.starts_with("fleetwright ");
+                assert!(
+                    is_command || word.contains(' '),
+                    "{}: {word}",
+                    verb.get_name()
+                );
             }
         }
     }

@@ -107,6 +107,7 @@ enum Command {
     Completions { shell: completions::KnownShell },
     /// Write manual pages into a folder
     Man {
+        /// The folder; it is made if it is not there
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -121,7 +122,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(problem) => return explain(&problem),
     };
-    match cli.run() {
+    finish(cli.run())
+}
+
+/// Says what failed, if something did; a result that nobody could read is a failure too.
+fn finish(done: Result<(), Failure>) -> ExitCode {
+    match done.and_then(|()| output::all_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::failure(&failure);
@@ -132,16 +138,19 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The whole command line, with the texts of the API where a command is one call of it.
 pub(crate) fn command() -> clap::Command {
-    with_texts_of_api(Cli::command()).after_help(format!("{SETTINGS}\n\n{EXIT_CODES}"))
+    with_texts_of_api(Cli::command())
+        .mut_subcommand("up", up::with_help)
+        .after_help(format!("{SETTINGS}\n\n{EXIT_CODES}"))
 }
 
 /// Help and versions are results; anything else that the parser says is a usage error.
 fn explain(problem: &clap::Error) -> ExitCode {
-    let _reader_has_gone = problem.print();
-    match problem.use_stderr() {
-        true => Exit::Usage.into(),
-        false => ExitCode::SUCCESS,
+    let written = problem.print();
+    if problem.use_stderr() {
+        return Exit::Usage.into();
     }
+    output::remember(written);
+    finish(Ok(()))
 }
 
 impl Cli {

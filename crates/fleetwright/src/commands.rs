@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod launch_config;
 pub(crate) mod migrate;
+mod name;
 pub(crate) mod pool;
 pub(crate) mod provider;
 pub(crate) mod role;

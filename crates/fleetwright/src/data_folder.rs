@@ -40,13 +40,18 @@ impl DataFolder {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
-        make_private_folder(&path)
-            .with_context(|| format!("cannot make the data folder {}", path.display()))?;
-        let lock = private_file(
-            OpenOptions::new().write(true).create(true),
-            &path.join(LOCK),
-        )
-        .with_context(|| format!("cannot write into the data folder {}", path.display()))?;
+        let usable = || -> anyhow::Result<File> {
+            make_private_folder(&path)
+                .with_context(|| format!("cannot make the data folder {}", path.display()))?;
+            private_file(
+                OpenOptions::new().write(true).create(true),
+                &path.join(LOCK),
+            )
+            .with_context(|| format!("cannot write into the data folder {}", path.display()))
+        };
+        let lock = usable().map_err(|problem| {
+            Failure::from(problem).advise("choose another folder with --data")
+        })?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -30,6 +30,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     pub(crate) advice: Option<String>,
+    /// Whether the log has it: then it is not said again.
+    pub(crate) is_logged: bool,
 }
 
 impl Failure {
@@ -38,6 +40,7 @@ impl Failure {
             exit,
             message: message.into(),
             advice: None,
+            is_logged: false,
         }
     }
 

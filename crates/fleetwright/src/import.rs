@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// In a dry run, also show all of what would be created
+    #[arg(long, requires = "dry_run")]
+    full: bool,
     /// Only the worker pools, or only the roles
     #[arg(long)]
     only: Option<Only>,
@@ -44,7 +47,9 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Only {
+    /// Worker pools and no roles
     Pools,
+    /// Roles and no worker pools
     Roles,
 }
 
@@ -66,7 +71,7 @@ async fn taskcluster(
     let missing = missing_providers(&wanted, session).await?;
 
     if arguments.dry_run {
-        return show(&plan, missing.as_deref(), session);
+        return show(&plan, missing.as_deref(), arguments.full, session);
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
@@ -89,12 +94,16 @@ async fn taskcluster(
     }
 }
 
-fn show(plan: &Plan, missing: Option<&str>, session: &Session) -> Result<(), Failure> {
+fn show(plan: &Plan, missing: Option<&str>, full: bool, session: &Session) -> Result<(), Failure> {
     if session.json {
         output::json(&summary::document(plan, &[], true, missing));
         return Ok(());
     }
     for change in &plan.changes {
+        if change.before.is_none() && !full {
+            output::out(&format!("+ {} ({})", change.title(), change.gist));
+            continue;
+        }
         output::out(&output::unified(
             &change.title(),
             change.before.as_deref(),

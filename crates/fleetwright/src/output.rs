@@ -1,14 +1,16 @@
 //! Everything a command prints goes through here: results, notes, errors, questions.
 //!
 //! A reader that has gone away (`| head`) is no failure, so that error is dropped; nothing here
-//! panics on a closed pipe as the print macros do.
+//! panics on a closed pipe as the print macros do. A result that could not be written for another
+//! reason is remembered until the command ends, which then has failed.
 
 mod age;
 mod diff;
 mod progress;
 mod table;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -19,15 +21,38 @@ pub(crate) use table::{Column, Kind, details, grid, screen_width, table};
 
 use crate::failure::Failure;
 
+/// Why a result did not reach its reader: the first reason.
+static NOT_WRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
 /// Prints a result.
 pub(crate) fn out(text: &str) {
-    let _reader_has_gone = writeln!(std::io::stdout().lock(), "{}", text.trim_end_matches('\n'));
+    let mut stdout = std::io::stdout().lock();
+    remember(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
 }
 
 /// Prints a result as it is, byte for byte: a file, a script.
 pub(crate) fn out_raw(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    let _reader_has_gone = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    remember(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+}
+
+/// Keeps in mind that a result was not written.
+pub(crate) fn remember(written: std::io::Result<()>) {
+    if let Err(problem) = written
+        && problem.kind() != ErrorKind::BrokenPipe
+    {
+        let _another_was_first = NOT_WRITTEN.set(problem);
+    }
+}
+
+/// Whether all results went where they should.
+pub(crate) fn all_written() -> Result<(), Failure> {
+    match NOT_WRITTEN.get() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::failed(format!(
+            "cannot write the output: {problem}"
+        ))),
+    }
 }
 
 /// Prints a document for programs.
@@ -47,6 +72,9 @@ pub(crate) fn note(text: &str) {
 
 /// Says what went wrong, and what to do.
 pub(crate) fn failure(failure: &Failure) {
+    if failure.is_logged {
+        return;
+    }
     note(&format!("error: {}", failure.message));
     if let Some(advice) = &failure.advice {
         note(&format!("  hint: {advice}"));

@@ -12,6 +12,7 @@ use crate::output;
 
 /// No settings file is larger.
 const MAX_BYTES: u64 = 1 << 20;
+const TWO_TOKENS: &str = "both access_token and access_token_file: give one of them";
 
 /// The file: settings for everyday use at the top, others under `[profiles.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -40,6 +41,12 @@ pub(crate) struct Profile {
     pub(crate) certificate: Option<String>,
 }
 
+impl Profile {
+    fn has_two_tokens(&self) -> bool {
+        self.access_token.is_some() && self.access_token_file.is_some()
+    }
+}
+
 impl ConfigFile {
     /// Reads the user's file, if there is one. The second part is a warning to show.
     pub(crate) fn of_user() -> Result<(Self, Option<String>), Failure> {
@@ -64,21 +71,39 @@ impl ConfigFile {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|problem| problem.to_string().trim().to_owned())
+        let file: Self =
+            toml::from_str(text).map_err(|problem| problem.to_string().trim().to_owned())?;
+        let top = file.at_the_top();
+        let mut named = file
+            .profiles
+            .iter()
+            .map(|(name, profile)| (format!("[profiles.{name}]"), profile));
+        if top.has_two_tokens() {
+            return Err(format!("the top of the file has {TWO_TOKENS}"));
+        }
+        match named.find(|(_, profile)| profile.has_two_tokens()) {
+            Some((name, _)) => Err(format!("{name} has {TWO_TOKENS}")),
+            None => Ok(file),
+        }
     }
 
-    /// The profile of this name, or the settings at the top of the file.
+    fn at_the_top(&self) -> Profile {
+        Profile {
+            root_url: self.root_url.clone(),
+            client_id: self.client_id.clone(),
+            access_token: self.access_token.clone(),
+            access_token_file: self.access_token_file.clone(),
+            certificate: self.certificate.clone(),
+        }
+    }
+
+    /// The profile of this name, or the settings at the top of the file. A profile that names no
+    /// server is about the one at the top.
     pub(crate) fn profile(&self, name: Option<&str>) -> Result<Profile, Failure> {
         let Some(name) = name else {
-            return Ok(Profile {
-                root_url: self.root_url.clone(),
-                client_id: self.client_id.clone(),
-                access_token: self.access_token.clone(),
-                access_token_file: self.access_token_file.clone(),
-                certificate: self.certificate.clone(),
-            });
+            return Ok(self.at_the_top());
         };
-        self.profiles.get(name).cloned().ok_or_else(|| {
+        let mut profile = self.profiles.get(name).cloned().ok_or_else(|| {
             let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
             let known = match known.is_empty() {
                 true => "it has none".to_owned(),
@@ -86,7 +111,9 @@ impl ConfigFile {
             };
             Failure::usage(format!("there is no profile {name:?} in your settings file: {known}"))
                 .advise("profiles are the sections [profiles.NAME] of config.toml in the folder fleetwright of your configuration folder, usually ~/.config")
-        })
+        })?;
+        profile.root_url = profile.root_url.or_else(|| self.root_url.clone());
+        Ok(profile)
     }
 
     /// Reads the token that a profile keeps in a file of its own.

@@ -246,6 +246,23 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_without_a_server_is_about_the_one_at_the_top() {
+        assert_eq!(
+            chosen(("", "anybody"), &[]),
+            pair("https://file.example.com", "nobody")
+        );
+    }
+
+    #[test]
+    fn two_tokens_in_one_place_are_refused() {
+        let both = "access_token = \"t\"\naccess_token_file = \"f\"\n";
+        for (head, part) in [("", "the top"), ("[profiles.x]\n", "[profiles.x]")] {
+            let problem = ConfigFile::parse(&format!("{head}{both}")).unwrap_err();
+            assert!(problem.starts_with(part), "{problem}");
+        }
+    }
+
+    #[test]
     fn an_unknown_profile_is_named_with_those_that_exist() {
         assert_eq!(
             chosen(("", "nosuch"), &[]),

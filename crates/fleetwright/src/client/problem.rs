@@ -8,50 +8,84 @@ use crate::failure::{Exit, Failure};
 
 /// The failure for an answer that is not a success.
 pub(crate) fn refused(call: &Call, status: StatusCode, body: &[u8], signed: bool) -> Failure {
+    let message = text_of(body);
+    let said = message.as_deref().unwrap_or_default();
     let (exit, advice) = match status.as_u16() {
+        300..=399 | 404 | 405 | 501 if message.is_none() => {
+            (Exit::Failed, Some(NOT_OUR_SERVER.to_owned()))
+        }
+        400 | 404 if is_about_provider(said) => {
+            let exit = match status {
+                StatusCode::NOT_FOUND => Exit::NotFound,
+                _ => Exit::Failed,
+            };
+            (exit, Some(shows_what_there_is("fleetwright provider list")))
+        }
+        400 if said.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
         401 | 403 if !signed => (Exit::NotAllowed, Some(NO_CREDENTIALS.to_owned())),
         401 => (Exit::NotAllowed, Some(WRONG_CREDENTIALS.to_owned())),
-        403 => (Exit::NotAllowed, Some(TOO_FEW_SCOPES.to_owned())),
-        404 => (
-            Exit::NotFound,
-            call.look_with
-                .map(|command| format!("`{command}` shows what there is")),
+        403 if call.path.ends_with("/scopes/current") => {
+            (Exit::NotAllowed, Some(MORE_SCOPES.to_owned()))
+        }
+        403 => (
+            Exit::NotAllowed,
+            Some(format!(
+                "`fleetwright scope current` shows what your client may do; {MORE_SCOPES}"
+            )),
         ),
+        404 => (Exit::NotFound, call.look_with.map(shows_what_there_is)),
+        409 if said == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
         409 => (Exit::Conflict, Some(CONFLICT.to_owned())),
         _ => (Exit::Failed, None),
     };
-    let mut failure = Failure::new(
-        exit,
-        format!("could not {}: {}", call.purpose, text_of(status, body)),
-    );
+    let message = message.unwrap_or_else(|| format!("the server answered {status}"));
+    let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
     failure.advice = advice;
     failure
 }
 
 /// The failure for a call that got no answer.
 pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure {
-    Failure::new(
+    let failure = Failure::new(
         Exit::Unreachable,
-        format!("could not {}: no answer from {root_url}: {reason}", call.purpose),
-    )
-    .advise("is the server running, and is this its address? `fleetwright up` starts one here; the address is --root-url, TASKCLUSTER_ROOT_URL or root_url of a profile")
+        format!(
+            "could not {}: no answer from {root_url}: {reason}",
+            call.purpose
+        ),
+    );
+    // What a TLS library says of an answer that is not TLS.
+    if reason.contains("InvalidContentType") {
+        return failure.advise("does it speak TLS? try http://");
+    }
+    failure.advise("is the server running, and is this its address? `fleetwright up` starts one here; the address is --root-url, TASKCLUSTER_ROOT_URL or root_url of a profile")
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials were given: set TASKCLUSTER_CLIENT_ID and TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file owner.env in its data folder";
 const WRONG_CREDENTIALS: &str = "check the client id and the access token, that the client is neither disabled nor expired, and that the clocks of both machines agree";
-const TOO_FEW_SCOPES: &str = "`fleetwright scope current` shows what your client may do; somebody who may grant the missing scopes can add them with `fleetwright client update` or a role";
+const MORE_SCOPES: &str = "somebody who may grant the missing scopes can add them with `fleetwright client update` or a role";
 const CONFLICT: &str =
     "look at what is there now (the `show` command of the same noun), then decide";
 
+pub(crate) const NOT_OUR_SERVER: &str =
+    "this does not look like a Fleetwright or Taskcluster server: is the root URL right?";
+const OWNER: &str = "the owner is an e-mail address";
+const TAKEN_NAME: &str = "`fleetwright worker show` shows what has this name; that of a removed worker is free again once it has expired";
+
+fn shows_what_there_is(command: &str) -> String {
+    format!("`{command}` shows what there is")
+}
+
+fn is_about_provider(message: &str) -> bool {
+    message == "Invalid Provider"
+        || message.starts_with("Provider ") && message.ends_with(" does not exist")
+}
+
 /// The message of an error reply, without the trailer that repeats what we know.
-fn text_of(status: StatusCode, body: &[u8]) -> String {
+fn text_of(body: &[u8]) -> Option<String> {
     let reply: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let message = reply["message"].as_str().or(reply["error"].as_str());
     let message = message.map(|text| text.split("\n---\n").next().unwrap_or(text).trim());
-    match message {
-        Some(text) if !text.is_empty() => text.to_owned(),
-        Some(_) | None => format!("the server answered {status}"),
-    }
+    message.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -92,8 +126,44 @@ mod tests {
             (409, Exit::Conflict),
             (500, Exit::Failed),
         ] {
-            assert_eq!(failure(status, "", true).exit, exit, "{status}");
+            let body = r#"{"message": "no"}"#;
+            assert_eq!(failure(status, body, true).exit, exit, "{status}");
         }
+    }
+
+    #[test]
+    fn an_address_without_an_api_is_not_taken_for_a_missing_thing() {
+        for body in ["", "<html>", "{}"] {
+            let failure = failure(404, body, true);
+            assert_eq!(failure.exit, Exit::Failed);
+            assert_eq!(failure.advice.unwrap(), NOT_OUR_SERVER);
+        }
+    }
+
+    #[test]
+    fn some_refusals_have_advice_of_their_own() {
+        for (status, message, part) in [
+            (400, "Invalid Provider", "provider list"),
+            (404, "Provider x does not exist", "provider list"),
+            (400, "* data/owner must match format", "e-mail address"),
+            (409, "Worker already exists", "once it has expired"),
+        ] {
+            let body = serde_json::json!({ "message": message }).to_string();
+            let advice = failure(status, &body, true).advice.unwrap();
+            assert!(advice.contains(part), "{message}: {advice}");
+        }
+        let call = Call::get(AUTH, &["scopes", "current"]);
+        let advice = refused(&call, StatusCode::FORBIDDEN, b"", true)
+            .advice
+            .unwrap();
+        assert!(!advice.contains("scope current"), "{advice}");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_tls_is_recognised() {
+        let reason = "received corrupt message of type InvalidContentType";
+        let failure = unreachable(&call(), "https://127.0.0.1:1", reason);
+        assert!(failure.advice.unwrap().contains("try http://"));
     }
 
     #[test]

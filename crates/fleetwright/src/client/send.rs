@@ -9,7 +9,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
-use super::problem::{refused, unreachable};
+use super::problem::{NOT_OUR_SERVER, refused, unreachable};
 use super::retry::{Outcome, delay_after};
 use super::{Call, Credentials, Settings};
 use crate::failure::Failure;
@@ -86,7 +86,7 @@ impl Client {
                 call.purpose,
                 self.root_url()
             ))
-            .advise("is this the root URL of a fleetwright or Taskcluster server?")
+            .advise(NOT_OUR_SERVER)
         })
     }
 

@@ -65,7 +65,7 @@ pub(super) fn require(fields: &Map<String, Value>, name: &str, flag: &str) -> Re
     match fields.contains_key(name) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "{name} is missing: give {flag}, or a --file that has it"
+            "{flag} is missing: give it, or a --file that has {name}"
         ))),
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, require, set};
-use super::{Consent, Limit, Session};
+use super::{Consent, Limit, Session, name};
 use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -22,7 +22,7 @@ pub(crate) enum Verb {
     },
     Show {
         /// The client's id
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
     },
     /// Create a client and print its access token, once
@@ -33,12 +33,12 @@ pub(crate) enum Verb {
     Update(Definition),
     Enable {
         /// The client's id
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
     },
     Disable {
         /// The client's id
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
         consent: Consent,
@@ -46,14 +46,14 @@ pub(crate) enum Verb {
     /// Replace a client's access token and print the new one, once
     Reset {
         /// The client's id
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
         consent: Consent,
     },
     Delete {
         /// The client's id
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
         consent: Consent,
@@ -63,7 +63,7 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
     /// The client's id
-    #[arg(value_name = "CLIENT")]
+    #[arg(value_name = "CLIENT", value_parser = name::client)]
     client: String,
     /// Until when it may be used: a time, or a length from now such as 90d (when created: 365d)
     #[arg(long, value_name = "WHEN")]

@@ -9,6 +9,9 @@ use clap_complete::Shell;
 use crate::failure::Failure;
 use crate::output;
 
+/// The only noun with verbs that are for the program itself.
+const BENCH: &str = "bench";
+
 /// A shell that we write completions for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KnownShell {
@@ -17,7 +20,8 @@ pub(crate) enum KnownShell {
     Fish,
 }
 
-pub(crate) fn print(shell: KnownShell, mut command: Command) {
+pub(crate) fn print(shell: KnownShell, command: Command) {
+    let mut command = without_hidden(command);
     let shell = match shell {
         KnownShell::Bash => Shell::Bash,
         KnownShell::Zsh => Shell::Zsh,
@@ -32,8 +36,36 @@ pub(crate) fn print(shell: KnownShell, mut command: Command) {
 pub(crate) fn write_pages(folder: &Path, command: Command) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let page = folder.join(format!("{}.1", command.get_name()));
     clap_mangen::generate_to(command, folder)
+        .and_then(|()| std::fs::read_to_string(&page))
+        .and_then(|text| std::fs::write(&page, with_tables(&text)))
         .with_context(|| format!("cannot write manual pages into {}", folder.display()))?;
     output::out(&format!("wrote manual pages into {}", folder.display()));
     Ok(())
+}
+
+/// The tables at the end of the main page, line by line as they are.
+fn with_tables(page: &str) -> String {
+    const TITLE: &str = ".SH EXTRA\n";
+    match page.split_once(TITLE) {
+        None => page.to_owned(),
+        Some((before, tables)) => {
+            let (tables, after) = match tables.find("\n.SH ") {
+                Some(end) => tables.split_at(end + 1),
+                None => (tables, ""),
+            };
+            format!("{before}{TITLE}.nf\n{tables}.fi\n{after}")
+        }
+    }
+}
+
+/// The scripts know of hidden commands too, unless these are not there at all.
+fn without_hidden(command: Command) -> Command {
+    command.mut_subcommand(BENCH, |bench| {
+        let verbs = bench.get_subcommands().filter(|verb| !verb.is_hide_set());
+        Command::new(BENCH)
+            .about(bench.get_about().cloned().unwrap_or_default())
+            .subcommands(verbs.cloned().collect::<Vec<_>>())
+    })
 }

@@ -14,8 +14,8 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Examine the installation of this configuration
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    /// Examine the installation of this configuration; with --data what `up` makes of it
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Examine what `up` made in this folder (default: your data folder)
     #[arg(long, value_name = "DIR")]
@@ -29,15 +29,17 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let mut findings = Vec::new();
     let mut config = match (&arguments.config, &arguments.data) {
-        (Some(file), _) => serve::read(file)?,
-        (None, folder) => {
+        (Some(file), None) => serve::read(file)?,
+        (file, folder) => {
             let path = match folder {
                 Some(path) => path.clone(),
                 None => DataFolder::default_path()?,
             };
             let data = DataFolder::look_at(&path)?;
-            findings.push(owner(&data));
-            let mut config = up::configuration(None, &data)?;
+            let mut config = up::configuration(file.as_deref(), &data)?;
+            if config.auth.taskcluster.is_none() {
+                findings.push(owner(&data));
+            }
             if let Some(listen) = data.root_url().as_deref().and_then(address_in) {
                 config.listen = listen;
             }

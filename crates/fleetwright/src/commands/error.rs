@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::{Limit, Session};
+use super::{Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column, Kind};
@@ -13,7 +13,7 @@ pub(crate) enum Verb {
     List(Errors),
     Stats {
         /// Only of this worker pool
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: Option<String>,
     },
 }
@@ -21,7 +21,7 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 pub(crate) struct Errors {
     /// The worker pool, such as demo/linux
-    #[arg(value_name = "POOL")]
+    #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
     /// Only of this launch config
     #[arg(long, value_name = "ID")]

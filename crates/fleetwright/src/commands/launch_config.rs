@@ -1,8 +1,9 @@
 //! Launch configs.
 
 use clap::Subcommand;
+use serde_json::{Value, json};
 
-use super::{Limit, Session};
+use super::{Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::Column;
@@ -11,7 +12,7 @@ use crate::output::Column;
 pub(crate) enum Verb {
     List {
         /// The worker pool, such as demo/linux
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
         /// Also those that are no longer used for new workers
         #[arg(long)]
@@ -21,12 +22,26 @@ pub(crate) enum Verb {
     },
 }
 
+const KEY: &str = "workerPoolLaunchConfigs";
+
 const LIST: &[Column] = &[
     Column::text("LAUNCH CONFIG", "launchConfigId"),
     Column::text("ARCHIVED", "isArchived"),
     Column::age("CREATED", "created"),
-    Column::age("CHANGED", "lastModified"),
-    Column::prose("CONFIGURATION", "configuration"),
+    Column::prose("WHAT IT STARTS", GIST),
+];
+
+/// Where a row has its gist, which is ours and not the API's.
+const GIST: &str = "gist";
+
+/// Where the clouds say what machine to start, and where.
+const TELLING: &[&str] = &[
+    "/location",
+    "/region",
+    "/zone",
+    "/machineType",
+    "/hardwareProfile/vmSize",
+    "/launchConfig/InstanceType",
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -40,9 +55,55 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .query("includeArchived", archived.then_some(true))
                 .to(format!("list the launch configs of pool {pool}"))
                 .look_with("fleetwright pool list");
-            session
-                .list(&call, "workerPoolLaunchConfigs", LIST, &limit)
-                .await
+            let mut document = session.client.pages(&call, KEY, limit.limit).await?;
+            if !session.json {
+                add_gists(&mut document[KEY]);
+            }
+            session.rows(&document, KEY, LIST);
+            Ok(())
         }
+    }
+}
+
+fn add_gists(launch_configs: &mut Value) {
+    for item in launch_configs.as_array_mut().into_iter().flatten() {
+        let gist = gist(&item["configuration"]);
+        if let Some(item) = item.as_object_mut() {
+            item.insert(GIST.to_owned(), json!(gist));
+        }
+    }
+}
+
+/// The machine in a few words; `--json` shows all there is.
+fn gist(configuration: &Value) -> String {
+    let parts: Vec<_> = TELLING
+        .iter()
+        .filter_map(|place| configuration.pointer(place)?.as_str())
+        // A machine type may be a whole path.
+        .map(|text| text.rsplit('/').next().unwrap_or(text))
+        .collect();
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gist_says_what_is_started_where() {
+        let google = json!({"region": "r", "zone": "z", "machineType": "zones/z/machineTypes/n2"});
+        assert_eq!(gist(&google), "r z n2");
+        let aws = json!({"region": "r", "launchConfig": {"InstanceType": "m5"}});
+        assert_eq!(gist(&aws), "r m5");
+        assert_eq!(gist(&json!({"zone": 1})), "");
+        assert_eq!(gist(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_list_of_another_shape_is_left_alone() {
+        let mut odd = json!([{}, {"configuration": 1}, 1]);
+        add_gists(&mut odd);
+        assert_eq!(odd[0][GIST], "");
+        add_gists(&mut Value::Null);
     }
 }

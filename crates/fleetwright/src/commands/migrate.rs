@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use store::{Options, Store};
 
-use super::serve::{chain, check, read};
+use super::serve::{chain, check, doctor, read};
 use crate::failure::Failure;
 use crate::{machine, output};
 
@@ -24,12 +24,23 @@ pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure>
     check(&config)?;
     let failed = |problem: store::StoreError| {
         Failure::failed(format!("cannot migrate the database: {}", chain(&problem)))
-            .advise("`fleetwright doctor --config FILE` looks for causes")
+            .advise(format!("`{}` looks for causes", doctor(&arguments.config)))
     };
     let options = Options {
         url: config.database.url.clone(),
         connections: 1,
     };
+    // Opening would make it, and a dry run makes nothing.
+    if let Some(file) = options.missing_file().filter(|_| arguments.dry_run) {
+        let file = file.display();
+        match json {
+            true => output::json(&serde_json::json!({"dryRun": true, "missing": file.to_string()})),
+            false => output::out(&format!(
+                "there is no database at {file} yet: it would be made"
+            )),
+        }
+        return Ok(());
+    }
     let store = Store::open(&options).map_err(failed)?;
     let names = match arguments.dry_run {
         true => store.pending_migrations().await,

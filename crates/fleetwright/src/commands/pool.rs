@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, require, set};
-use super::{Consent, Limit, Session, error};
+use super::{Consent, Limit, Session, error, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -16,9 +16,10 @@ pub(crate) enum Verb {
     List(Limit),
     Show {
         /// The worker pool, such as demo/linux
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
     },
+    #[command(after_help = "--provider and --owner are required, unless a --file has them.")]
     Create(Definition),
     /// Change some fields of a worker pool
     ///
@@ -26,7 +27,7 @@ pub(crate) enum Verb {
     Update(Definition),
     Delete {
         /// The worker pool, such as demo/linux
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
         #[command(flatten)]
         consent: Consent,
@@ -34,7 +35,7 @@ pub(crate) enum Verb {
     /// Count workers and capacity: of all pools, or of one by launch config
     Stats {
         /// The worker pool, such as demo/linux
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: Option<String>,
         #[command(flatten)]
         limit: Limit,
@@ -45,7 +46,7 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
     /// Its name, such as demo/linux
-    #[arg(value_name = "POOL")]
+    #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
     /// The provider that makes its workers
     #[arg(long, value_name = "ID")]
@@ -220,7 +221,8 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
     let pool = definition.pool.clone();
-    let existing = session.client.call(&read(&pool)).await?;
+    let existing = read(&pool).to(format!("update worker pool {pool}"));
+    let existing = session.client.call(&existing).await?;
     let mut fields = SHAPE.of_existing(&existing);
     definition.apply(&mut fields)?;
     let call = Call::post(

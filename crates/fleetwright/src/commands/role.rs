@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, set};
-use super::{Consent, Limit, Session};
+use super::{Consent, Limit, Session, name};
 use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -16,7 +16,7 @@ pub(crate) enum Verb {
     List(Limit),
     Show {
         /// The role's id
-        #[arg(value_name = "ROLE")]
+        #[arg(value_name = "ROLE", value_parser = name::role)]
         role: String,
     },
     Create(Definition),
@@ -26,7 +26,7 @@ pub(crate) enum Verb {
     Update(Definition),
     Delete {
         /// The role's id
-        #[arg(value_name = "ROLE")]
+        #[arg(value_name = "ROLE", value_parser = name::role)]
         role: String,
         #[command(flatten)]
         consent: Consent,
@@ -36,7 +36,7 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
     /// The role's id
-    #[arg(value_name = "ROLE")]
+    #[arg(value_name = "ROLE", value_parser = name::role)]
     role: String,
     /// What it is for
     #[arg(long, value_name = "TEXT")]

@@ -1,15 +1,17 @@
 //! A server as its configuration says.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use server::config::Config;
+use server::config::{Config, LogFormat};
+use server::run::RunError;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::owner_file::quoted;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -22,8 +24,13 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     check(&config)?;
     start_log(&config)?;
-    let ready = |address| output::note(&format!("fleetwright is ready at {address}"));
-    run(config, until_told_to_stop()?, ready).await
+    let root_url = config.root_url.clone();
+    let ready = |address| {
+        let root_url = root_url.unwrap_or_else(|| url_of(address));
+        output::out(&format!("fleetwright is ready at {root_url}"));
+    };
+    let doctor = doctor(&arguments.config);
+    run(config, until_told_to_stop()?, ready, &doctor).await
 }
 
 /// Reads a configuration file.
@@ -45,15 +52,44 @@ pub(super) fn start_log(config: &Config) -> Result<(), Failure> {
     server::telemetry::log_to_stderr(&config.log).map_err(Failure::usage)
 }
 
-/// Serves until told to stop.
+/// The command that examines what this configuration describes.
+pub(super) fn doctor(config: &Path) -> String {
+    let config = quoted(&config.display().to_string());
+    format!("fleetwright doctor --config {config}")
+}
+
+/// A URL that reaches this address from this machine.
+pub(super) fn url_of(listen: SocketAddr) -> String {
+    let mut reachable = listen;
+    if listen.ip().is_unspecified() {
+        reachable.set_ip(match listen.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{reachable}")
+}
+
+/// Serves until told to stop. `doctor` is the command that looks for causes.
 pub(super) async fn run(
     config: Config,
     stop: impl Future<Output = ()> + Send + 'static,
     ready: impl FnOnce(SocketAddr) + Send,
+    doctor: &str,
 ) -> Result<(), Failure> {
+    // Who reads the log by program finds nothing but records there.
+    let is_logged = matches!(config.log.format, LogFormat::Json);
     server::run(config, stop, ready).await.map_err(|problem| {
-        Failure::failed(format!("the server stopped: {}", chain(&problem)))
-            .advise("`fleetwright doctor` looks for causes")
+        let mut failure = Failure::failed(format!("the server stopped: {}", chain(&problem)));
+        if is_logged {
+            tracing::error!("{}", failure.message);
+        }
+        failure.is_logged = is_logged;
+        // A taken address is its own cause, and says what to do.
+        if !matches!(problem, RunError::Listen { .. }) {
+            failure.advice = Some(format!("`{doctor}` looks for causes"));
+        }
+        failure
     })
 }
 
@@ -74,7 +110,7 @@ pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + '
         next().await;
         tokio::spawn(async move {
             next().await;
-            output::note("asked twice: stopping at once");
+            tracing::warn!("asked twice: stopping at once");
             std::process::exit(1);
         });
     })
@@ -98,4 +134,20 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_url_is_one_that_reaches_us() {
+        for (listen, url) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+        ] {
+            assert_eq!(url_of(listen.parse().unwrap()), url);
+        }
+    }
 }

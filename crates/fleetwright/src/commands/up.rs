@@ -1,13 +1,13 @@
 //! Everything on this machine, ready to use: made on the first start, kept after.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
-use server::config::{Config, StaticClient};
+use clap::{Arg, Args, Command};
+use server::config::{Config, ProviderTable, StaticClient};
 
-use super::serve::{self, until_told_to_stop};
+use super::serve::{self, until_told_to_stop, url_of};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
@@ -36,6 +36,23 @@ pub(crate) struct Arguments {
     config: Option<PathBuf>,
 }
 
+/// Adds to the help what only this command and this machine know.
+pub(crate) fn with_help(command: Command) -> Command {
+    // Takes the place of the option of all commands, which names a server to ask.
+    let root_url = Arg::new("root_url")
+        .long("root-url")
+        .value_name("URL")
+        .help("The address by which clients reach this server");
+    let command = command.arg(root_url);
+    let Ok(folder) = DataFolder::default_path() else {
+        return command;
+    };
+    command.mut_arg("data", |data| {
+        let help = "Where database, keys and the owner's credential are kept";
+        data.help(format!("{help} (default: {})", folder.display()))
+    })
+}
+
 pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Result<(), Failure> {
     let path = match &arguments.data {
         Some(path) => path.clone(),
@@ -46,6 +63,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     serve::start_log(&config)?;
     warn_if_open(&config);
     let public_url = config.root_url.clone();
+    let doctor = doctor(&arguments, &data);
     let has_owner = config.auth.taskcluster.is_none();
     let ready = |address| {
         let root_url = public_url.unwrap_or_else(|| url_of(address));
@@ -57,7 +75,20 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         }
         output::out(&welcome(&root_url, &data));
     };
-    serve::run(config, until_told_to_stop()?, ready).await
+    serve::run(config, until_told_to_stop()?, ready, &doctor).await
+}
+
+/// The command that examines what this one runs.
+fn doctor(arguments: &Arguments, data: &DataFolder) -> String {
+    let mut command = match &arguments.config {
+        Some(file) => serve::doctor(file),
+        None => "fleetwright doctor".to_owned(),
+    };
+    if arguments.data.is_some() {
+        let folder = quoted(&data.path().display().to_string());
+        command.push_str(&format!(" --data {folder}"));
+    }
+    command
 }
 
 fn prepare(
@@ -102,11 +133,12 @@ fn prepare(
 
 /// The configuration with what `up` adds to it: a place in the data folder, and providers.
 pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Config, Failure> {
-    let mut config = match file {
-        Some(file) => serve::read(file)?,
-        None => Config::from_toml(PROVIDERS, Path::new("the built-in configuration"))
-            .context("the built-in configuration is damaged")?,
-    };
+    let mut config = Config::from_toml(PROVIDERS, Path::new("the built-in configuration"))
+        .context("the built-in configuration is damaged")?;
+    if let Some(file) = file {
+        let built_in = std::mem::replace(&mut config, serve::read(file)?).providers;
+        config.providers = merged(built_in, config.providers);
+    }
     if config.database.url.is_empty() {
         config.database.url = data.database_url();
     }
@@ -116,24 +148,21 @@ pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Co
     Ok(config)
 }
 
+/// What is built in stays, unless the configuration has a provider of the same name.
+fn merged(mut built_in: ProviderTable, configured: ProviderTable) -> ProviderTable {
+    built_in
+        .0
+        .retain(|(id, _)| configured.0.iter().all(|(other, _)| other != id));
+    built_in.0.extend(configured.0);
+    built_in
+}
+
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let address = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}").parse(),
         None => text.parse(),
     };
     address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080".to_owned())
-}
-
-/// A URL that reaches this address from this machine.
-fn url_of(listen: SocketAddr) -> String {
-    let mut reachable = listen;
-    if listen.ip().is_unspecified() {
-        reachable.set_ip(match listen.ip() {
-            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    format!("http://{reachable}")
 }
 
 fn warn_if_open(config: &Config) {
@@ -218,17 +247,6 @@ mod tests {
             "localhost:99999",
         ] {
             assert!(listen_address(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_root_url_is_one_that_reaches_us() {
-        for (listen, url) in [
-            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
-            ("0.0.0.0:80", "http://127.0.0.1:80"),
-            ("[::]:80", "http://[::1]:80"),
-        ] {
-            assert_eq!(url_of(listen.parse().unwrap()), url);
         }
     }
 

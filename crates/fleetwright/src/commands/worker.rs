@@ -4,8 +4,8 @@ use access::slugid;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::body::{Shape, read_text, require, set};
-use super::{Consent, Limit, Session};
+use super::body::{Shape, read_text, set};
+use super::{Consent, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::machine;
@@ -17,7 +17,7 @@ const LOOK: &str = "fleetwright worker list POOL";
 pub(crate) enum Verb {
     List {
         /// The worker pool, such as demo/linux
-        #[arg(value_name = "POOL")]
+        #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
         /// Only of this worker group
         #[arg(long, value_name = "GROUP", conflicts_with_all = ["state", "launch_config"])]
@@ -35,7 +35,7 @@ pub(crate) enum Verb {
     Create(Definition),
     /// Change a worker: when it expires, its capacity, its secret
     ///
-    /// The server replaces all three at once, so the secret has to be given again or made new.
+    /// What no flag names stays as it is.
     Update(Definition),
     Remove {
         #[command(flatten)]
@@ -58,13 +58,13 @@ pub(crate) enum State {
 #[derive(Args, Debug)]
 pub(crate) struct Name {
     /// The worker pool, such as demo/linux
-    #[arg(value_name = "POOL")]
+    #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
     /// Its worker group
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = name::worker)]
     group: String,
     /// Its id
-    #[arg(value_name = "WORKER")]
+    #[arg(value_name = "WORKER", value_parser = name::worker)]
     id: String,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Definition {
     #[arg(long, value_name = "WHEN")]
     expires: Option<String>,
     /// How many tasks it does at a time
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = capacity)]
     capacity: Option<u32>,
     /// A file with the 44 characters the worker proves itself with (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with = "new_secret")]
@@ -195,32 +195,45 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
     let call = Call::put(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("create worker {name}"))
         .look_with("fleetwright pool list");
-    let reply = session.client.call(&call).await?;
+    let mut reply = session.client.call(&call).await?;
+    add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("created worker {name}"));
-    tell_secret(secret.as_deref());
+    tell_secret(secret.as_deref(), session);
     Ok(())
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
-    let existing = session.client.call(&definition.name.read()).await?;
-    let mut fields = SHAPE.of_existing(&existing);
+    let mut fields = Map::new();
     let secret = definition.apply(&mut fields, definition.new_secret, session)?;
-    require(&fields, "providerInfo", "--secret-file or --new-secret")?;
     let name = definition.name;
+    if !fields.contains_key("expires") {
+        // The one field that the API demands; the others stay as they are when left out.
+        let existing = name.read().to(format!("update worker {name}"));
+        let existing = session.client.call(&existing).await?;
+        set(&mut fields, "expires", existing.get("expires").cloned());
+    }
     let call = Call::post(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("update worker {name}"))
         .look_with(LOOK);
-    let reply = session.client.call(&call).await?;
+    let mut reply = session.client.call(&call).await?;
+    add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("updated worker {name}"));
-    tell_secret(secret.as_deref());
+    tell_secret(secret.as_deref(), session);
     Ok(())
 }
 
-/// On standard error, so that what goes to a program stays the API's reply.
-fn tell_secret(secret: Option<&str>) {
-    if let Some(secret) = secret {
-        output::note(&format!(
-            "its secret, shown only this once (staticSecret): {secret}"
+/// A program finds a secret that was made here next to what the API replied.
+fn add_secret(reply: &mut Value, secret: Option<&str>) {
+    if let (Value::Object(reply), Some(secret)) = (reply, secret) {
+        reply.insert("staticSecret".to_owned(), json!(secret));
+    }
+}
+
+/// The only moment at which a secret that was made here can be seen.
+fn tell_secret(secret: Option<&str>, session: &Session) {
+    if let (false, Some(secret)) = (session.json, secret) {
+        output::out(&format!(
+            "its secret (staticSecret), shown only this once: {secret}"
         ));
     }
 }
@@ -254,6 +267,11 @@ impl Definition {
         }
         Ok(None)
     }
+}
+
+fn capacity(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "give a whole number that is not negative, such as 4".to_owned())
 }
 
 impl Name {

@@ -35,6 +35,8 @@ pub(super) struct Change {
     /// The normal form of what is here, if there is something.
     pub(super) before: Option<String>,
     pub(super) after: String,
+    /// What it is in a few words.
+    pub(super) gist: String,
     pub(super) call: Call,
 }
 
@@ -64,7 +66,13 @@ impl Plan {
                     false => Call::put(AUTH, &segments, body).to(format!("create role {id}")),
                 }
             };
-            plan.add(Kind::Role, id, before, normal_role(role), call);
+            plan.add(
+                (Kind::Role, id),
+                before,
+                normal_role(role),
+                gist_of_role(role),
+                call,
+            );
         }
         for (id, pool) in &wanted.pools {
             let before = here.pools.get(id).map(|pool| normal_pool(id, pool));
@@ -78,7 +86,13 @@ impl Plan {
                 let verb = if exists { "update" } else { "create" };
                 call.to(format!("{verb} worker pool {name}"))
             };
-            plan.add(Kind::Pool, &name, before, normal_pool(id, pool), call);
+            plan.add(
+                (Kind::Pool, &name),
+                before,
+                normal_pool(id, pool),
+                gist_of_pool(pool),
+                call,
+            );
         }
         let pools_only_here = here
             .pools
@@ -97,10 +111,10 @@ impl Plan {
 
     fn add(
         &mut self,
-        kind: Kind,
-        id: &str,
+        (kind, id): (Kind, &str),
         before: Option<Value>,
         after: Value,
+        gist: String,
         call: impl FnOnce(bool) -> Call,
     ) {
         if before.as_ref() == Some(&after) {
@@ -116,6 +130,7 @@ impl Plan {
             id: id.to_owned(),
             before: before.as_ref().map(lines),
             after: lines(&after),
+            gist,
             call: call(before.is_some()),
         });
     }
@@ -127,6 +142,29 @@ impl Change {
             Kind::Role => format!("role {}", self.id),
             Kind::Pool => format!("worker pool {}", self.id),
         }
+    }
+}
+
+fn gist_of_role(role: &Role) -> String {
+    counted(role.scopes.len(), "scope")
+}
+
+fn gist_of_pool(pool: &Pool) -> String {
+    match pool.config.get("launchConfigs").and_then(Value::as_array) {
+        None => pool.provider_id.clone(),
+        Some(launch_configs) => format!(
+            "{}, {}",
+            pool.provider_id,
+            counted(launch_configs.len(), "launch config")
+        ),
+    }
+}
+
+/// `1 scope`, `2 scopes`.
+pub(super) fn counted(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
     }
 }
 

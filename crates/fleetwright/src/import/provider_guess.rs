@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use super::fleet::Fleet;
 
+/// Said above the lines when they have such a provider.
+const ABOUT_FAKE: &str =
+    "# fake: a cloud in memory that takes these configs but starts no machines\n";
+
 /// What a pool's config looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
@@ -28,11 +32,15 @@ pub(super) fn lines_for_missing(wanted: &Fleet, known: &[&str]) -> Option<String
             *shape = shape_of(&pool.config);
         }
     }
+    let about = match missing.values().all(|shape| *shape == Shape::Static) {
+        true => "",
+        false => ABOUT_FAKE,
+    };
     let sections: Vec<_> = missing
         .iter()
         .map(|(id, shape)| format!("[providers.{id}]\n{}", shape.lines()))
         .collect();
-    (!sections.is_empty()).then(|| sections.join("\n"))
+    (!sections.is_empty()).then(|| format!("{about}{}", sections.join("\n")))
 }
 
 fn shape_of(config: &Value) -> Shape {
@@ -98,6 +106,7 @@ mod tests {
             ("z", with(json!({"armDeployment": {}}))),
         ]);
         insta::assert_snapshot!(lines_for_missing(&fleet, &["there"]).unwrap(), @r#"
+        # fake: a cloud in memory that takes these configs but starts no machines
         [providers.a]
         kind = "fake"
         accepts = "aws"

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::apply::ItemFailure;
-use super::compare::{Counts, Kind, Plan};
+use super::compare::{Counts, Kind, Plan, counted};
 use crate::failure::{Exit, Failure};
 
 /// More failures than this are counted and not listed.
@@ -136,11 +136,7 @@ fn done(plan: &Plan, failures: &[ItemFailure], exists: bool) -> Counts {
 }
 
 fn in_words(counts: Counts) -> String {
-    let some = |count: usize, one: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        count => Some(format!("{count} {one}s")),
-    };
+    let some = |count: usize, one: &str| (count > 0).then(|| counted(count, one));
     let parts = [
         some(counts.pools, "worker pool"),
         some(counts.roles, "role"),

@@ -11,6 +11,9 @@ const UNITS: [(i64, char); 5] = [
     (SECOND_MS, 's'),
 ];
 
+/// What expires later than this was meant to stay.
+const NEVER_MS: u64 = 500 * 365 * DAY_MS.unsigned_abs();
+
 /// How long ago, or in how long.
 pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     let elapsed = now.millis_since(then);
@@ -19,6 +22,9 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
         .iter()
         .map(|(length, name)| (length.unsigned_abs(), name))
         .find(|(length, _)| amount >= *length);
+    if elapsed < 0 && amount >= NEVER_MS {
+        return "never".to_owned();
+    }
     match unit {
         None => "now".to_owned(),
         // To the nearest: what was set to 90 days a moment ago is not 89.
@@ -74,7 +80,7 @@ mod tests {
     fn the_furthest_moments_have_an_age_too() {
         let ends = [i64::MIN, i64::MAX].map(Timestamp::from_millis);
         assert!(age(ends[0], ends[1]).ends_with("y ago"));
-        assert!(age(ends[1], ends[0]).starts_with("in "));
+        assert_eq!(age(ends[1], ends[0]), "never");
     }
 
     #[test]

@@ -166,8 +166,9 @@ fn a_worker_is_declared_shown_changed_and_removed() {
         .concat(),
     );
     assert_eq!(made.code, 0, "{}", made.err);
-    assert!(made.err.contains("staticSecret"), "{}", made.err);
+    assert_eq!(made.err, "");
     let reply: Value = serde_json::from_str(&made.out).unwrap();
+    assert_eq!(reply["staticSecret"].as_str().unwrap().len(), 44);
     assert_eq!(reply["capacity"], 1);
 
     assert_eq!(with("show", &[])["state"], "running");
@@ -185,11 +186,26 @@ fn a_worker_is_declared_shown_changed_and_removed() {
             1
         );
     }
+    let expires = with("show", &[])["expires"].clone();
+    let changed = with("update", &["--capacity", "3"]);
+    assert_eq!(
+        (&changed["capacity"], &changed["expires"]),
+        (&json!(3), &expires)
+    );
+    let changed = with("update", &["--expires", "60d"]);
+    assert_eq!(changed["capacity"], 3);
+    assert!(with("update", &["--new-secret"])["staticSecret"].is_string());
     let secret = server.home.write("secret", &"s".repeat(44));
     let changed = with("update", &["--capacity", "4", "--secret-file", &secret]);
     assert_eq!(changed["capacity"], 4);
     assert_eq!(with("remove", &["--yes"]), json!({}));
     assert_eq!(with("show", &[])["state"], "stopped");
+
+    let other = server.ok(&["worker", "create", "demo/linux", "rack-1", "w2"]);
+    assert_eq!(token_in(&other).len(), 44);
+    let again = server.run(&[&["worker", "create"][..], &worker].concat());
+    assert_eq!(again.code, 5);
+    assert!(again.err.contains("once it has expired"), "{}", again.err);
 }
 
 #[test]
@@ -362,8 +378,30 @@ fn exit_codes_tell_what_went_wrong() {
             "--owner",
             "o@example.com"
         ]),
-        1
+        2
     );
+    let arguments = [
+        "pool",
+        "create",
+        "demo/x",
+        "--provider",
+        "static",
+        "--owner",
+        "nobody",
+    ];
+    let refused = server.run(&arguments);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.err.contains("hint: the owner is an e-mail address"),
+        "{}",
+        refused.err
+    );
+    let tls = server.root_url().replace("http://", "https://");
+    let refused = server.home.run(&["--root-url", &tls, "provider", "list"]);
+    assert_eq!(refused.code, 6);
+    assert!(refused.err.contains("try http://"), "{}", refused.err);
+    let refused = server.run(&["pool", "update", "demo/nosuch"]);
+    assert!(refused.err.contains("could not update"), "{}", refused.err);
     assert_eq!(code(&["pool", "show", "demo/nosuch"]), 3);
     assert_eq!(code(&[&POOL[..], &["--description", "other"]].concat()), 5);
     let nobody = server
@@ -444,6 +482,31 @@ fn a_reader_that_goes_away_is_no_failure() {
     let errors = drain(child.stderr.take().unwrap());
     assert!(child.wait().unwrap().success(), "{errors}");
     assert_eq!(errors, "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let server = Server::start();
+    for arguments in [&["pool", "list", "--json"][..], &["--help"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = server.command(arguments);
+        let done = Done::of(
+            command
+                .stdout(full)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+                .wait_with_output()
+                .unwrap(),
+        );
+        assert_eq!(done.code, 1, "{arguments:?}");
+        assert!(
+            done.err.starts_with("error: cannot write the output: "),
+            "{}",
+            done.err
+        );
+    }
 }
 
 #[test]

@@ -93,6 +93,13 @@ fn a_dry_run_of_something_new_writes_nothing() {
         document["create"]["workerPools"],
         json!(["demo/cloud", "demo/iron"])
     );
+    let text = import(&server, &fleet(), &["--dry-run"]).out;
+    assert_eq!(
+        text,
+        "+ role other (1 scope)\n+ role team (2 scopes)\n+ worker pool demo/cloud (fake, 2 launch configs)\n+ worker pool demo/iron (static)\nwould create 2 worker pools and 2 roles\n"
+    );
+    let full = import(&server, &fleet(), &["--dry-run", "--full"]).out;
+    assert!(full.contains("+++ source: worker pool demo/iron"), "{full}");
     assert_eq!(server.json(&["pool", "list"]), json!({"workerPools": []}));
     assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
 }

@@ -14,12 +14,23 @@ fn help_documents_the_exit_codes_and_the_settings() {
 }
 
 #[test]
+fn the_help_of_up_speaks_of_the_server_that_it_starts() {
+    let home = Home::new();
+    let help = home.run(&["up", "--help"]).out;
+    assert!(help.contains("by which clients reach"), "{help}");
+    assert!(!help.contains("The address of the deployment"), "{help}");
+    let folder = home.path("").display().to_string();
+    assert!(help.contains(&folder), "{help}");
+}
+
+#[test]
 fn what_is_not_understood_is_a_usage_error() {
     let home = Home::new();
     for arguments in [
         &["pools"][..],
         &["pool", "list", "--nosuch"],
         &["worker", "list", "a/b", "--state", "asleep"],
+        &["worker", "update", "a/b", "g", "w", "--capacity", "-1"],
         &[],
     ] {
         assert_eq!(home.run(arguments).code, 2, "{arguments:?}");
@@ -40,6 +51,9 @@ fn completions_are_there_for_three_shells() {
         let done = Home::new().run(&["completions", shell]);
         assert_eq!(done.code, 0);
         assert!(done.out.contains("launch-config"), "{shell}");
+        // A hidden verb; the word also stands in the help of another one.
+        let text = done.out.replace("a bare HTTP server", "");
+        assert!(!text.contains("bare"), "{shell}");
     }
 }
 
@@ -56,6 +70,8 @@ fn every_command_has_a_manual_page() {
         assert!(folder.join(page).exists(), "{page}");
     }
     assert!(!folder.join("fleetwright-bench-bare.1").exists());
+    let page = home.read("man/fleetwright.1");
+    assert!(page.contains(".SH EXTRA\n.nf\n"), "{page}");
 }
 
 #[test]
@@ -97,6 +113,14 @@ fn migrations_are_shown_then_applied_then_done() {
     let database = home.path("x.sqlite");
     let text = format!("[database]\nurl = \"sqlite:{}\"\n", database.display());
     let file = home.write("c.toml", &text);
+    let none = home.run(&["migrate", "--config", &file, "--dry-run"]);
+    assert!(
+        none.out.starts_with("there is no database at"),
+        "{}",
+        none.err
+    );
+    assert!(!database.exists(), "a dry run made a database");
+    std::fs::write(&database, "").unwrap(); // an empty file is a database without tables
     let dry = home.run(&["migrate", "--config", &file, "--dry-run"]);
     assert!(dry.out.starts_with("would apply 0001"), "{}", dry.err);
     let real = home.run(&["migrate", "--config", &file]);

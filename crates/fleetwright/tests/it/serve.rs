@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use access::seal::generate_key;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use serde_json::Value;
 
 use crate::world::{Done, Home};
 
@@ -19,23 +20,31 @@ fn it_serves_what_is_configured_and_ends_when_told() {
     let file = home.write(
         "c.toml",
         &format!(
-            "listen = \"127.0.0.1:0\"\n[database]\nurl = \"sqlite:{}\"\n[keys]\nfile = \"{keys}\"\n[[auth.static_clients]]\nclient_id = \"static/me\"\naccess_token = \"{token}\"\nscopes = [\"worker-manager:list-providers\"]\n[providers.iron]\nkind = \"static\"\n",
+            "listen = \"127.0.0.1:0\"\n[database]\nurl = \"sqlite:{}\"\n[keys]\nfile = \"{keys}\"\n[[auth.static_clients]]\nclient_id = \"static/me\"\naccess_token = \"{token}\"\nscopes = [\"worker-manager:list-providers\"]\n[providers.iron]\nkind = \"static\"\n[log]\nformat = \"json\"\n",
             home.path("x.sqlite").display(),
         ),
     );
     let mut process = home
         .command(&["serve", "--config", &file])
-        .stdout(File::create(home.path("out")).unwrap())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(File::create(home.path("log")).unwrap())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let ready = lines.find_map(|line| {
         let line = line.unwrap();
         line.strip_prefix("fleetwright is ready at ")
             .map(str::to_owned)
     });
-    let url = format!("http://{}", ready.unwrap());
+    let url = ready.unwrap();
+    // Another one finds the address taken, and says so in the log's way.
+    let address = url.strip_prefix("http://").unwrap();
+    let text = home.read("c.toml").replace("127.0.0.1:0", address);
+    let second = home.write("second.toml", &text);
+    let refused = home.run(&["serve", "--config", &second]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains(address), "{}", refused.err);
+    home.write("log-of-second", &refused.err);
     let mut command = home.command(&["--root-url", &url, "provider", "list"]);
     command
         .env("TASKCLUSTER_CLIENT_ID", "static/me")
@@ -53,6 +62,11 @@ fn it_serves_what_is_configured_and_ends_when_told() {
             .success()
     );
     assert_eq!(process.wait().unwrap().code(), Some(0));
+    for log in ["log", "log-of-second"] {
+        for line in home.read(log).lines() {
+            assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+        }
+    }
 }
 
 #[test]

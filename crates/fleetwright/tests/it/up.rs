@@ -104,6 +104,21 @@ fn a_taken_address_is_named() {
     assert_eq!(done.code, 1);
     assert!(done.err.contains(&address), "{}", done.err);
     assert!(done.err.contains("--listen"), "{}", done.err);
+    assert!(!done.err.contains("doctor"), "{}", done.err);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named_with_a_way_out() {
+    let home = Home::new();
+    let file = home.write("file", "");
+    let done = home.run(&["up", "--data", &file]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains(&file), "{}", done.err);
+    assert!(
+        done.err.contains("choose another folder with --data"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
@@ -153,14 +168,27 @@ fn an_address_that_others_reach_is_warned_about() {
 }
 
 #[test]
-fn a_configuration_adds_its_providers() {
+fn a_configuration_adds_its_providers_and_changes_those_it_names() {
     let home = Home::new();
-    let text = "[providers.gcp-copy]\nkind = \"fake\"\naccepts = \"google\"\n";
+    let text = "[providers.gcp-copy]\nkind = \"fake\"\naccepts = \"google\"\n[providers.fake]\nkind = \"static\"\n";
     let file = home.write("c.toml", text);
     let server = Server::start_in(home, &["--config", &file]);
     let listed = server.json(&["provider", "list"]);
-    assert_eq!(listed["providers"][0]["providerId"], "gcp-copy");
-    assert_eq!(listed["providers"].as_array().unwrap().len(), 1);
+    let mut listed: Vec<_> = listed["providers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|provider| ["providerId", "providerType"].map(|key| provider[key].as_str().unwrap()))
+        .collect();
+    listed.sort_unstable();
+    assert_eq!(
+        listed,
+        [
+            ["fake", "static"],
+            ["gcp-copy", "fake"],
+            ["static", "static"]
+        ]
+    );
 }
 
 #[test]
@@ -172,6 +200,12 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert_eq!(done.code, 0, "{}", done.out);
     assert!(done.out.contains("a server answers at"), "{}", done.out);
     assert!(!done.out.contains("bad "), "{}", done.out);
+    let file = server.home.write("c.toml", "[log]\nformat = \"json\"\n");
+    let both = server
+        .home
+        .run(&[&arguments[..], &["--config", &file]].concat());
+    assert_eq!(both.code, 0, "{}{}", both.out, both.err);
+    assert!(both.out.contains("the owner's credential"), "{}", both.out);
     let json = server.home.run(&[&arguments[..], &["--json"]].concat());
     let findings: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(findings["findings"][0]["state"], "good");

@@ -1,0 +1,61 @@
+//! Names given on the command line: checked before anything is sent.
+
+use std::str::FromStr;
+
+use domain::id::{ClientId, PoolId, RoleId, WorkerId};
+
+pub(super) fn pool(text: &str) -> Result<String, String> {
+    checked::<PoolId>(
+        text,
+        "a worker pool is named provisioner/type, such as demo/linux: lower case after the slash",
+    )
+}
+
+/// A worker's id or its group: both have one form.
+pub(super) fn worker(text: &str) -> Result<String, String> {
+    checked::<WorkerId>(
+        text,
+        "workers and their groups are named by up to 38 letters, digits, - and _",
+    )
+}
+
+pub(super) fn client(text: &str) -> Result<String, String> {
+    checked::<ClientId>(
+        text,
+        "a client is named by letters, digits and any of !@/:.+|_-, such as team/ci",
+    )
+}
+
+pub(super) fn role(text: &str) -> Result<String, String> {
+    checked::<RoleId>(
+        text,
+        "a role is named by letters, digits, spaces and signs of ASCII, such as team:linux",
+    )
+}
+
+fn checked<Id: FromStr>(text: &str, form: &str) -> Result<String, String> {
+    match text.parse::<Id>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(form.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_another_form_is_refused_with_the_form_it_should_have() {
+        assert_eq!(pool("demo/linux"), Ok("demo/linux".to_owned()));
+        for (refused, part) in [
+            (pool("demo/Linux"), "lower case after the slash"),
+            (pool("nonsense"), "provisioner/type"),
+            (worker("a b"), "38 letters"),
+            (client("é"), "letters, digits"),
+            (role("é"), "ASCII"),
+        ] {
+            let said = refused.unwrap_err();
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}
