@@ -1,5 +1,7 @@
 //! Logs and metrics: how they are set up, and every name that they use.
 
+pub mod catalogue;
+
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

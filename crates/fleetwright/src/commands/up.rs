@@ -148,13 +148,14 @@ pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Co
     Ok(config)
 }
 
-/// What is built in stays, unless the configuration has a provider of the same name.
-fn merged(mut built_in: ProviderTable, configured: ProviderTable) -> ProviderTable {
-    built_in
-        .0
-        .retain(|(id, _)| configured.0.iter().all(|(other, _)| other != id));
-    built_in.0.extend(configured.0);
-    built_in
+/// The configured providers in their order, then those built-in ones whose names they leave free.
+fn merged(built_in: ProviderTable, mut configured: ProviderTable) -> ProviderTable {
+    for (id, provider) in built_in.0 {
+        if configured.0.iter().all(|(other, _)| *other != id) {
+            configured.0.push((id, provider));
+        }
+    }
+    configured
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {

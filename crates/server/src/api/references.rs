@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::endpoint::{Endpoint, Service};
 use super::endpoints_of;
+use crate::telemetry::catalogue::{LOG_TYPES, METRICS, concerns};
 
 /// What there is of each service.
-const KINDS: [&str; 2] = ["api", "exchanges"];
+const KINDS: [&str; 4] = ["api", "exchanges", "logs", "metrics"];
 
 /// A document below `/references/`, by its path there.
 pub fn document(path: &str, root_url: &str) -> Option<Value> {
@@ -22,6 +23,8 @@ pub fn document(path: &str, root_url: &str) -> Option<Value> {
             match rest {
                 "api.json" => Some(api(service, root_url)),
                 "exchanges.json" => Some(exchanges(service, root_url)),
+                "logs.json" => Some(logs(service, root_url)),
+                "metrics.json" => Some(metrics(service, root_url)),
                 _ => None,
             }
         }
@@ -140,4 +143,54 @@ fn key_word(word: &KeyWord) -> Value {
         entry["constant"] = json!(constant);
     }
     entry
+}
+
+fn logs(service: Service, root_url: &str) -> Value {
+    let types: Vec<Value> = LOG_TYPES
+        .iter()
+        .filter(|log| concerns(log.service, service))
+        .map(|log| {
+            json!({
+                "name": log.name,
+                "type": log.kind,
+                "version": 1,
+                "level": log.level,
+                "title": log.title,
+                "description": log.description,
+                "fields": pairs(log.fields),
+            })
+        })
+        .collect();
+    json!({
+        "$schema": format!("{root_url}/schemas/common/logs-reference-v0.json#"),
+        "serviceName": service.as_str(),
+        "types": types,
+    })
+}
+
+fn metrics(service: Service, root_url: &str) -> Value {
+    let metrics: Vec<Value> = METRICS
+        .iter()
+        .filter(|metric| concerns(metric.service, service))
+        .map(|metric| {
+            json!({
+                "name": metric.name,
+                "type": metric.kind.as_str(),
+                "description": metric.description,
+                "labels": pairs(metric.labels),
+                "registers": ["default"],
+            })
+        })
+        .collect();
+    json!({
+        "$schema": format!("{root_url}/schemas/common/metrics-reference-v0.json#"),
+        "serviceName": service.as_str(),
+        "metrics": metrics,
+    })
+}
+
+fn pairs(list: &[(&str, &str)]) -> Map<String, Value> {
+    list.iter()
+        .map(|(name, words)| ((*name).to_owned(), json!(words)))
+        .collect()
 }

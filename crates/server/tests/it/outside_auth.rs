@@ -258,7 +258,7 @@ async fn nonsense_from_the_other_service_is_an_error_and_lets_nobody_in() {
                 text.len()
             );
             let answering = tokio::spawn(answer_all(listener, reply));
-            let fleet = asking(address, access::Secret::new("x")).await;
+            let fleet = asking(address, access::Secret::new("x".repeat(44))).await;
             fleet.errors_expected.set(true);
             let answer = fleet.get("/providers").await;
             answer.refused_with(500, "InternalServerError", "The auth service");

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use contract::Schemas;
 use serde_json::{Map, Value, json};
 use server::api::openapi;
+use server::tasks::Measure;
+use server::tasks::driver::Task;
+use server::telemetry::catalogue::METRICS;
 
 use crate::database::{Database, on_both};
 use crate::world::{ROOT_URL, World};
@@ -154,7 +157,7 @@ on_both!(
             .map(|url| url.as_str().unwrap())
             .collect();
         assert!(references.is_sorted());
-        assert_eq!(references.len(), 4);
+        assert_eq!(references.len(), 8);
         let mut paths = vec!["/references/manifest.json".to_owned()];
         for reference in references {
             paths.push(reference.strip_prefix(ROOT_URL).unwrap().to_owned());
@@ -176,6 +179,26 @@ on_both!(
         }
     }
 );
+
+on_both!(everything_that_is_measured_is_in_the_catalogue, |world| {
+    world.get("/worker-pools").await.expect(200);
+    Measure(world.app.clone()).activate().await.unwrap();
+    let measured = world.app.telemetry.render();
+    let types = measured
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut n_measured = 0;
+    for (name, kind) in types.filter_map(|line| line.split_once(' ')) {
+        let known = METRICS.iter().find(|metric| metric.name == name);
+        assert_eq!(
+            known.map(|metric| metric.kind.as_str()),
+            Some(kind),
+            "{name}"
+        );
+        n_measured += 1;
+    }
+    assert!(n_measured >= 5, "{measured}");
+});
 
 on_both!(everything_that_a_reference_names_is_served, |world| {
     let mut schemas = Vec::new();

@@ -1,0 +1,309 @@
+//! What there is to measure and to read: every metric, and the kinds of log records.
+
+use super::{
+    AUTH_FAILURE, AUTH_SUCCESS, BUILD_INFO, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS,
+    LIFETIME_SECONDS, OUTBOX_DEPTH, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES,
+    REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY, STARTUP_SECONDS,
+    STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+};
+use crate::api::endpoint::Service;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A metric at `/metrics`.
+#[derive(Debug)]
+pub struct Metric {
+    /// `None`: of the whole process.
+    pub service: Option<Service>,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static [(&'static str, &'static str)],
+    pub description: &'static str,
+}
+
+/// A kind of log record that programs may look for.
+#[derive(Debug)]
+pub struct LogType {
+    pub service: Option<Service>,
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub level: &'static str,
+    pub title: &'static str,
+    pub description: &'static str,
+    pub fields: &'static [(&'static str, &'static str)],
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+type Labels = &'static [(&'static str, &'static str)];
+
+const CALL: Labels = &[
+    ("service", "The service"),
+    ("name", "The name of the endpoint"),
+    ("method", "The HTTP method"),
+    ("status", "The HTTP status of the reply"),
+];
+const POOL: Labels = &[
+    ("workerPoolId", "The worker pool"),
+    ("providerId", "Its provider"),
+];
+const PROVIDER: Labels = &[("providerId", "The provider")];
+const TASK: Labels = &[("name", "The task")];
+const STORE: Labels = &[
+    ("name", "The transaction"),
+    ("engine", "sqlite or postgres"),
+    ("outcome", "ok or error"),
+];
+
+const fn metric(
+    service: Option<Service>,
+    kind: Kind,
+    name: &'static str,
+    labels: Labels,
+    description: &'static str,
+) -> Metric {
+    Metric {
+        service,
+        name,
+        kind,
+        labels,
+        description,
+    }
+}
+
+const WM: Option<Service> = Some(Service::WorkerManager);
+const AUTH: Option<Service> = Some(Service::Auth);
+
+/// Every metric that we have; a test compares it with what is measured.
+pub static METRICS: [Metric; 22] = [
+    metric(
+        None,
+        Kind::Counter,
+        HTTP_REQUESTS,
+        CALL,
+        "Requests answered.",
+    ),
+    metric(
+        None,
+        Kind::Histogram,
+        HTTP_SECONDS,
+        CALL,
+        "Seconds that requests took.",
+    ),
+    metric(
+        AUTH,
+        Kind::Counter,
+        AUTH_SUCCESS,
+        &[],
+        "Signatures that were good, in authenticateHawk.",
+    ),
+    metric(
+        AUTH,
+        Kind::Counter,
+        AUTH_FAILURE,
+        &[],
+        "Signatures that were not, in authenticateHawk.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        EXISTING_CAPACITY,
+        POOL,
+        "Capacity that is requested or running.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        REQUESTED_CAPACITY,
+        POOL,
+        "Capacity that is requested.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        STOPPING_CAPACITY,
+        POOL,
+        "Capacity that is stopping.",
+    ),
+    metric(
+        WM,
+        Kind::Histogram,
+        REGISTRATION_SECONDS,
+        POOL,
+        "Seconds from a worker's creation to its registration.",
+    ),
+    metric(
+        WM,
+        Kind::Histogram,
+        PROVISION_SECONDS,
+        POOL,
+        "Seconds from a worker's creation to its machine's start.",
+    ),
+    metric(
+        WM,
+        Kind::Histogram,
+        STARTUP_SECONDS,
+        POOL,
+        "Seconds from a machine's start to its registration.",
+    ),
+    metric(
+        WM,
+        Kind::Histogram,
+        LIFETIME_SECONDS,
+        POOL,
+        "Seconds from a worker's registration to its end.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        REGISTRATION_FAILURES,
+        POOL,
+        "Workers that ended without having registered.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        REGISTRATIONS_REFUSED,
+        PROVIDER,
+        "Registrations that were refused; `unknown` for providers that there are not.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        POOLS,
+        PROVIDER,
+        "Worker pools, by provider.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        WORKERS,
+        &[("state", "The workers' state")],
+        "Workers, by state.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        OUTBOX_DEPTH,
+        &[],
+        "Events that wait to be told.",
+    ),
+    metric(
+        None,
+        Kind::Histogram,
+        TASK_SECONDS,
+        &[("name", "The task"), ("status", "success or exception")],
+        "Seconds that a task's activations took.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        TASK_AGE,
+        TASK,
+        "When a task last succeeded, in seconds since 1970.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        BUILD_INFO,
+        &[("version", "The program's version")],
+        "Always 1.",
+    ),
+    metric(
+        None,
+        Kind::Histogram,
+        "fleetwright_store_seconds",
+        STORE,
+        "Seconds that transactions took.",
+    ),
+    metric(
+        None,
+        Kind::Histogram,
+        "fleetwright_store_wait_seconds",
+        &[("engine", "sqlite or postgres")],
+        "Seconds that transactions waited for a connection.",
+    ),
+    metric(
+        None,
+        Kind::Counter,
+        "fleetwright_store_retries_total",
+        &[("name", "The transaction")],
+        "Transactions that ran again after a conflict.",
+    ),
+];
+
+/// The kinds of records; all carry `request.id` and `trace.id` where a request caused them.
+pub static LOG_TYPES: [LogType; 4] = [
+    LogType {
+        service: None,
+        name: "event",
+        kind: "event",
+        level: "info",
+        title: "Something has changed",
+        description: "One record for each event; the message begins with its exchange.",
+        fields: &[
+            ("event.id", "By which repeats can be dropped"),
+            ("event.topic", "The exchange's full name"),
+            ("event.key", "The routing key"),
+            ("event.payload", "The message"),
+        ],
+    },
+    LogType {
+        service: WM,
+        name: "registrationErrorWarning",
+        kind: "registration-error-warning",
+        level: "warning",
+        title: "A registration was refused",
+        description: "What was wrong with a worker's registration; the worker itself is told less.",
+        fields: &[
+            ("worker.pool", "The worker pool that was named"),
+            ("worker.group", "The worker group"),
+            ("worker.id", "The worker"),
+            ("provider.id", "The provider that was named"),
+            ("reason", "What was wrong"),
+        ],
+    },
+    LogType {
+        service: WM,
+        name: "workerError",
+        kind: "worker-error",
+        level: "warning",
+        title: "A worker reported an error",
+        description: "The error itself is stored, and listed by `listWorkerPoolErrors`.",
+        fields: &[
+            ("pool.id", "The worker pool"),
+            ("error.id", "The error"),
+            ("error.kind", "Its kind"),
+        ],
+    },
+    LogType {
+        service: None,
+        name: "errorReport",
+        kind: "error-report",
+        level: "err",
+        title: "Something went wrong on our side",
+        description: "The caller was told only the incident's id.",
+        fields: &[
+            ("incident.id", "The incident"),
+            ("api.method", "The endpoint"),
+        ],
+    },
+];
+
+/// Is this said of the service?
+pub fn concerns(of: Option<Service>, service: Service) -> bool {
+    of.is_none_or(|of| of == service)
+}
