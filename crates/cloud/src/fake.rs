@@ -11,10 +11,13 @@ use async_trait::async_trait;
 use contract::{Invalid, Schemas};
 use domain::id::{ProviderId, WorkerKey};
 use domain::lifecycle;
-use domain::worker::{Worker, WorkerState};
+use domain::worker::Worker;
 use serde_json::{Map, Value};
 
-use crate::{AcceptedConfig, IdentityClaim, Proof, ProofRefused, Provider, Refused, Verified};
+use crate::{
+    AcceptedConfig, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
+    Proof, ProofRefused, Provider, Sighting, Verified,
+};
 
 pub struct FakeCloud {
     id: ProviderId,
@@ -95,13 +98,33 @@ impl Provider for FakeCloud {
         })
     }
 
-    async fn end(&self, worker: &Worker) -> Result<WorkerState, Refused> {
-        Ok(worker.state.stop())
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for FakeCloud {
+    async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        Ok(Vec::new())
+    }
+
+    async fn look(&self, _workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::worker::WorkerState;
     use serde_json::json;
 
     use crate::provider_tests::{Case, keyring, schemas, worker};

@@ -13,8 +13,8 @@ pub use config::{AcceptedConfig, ProviderConfig};
 pub use fake::FakeCloud;
 pub use null::NullProvider;
 pub use provider::{
-    ByHand, Descriptor, IdentityClaim, Proof, ProofRefused, Provider, Refused, SetupFailed,
-    Verified,
+    BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
+    Machines, Owned, Proof, ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
 };
 pub use providers::{NotAvailable, Providers};
 pub use statik::StaticProvider;

@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 use contract::Invalid;
-use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
 
-use crate::{IdentityClaim, ProofRefused, Provider, Refused, Verified};
+use crate::{IdentityClaim, ProofRefused, Provider, Verified};
 
 pub struct NullProvider;
 
@@ -25,9 +24,5 @@ impl Provider for NullProvider {
             message: "not supported for this provider",
             detail,
         })
-    }
-
-    async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
-        Err(Refused::not_supported())
     }
 }

@@ -3,12 +3,19 @@
 use access::Secret;
 use async_trait::async_trait;
 use contract::Invalid;
+use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
+use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
 
 /// Makes workers, knows them again, and ends them. Constructors do no I/O and cannot fail.
+///
+/// Every call that goes outside has a time limit of its own and returns; none is repeated inside: the next
+/// activation of the task that made it is the retry.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// The `providerType` that clients see.
@@ -26,13 +33,135 @@ pub trait Provider: Send + Sync {
     /// Is the caller the worker that it claims to be?
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused>;
 
-    /// Ends a worker, and says what it is from now on. Gone already is success.
-    async fn end(&self, worker: &Worker) -> Result<WorkerState, Refused>;
-
     /// For providers whose workers are declared by people.
     fn by_hand(&self) -> Option<&dyn ByHand> {
         None
     }
+
+    /// For providers that make machines.
+    fn machines(&self) -> Option<&dyn Machines> {
+        None
+    }
+}
+
+/// Makes and destroys machines. Knows nothing of demand, of limits on pools, or of the database.
+#[async_trait]
+pub trait Machines: Send + Sync {
+    /// The most machines that there may be at a time, over all pools; `None`: no limit of ours.
+    fn max_machines(&self) -> Option<u64> {
+        None
+    }
+
+    /// What each launch config would give, in their order: from what is known already, without a call outside.
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        let plain = |_: &LaunchConfig| Ok(Bid::plain(String::new()));
+        ask.launch_configs.iter().map(plain).collect()
+    }
+
+    /// Brings up to date what `bids` speaks from (prices, say). Called now and then.
+    async fn refresh(&self) -> Result<(), CloudError> {
+        Ok(())
+    }
+
+    /// Makes up to so many machines. Calling twice with one token must not make more. Some may be made and others
+    /// not; none made is an error.
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError>;
+
+    /// How the machines of these workers are, at most `look_batch` of them. A worker that is not in the answer
+    /// has not been seen either way.
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError>;
+
+    /// How many workers `look` takes at a time.
+    fn look_batch(&self) -> usize {
+        100
+    }
+
+    /// Every machine that carries our mark (this deployment's and this provider's), unless it is gone: also those
+    /// that we forgot.
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError>;
+
+    /// Ends the machine. May be called again; gone already is success.
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError>;
+}
+
+/// What would you give for these?
+pub struct BidRequest<'a> {
+    pub pool_id: &'a PoolId,
+    pub launch_configs: &'a [LaunchConfig],
+    pub now: Timestamp,
+}
+
+/// Make machines.
+pub struct LaunchOrder<'a> {
+    pub token: &'a LaunchToken,
+    pub pool: &'a Pool,
+    pub launch_config: &'a LaunchConfig,
+    /// At least 1.
+    pub machines: u32,
+    pub capacity_each: u32,
+    /// The most to pay per hour and machine.
+    pub max_price: Option<f64>,
+    /// Where the machines find us.
+    pub root_url: &'a str,
+    pub now: Timestamp,
+}
+
+/// One machine that was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launched {
+    pub group: WorkerGroup,
+    pub id: WorkerId,
+    /// Belongs to the provider; nobody else reads it.
+    pub provider_data: Value,
+}
+
+/// How a machine was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// It is there, or coming up.
+    Alive,
+    /// It is on its way out.
+    Going,
+    /// It was there and is gone, with what is known of why.
+    Gone(Option<String>),
+    /// There is no such machine. Of one that was just made this says nothing yet.
+    NotFound,
+}
+
+/// A machine that carries our mark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owned {
+    /// Which launch made it; `None`: the mark does not say (then we leave it alone).
+    pub token: Option<LaunchToken>,
+    pub machine: Launched,
+}
+
+/// A call to a cloud did not do what it should, by what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// We ask too often.
+    #[error("the cloud asks to slow down: {0}")]
+    Throttled(String),
+    /// A person must look at our credentials.
+    #[error("the cloud does not accept our credentials: {0}")]
+    Credentials(String),
+    /// It cannot be reached, does not answer in time, or is broken. Look again later.
+    #[error("the cloud does not work: {0}")]
+    Unavailable(String),
+    /// It understood, and will never do it.
+    #[error("the cloud refuses: {0}")]
+    Refused(String),
+}
+
+/// No machine was made, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// Nothing was made.
+    #[error("{problem}")]
+    Refused { cause: Cause, problem: String },
+    /// Something may have been made. Never launch it again; let the scan find out by its token.
+    #[error("the outcome of the launch is unknown: {0}")]
+    Unknown(String),
 }
 
 /// Workers that are declared by people instead of launched by us.

@@ -92,10 +92,9 @@ impl Providers {
 mod tests {
     use async_trait::async_trait;
     use contract::Invalid;
-    use domain::worker::{Worker, WorkerState};
     use serde_json::Value;
 
-    use crate::{IdentityClaim, ProofRefused, Refused, Verified};
+    use crate::{IdentityClaim, ProofRefused, Verified};
 
     use super::*;
 
@@ -121,9 +120,6 @@ mod tests {
                 message: "no",
                 detail: String::new(),
             })
-        }
-        async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
-            Err(Refused::not_supported())
         }
     }
 

@@ -82,10 +82,6 @@ impl Provider for StaticProvider {
         })
     }
 
-    async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
-        Ok(WorkerState::Stopped)
-    }
-
     fn by_hand(&self) -> Option<&dyn ByHand> {
         Some(self)
     }

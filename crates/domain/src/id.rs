@@ -67,6 +67,18 @@ id!(
     LaunchConfigId, "launch config id", patterns::PROVIDER_ID
 );
 id!(
+    /// Names one launch, to us, to the cloud, and on the machines that it made.
+    LaunchToken, "launch token", patterns::SLUGID
+);
+id!(
+    /// Names a task.
+    TaskId, "task id", patterns::SLUGID
+);
+id!(
+    /// Names a group of tasks: the id of its first task, by default.
+    TaskGroupId, "task group id", patterns::SLUGID
+);
+id!(
     /// Names one reported error.
     ErrorId, "error id", patterns::SLUGID
 );

@@ -3,12 +3,15 @@
 pub mod access;
 pub mod audit;
 pub mod counts;
+pub mod demand;
 pub mod error_report;
 pub mod event;
 pub mod id;
 pub mod json_text;
+pub mod launch;
 pub mod launch_config;
 pub mod lifecycle;
+pub mod plan;
 pub mod pool;
 pub mod queue_worker;
 pub mod time;

@@ -16,6 +16,7 @@ use store::{Store, StoreError, Tx};
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::telemetry::Telemetry;
+use crate::wake::Wake;
 
 pub struct App {
     pub config: Config,
@@ -31,6 +32,7 @@ pub struct App {
     /// Signs the credentials of workers.
     pub issuer: WorkerIssuer,
     pub telemetry: Telemetry,
+    pub wake: Wake,
     pub started: Timestamp,
 }
 
@@ -84,6 +86,18 @@ impl WorkerIssuer {
 }
 
 impl App {
+    /// As the store's `write`; afterwards the events that were announced in it are told at once.
+    pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let written = self.store.write(name, f).await;
+        self.wake.publish.notify_one();
+        written
+    }
+
     /// Writes events into the transaction of the change that they tell of.
     pub fn announce(
         &self,

@@ -10,5 +10,6 @@ pub mod run;
 pub mod start;
 pub mod tasks;
 pub mod telemetry;
+pub mod wake;
 
 pub use run::{RunError, run};

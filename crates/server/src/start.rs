@@ -18,6 +18,7 @@ use crate::app::{App, Random, WorkerIssuer};
 use crate::config::{Config, ConfigError};
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
 use crate::telemetry::Telemetry;
+use crate::wake::Wake;
 
 /// Our own client, in whose name workers get credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
@@ -123,6 +124,7 @@ pub async fn start_with(
         gate,
         issuer,
         telemetry: Telemetry::install(),
+        wake: Wake::default(),
         started: now,
     }))
 }

@@ -20,7 +20,8 @@ use crate::app::App;
 /// Starts every task of the server.
 pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let every = Duration::from_secs;
-    driver.start(every(1), Publish(Arc::clone(app)));
+    let bell = Arc::clone(&app.wake.publish);
+    driver.start_woken(every(1), bell, Publish(Arc::clone(app)));
     driver.start(every(30), Measure(Arc::clone(app)));
     driver.start(every(60), ProviderSetup(Arc::clone(app)));
     driver.start(every(300), Housekeeping(Arc::clone(app)));

@@ -76,7 +76,11 @@ impl Driver {
     }
 
     pub fn start<T: Task>(&mut self, period: Duration, task: T) -> Handle {
-        let wake = Arc::new(Notify::new());
+        self.start_woken(period, Arc::default(), task)
+    }
+
+    /// A task that others can wake, by a bell that they know.
+    pub fn start_woken<T: Task>(&mut self, period: Duration, wake: Arc<Notify>, task: T) -> Handle {
         let (tell, status) = watch::channel(Status::default());
         let (stop, clock, woken) = (
             self.stop.clone(),

@@ -85,7 +85,7 @@ impl Housekeeping {
     ) -> Result<u64, StoreError> {
         let mut total = 0;
         for _ in 0..MAX_BATCHES {
-            let deleted = self.0.store.write(name, delete.clone()).await?;
+            let deleted = self.0.write(name, delete.clone()).await?;
             total += deleted;
             if deleted < u64::from(BATCH) {
                 break;
@@ -119,7 +119,7 @@ impl Housekeeping {
         let mut total = 0;
         for _ in 0..MAX_BATCHES {
             let start = after.take();
-            let page = self.0.store.write("provider_leave", move |tx| {
+            let page = self.0.write("provider_leave", move |tx| {
                 let leaving = store::pool_list_leaving(tx, start.as_ref(), BATCH)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
@@ -150,7 +150,6 @@ impl Housekeeping {
             return Ok(());
         }
         self.0
-            .store
             .write("client_touch", move |tx| {
                 store::client_touch(tx, &used, now)
             })

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use cloud::{IdentityClaim, ProofRefused, Provider, Refused, SetupFailed, Verified};
+use cloud::{
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned, ProofRefused,
+    Provider, SetupFailed, Sighting, Verified,
+};
 use contract::Invalid;
-use domain::worker::{Worker, WorkerState};
+use domain::id::WorkerKey;
+use domain::worker::Worker;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -38,10 +42,6 @@ impl Provider for Shaky {
             message: "never satisfied",
             detail: "on principle".to_owned(),
         })
-    }
-
-    async fn end(&self, _worker: &Worker) -> Result<WorkerState, Refused> {
-        Err(Refused::not_supported())
     }
 }
 
@@ -90,7 +90,26 @@ impl Provider for Pausing {
         })
     }
 
-    async fn end(&self, worker: &Worker) -> Result<WorkerState, Refused> {
-        Ok(worker.state.stop())
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for Pausing {
+    async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        Ok(Vec::new())
+    }
+
+    async fn look(&self, _workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {
+        Ok(())
     }
 }

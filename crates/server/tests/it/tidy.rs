@@ -11,19 +11,37 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// What each crate may be built on: the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("access", &[]),
     ("contract", &[]),
     ("domain", &["access", "contract"]),
     ("store", &["access", "contract", "domain"]),
     ("cloud", &["access", "contract", "domain"]),
+    ("backplane", &["access", "contract", "domain"]),
+    ("worker", &["access", "contract", "domain"]),
     (
         "server",
-        &["access", "contract", "domain", "store", "cloud"],
+        &[
+            "access",
+            "contract",
+            "domain",
+            "store",
+            "cloud",
+            "backplane",
+        ],
     ),
     (
         "fleetwright",
-        &["access", "contract", "domain", "store", "cloud", "server"],
+        &[
+            "access",
+            "contract",
+            "domain",
+            "store",
+            "cloud",
+            "backplane",
+            "worker",
+            "server",
+        ],
     ),
 ];
 

@@ -90,7 +90,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         call.audit(EntityType::Client, id.as_str(), "created"),
     );
     let inserted = record.clone();
-    let written = call.app.store.write("client_create", move |tx| {
+    let written = call.app.write("client_create", move |tx| {
         if !store::client_insert(tx, &inserted)? {
             return Err(ApiError::conflict("Client already exists"));
         }
@@ -154,7 +154,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     refuse_static(&id)?;
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Client, id.as_str(), "deleted");
-    let written = call.app.store.write("client_delete", move |tx| {
+    let written = call.app.write("client_delete", move |tx| {
         if store::client_delete(tx, &id)? {
             announce(&app, tx, AccessChange::Deleted, &id, now)?;
             store::audit_insert(tx, &audit)?;
@@ -185,7 +185,7 @@ async fn write_change(
 ) -> Result<ClientRecord, ApiError> {
     let (app, now, id) = (call.app.clone(), call.now, client_id(call)?);
     let audit = call.audit(EntityType::Client, id.as_str(), action);
-    let written = call.app.store.write("client_change", move |tx| {
+    let written = call.app.write("client_change", move |tx| {
         let mut record = store::client_get(tx, &id)?.ok_or_else(no_such_client)?;
         if seen.is_some_and(|seen| seen != record.version) {
             let text = "The client was changed by somebody else meanwhile; read it and try again";

@@ -67,7 +67,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         call.app.clone(),
         call.audit(EntityType::Role, id.as_str(), "created"),
     );
-    let written = call.app.store.write("role_create", move |tx| {
+    let written = call.app.write("role_create", move |tx| {
         if let Some(known) = store::role_get(tx, &id)? {
             let same = known.scopes == record.scopes && known.description == record.description;
             return if same {
@@ -106,7 +106,7 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     refuse_double_stars(&body.scopes)?;
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Role, id.as_str(), "updated");
-    let written = call.app.store.write("role_update", move |tx| {
+    let written = call.app.write("role_update", move |tx| {
         let mut record = store::role_get(tx, &id)?.ok_or_else(no_such_role)?;
         // What was authorised was a change of the role as it was read: no other is made.
         if record.version != before.version {
@@ -134,7 +134,7 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let (app, now, id) = (call.app.clone(), call.now, role_id(&call)?);
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
-    let written = call.app.store.write("role_delete", move |tx| {
+    let written = call.app.write("role_delete", move |tx| {
         if store::role_delete(tx, &id)? {
             let event = EventBody::Role {
                 change: AccessChange::Deleted,

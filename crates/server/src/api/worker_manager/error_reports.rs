@@ -79,7 +79,7 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         launch_config_id: None,
     };
     let (app, now) = (call.app.clone(), call.now);
-    let written = call.app.store.write("error_report", move |tx| {
+    let written = call.app.write("error_report", move |tx| {
         // The worker itself need not be there.
         let worker = store::worker_get(tx, &key)?;
         report.launch_config_id = worker.and_then(|worker| worker.launch_config_id);

@@ -43,7 +43,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let wanted = wanted(&mut call, body).await?;
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "created");
-    let written = call.app.store.write("pool_create", move |tx| {
+    let written = call.app.write("pool_create", move |tx| {
         let Wanted {
             definition,
             launch_configs,
@@ -197,7 +197,7 @@ async fn redefine(
 ) -> Result<Reply, ApiError> {
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), action);
-    let written = call.app.store.write("pool_redefine", move |tx| {
+    let written = call.app.write("pool_redefine", move |tx| {
         let mut pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
         let previous_provider_id = pool.definition.provider_id.clone();
         let Wanted {

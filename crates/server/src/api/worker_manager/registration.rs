@@ -229,7 +229,7 @@ impl Registered {
     async fn store(self, call: &Call) -> Result<Option<Self>, ApiError> {
         let (app, now) = (call.app.clone(), call.now);
         let (mut worker, is_new) = (self.worker.clone(), self.is_new);
-        let written = call.app.store.write("worker_register", move |tx| {
+        let written = call.app.write("worker_register", move |tx| {
             let seen = store::worker_get(tx, &worker.key)?.map(|current| current.version);
             if seen != Some(worker.version) {
                 return Ok::<_, ApiError>(None);
@@ -298,7 +298,7 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
     let (app, now, secret) = (call.app.clone(), call.now, body.secret);
     let next = app.random.secret();
     let for_reply = next.clone();
-    let written = call.app.store.write("worker_reregister", move |tx| {
+    let written = call.app.write("worker_reregister", move |tx| {
         let worker = store::worker_get(tx, &key)?
             .filter(|worker| knows_secret(&app, worker, &secret, now))
             .ok_or_else(wrong_secret)?;

@@ -153,7 +153,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     describe(&call.app, &pool, &mut worker, body.provider_info.as_ref())?;
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "created");
-    let written = call.app.store.write("worker_create", move |tx| {
+    let written = call.app.write("worker_create", move |tx| {
         if store::worker_insert(tx, &worker)? {
             let (change, boxed) = (WorkerChange::Running, Box::new(worker.clone()));
             app.announce(
@@ -194,7 +194,7 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
     let info = body.provider_info;
-    let written = call.app.store.write("worker_update", move |tx| {
+    let written = call.app.write("worker_update", move |tx| {
         let mut worker = store::worker_get(tx, &key)?
             .ok_or_else(|| ApiError::not_found(format!("Worker {key} does not exist")))?;
         if let Some(refused) = &by_hand_problem {
@@ -221,15 +221,16 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
     let provider = providers::get(&call.app, &provider_id, || {
         ApiError::not_found(format!("Provider {provider_id} does not exist"))
     })?;
-    let state = provider
-        .end(&worker)
-        .await
-        .map_err(|refused| ApiError::input(refused.0))?;
+    let state = match (provider.by_hand(), provider.machines()) {
+        (Some(_), _) => WorkerState::Stopped,
+        (None, Some(_)) => worker.state.stop(),
+        (None, None) => return Err(ApiError::input(Refused::not_supported().0)),
+    };
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "removed");
-    let written = call.app.store.write("worker_remove", move |tx| {
+    let written = call.app.write("worker_remove", move |tx| {
         let mut worker = store::worker_get(tx, &worker.key)?.ok_or_else(worker_not_found)?;
-        // It may have moved on while the provider was busy; nothing ever moves back.
+        // Nothing ever moves back.
         if worker.state >= state {
             return Ok(None);
         }

@@ -1,0 +1,157 @@
+//! A launch: the intent to start workers, written down before any cloud hears of it.
+//!
+//! What it asked for counts as capacity until the answer is known, so nothing is launched twice. A
+//! lost answer makes it unknown, never failed: the scan finds out by its token.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Version;
+use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Names it everywhere: to the cloud, which must not act on one token twice, and on the machines.
+    pub token: LaunchToken,
+    pub pool_id: PoolId,
+    pub provider_id: ProviderId,
+    pub launch_config_id: LaunchConfigId,
+    /// How many machines were wanted; at least 1.
+    pub machines: u32,
+    /// How many tasks each of them runs at a time; at least 1.
+    pub capacity_each: u32,
+    /// The most to pay per hour and machine, in dollars; `None` leaves it to the cloud.
+    pub max_price: Option<f64>,
+    pub state: LaunchState,
+    /// How many machines were made, as far as is known.
+    pub made: u32,
+    /// The plan (by its number within the pool) that decided on it.
+    pub plan: i64,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub version: Version,
+}
+
+/// Where a launch stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchState {
+    /// Decided on; the cloud may or may not know yet.
+    Open,
+    /// The cloud made machines; each has its worker.
+    Accepted,
+    /// The cloud made nothing.
+    Refused { cause: Cause, problem: String },
+    /// Nobody knows what the cloud made.
+    Unknown { problem: String },
+}
+
+/// Why a cloud made nothing, by what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Out of stock there: try elsewhere.
+    Capacity,
+    /// A limit of the account: try elsewhere; the launch config is not ill.
+    Quota,
+    /// The launch config itself is wrong: a person must change it.
+    Configuration,
+    /// We ask too often: slow down; the launch config is not ill.
+    Throttled,
+    /// Our credentials do not work: a person must look.
+    Credentials,
+    /// The cloud itself does not work.
+    Unavailable,
+    /// It was asked, and no machine ever appeared.
+    Lost,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a cause")]
+pub struct BadCause(pub String);
+
+impl Cause {
+    pub const ALL: [Self; 7] = [
+        Self::Capacity,
+        Self::Quota,
+        Self::Configuration,
+        Self::Throttled,
+        Self::Credentials,
+        Self::Unavailable,
+        Self::Lost,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Quota => "quota",
+            Self::Configuration => "configuration",
+            Self::Throttled => "throttled",
+            Self::Credentials => "credentials",
+            Self::Unavailable => "unavailable",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Does a refusal of this kind speak against the launch config?
+    pub fn is_ill_health(self) -> bool {
+        match self {
+            Self::Capacity | Self::Configuration | Self::Lost => true,
+            Self::Quota | Self::Throttled | Self::Credentials | Self::Unavailable => false,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Cause {
+    type Err = BadCause;
+
+    fn from_str(text: &str) -> Result<Self, BadCause> {
+        Self::ALL
+            .into_iter()
+            .find(|cause| cause.as_str() == text)
+            .ok_or_else(|| BadCause(text.to_owned()))
+    }
+}
+
+impl LaunchState {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Accepted => "accepted",
+            Self::Refused { .. } => "refused",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+
+    /// Might the cloud still have made machines that we do not know?
+    pub fn is_pending(&self) -> bool {
+        match self {
+            Self::Open | Self::Unknown { .. } => true,
+            Self::Accepted | Self::Refused { .. } => false,
+        }
+    }
+}
+
+impl Launch {
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.machines) * u64::from(self.capacity_each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_print_and_parse_alike() {
+        for cause in Cause::ALL {
+            assert_eq!(cause.to_string().parse(), Ok(cause));
+        }
+        assert!("weather".parse::<Cause>().is_err());
+    }
+}
