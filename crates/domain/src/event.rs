@@ -6,12 +6,17 @@ use serde_json::{Value, json};
 
 use crate::error_report::ErrorReport;
 use crate::id::{ClientId, LaunchConfigId, PoolId, ProviderId, RoleId};
+use crate::task::{Task, TaskGroup, TaskNews};
 use crate::time::Timestamp;
 use crate::worker::Worker;
 
 mod exchange;
+mod rfc191;
+mod task;
 
 pub use exchange::{EXCHANGES, Exchange, KeyWord, RoutingKey};
+pub use rfc191::Rfc191;
+pub use task::{ArtifactNews, TaskGroupChange};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -48,6 +53,19 @@ pub enum EventBody {
         pool_id: PoolId,
         provider_id: ProviderId,
         launch_config_id: LaunchConfigId,
+    },
+    Task {
+        news: TaskNews,
+        task: Box<Task>,
+    },
+    Artifact {
+        artifact: Box<ArtifactNews>,
+        run_id: u32,
+        task: Box<Task>,
+    },
+    TaskGroup {
+        change: TaskGroupChange,
+        group: Box<TaskGroup>,
     },
     Client {
         change: AccessChange,
@@ -99,6 +117,9 @@ impl EventBody {
                 LaunchConfigChange::Updated => "launch-config-updated",
                 LaunchConfigChange::Archived => "launch-config-archived",
             },
+            Self::Task { news, .. } => task::exchange(*news),
+            Self::Artifact { .. } => "artifact-created",
+            Self::TaskGroup { change, .. } => change.exchange(),
             Self::Client { change, .. } => match change {
                 AccessChange::Created => "client-created",
                 AccessChange::Updated => "client-updated",
@@ -124,7 +145,28 @@ impl EventBody {
             | Self::LaunchConfig { pool_id, .. } => Some(pool_id),
             Self::PoolError { report, .. } => Some(&report.pool_id),
             Self::Worker { worker, .. } => Some(&worker.key.pool_id),
-            Self::Client { .. } | Self::Role { .. } => None,
+            Self::Task { task, .. } | Self::Artifact { task, .. } => {
+                Some(&task.definition.task_queue_id)
+            }
+            Self::TaskGroup { .. } | Self::Client { .. } | Self::Role { .. } => None,
+        }
+    }
+
+    /// Further routing keys, which the task's author chose.
+    pub fn routes(&self) -> Vec<String> {
+        match self {
+            Self::Task { task, .. } | Self::Artifact { task, .. } => {
+                let routes = task.definition.routes.iter();
+                routes.map(|route| format!("route.{route}")).collect()
+            }
+            Self::PoolCreated { .. }
+            | Self::PoolUpdated { .. }
+            | Self::PoolError { .. }
+            | Self::Worker { .. }
+            | Self::LaunchConfig { .. }
+            | Self::TaskGroup { .. }
+            | Self::Client { .. }
+            | Self::Role { .. } => Vec::new(),
         }
     }
 
@@ -165,6 +207,11 @@ impl EventBody {
                 launch_config_id,
                 ..
             } => worker_key(provider_id, pool_id, None, Some(launch_config_id)),
+            Self::Task { news, task } => task::routing_key(task, news.run_id()),
+            Self::Artifact { run_id, task, .. } => task::routing_key(task, Some(*run_id)),
+            Self::TaskGroup { group, .. } => {
+                format!("primary.{}.{}._", group.id, group.scheduler_id)
+            }
             Self::Client { .. } | Self::Role { .. } => "_".to_owned(),
         }
     }
@@ -204,6 +251,13 @@ impl EventBody {
                 "providerId": provider_id.as_str(),
                 "launchConfigId": launch_config_id.as_str(),
             }),
+            Self::Task { news, task } => task::payload(*news, task),
+            Self::Artifact {
+                artifact,
+                run_id,
+                task,
+            } => artifact.payload(task, *run_id),
+            Self::TaskGroup { change, group } => change.payload(group),
             Self::Client { client_id, .. } => json!({"version": 1, "clientId": client_id.as_str()}),
             Self::Role { role_id, .. } => json!({"version": 1, "roleId": role_id.as_str()}),
         }

@@ -79,6 +79,14 @@ id!(
     TaskGroupId, "task group id", patterns::SLUGID
 );
 id!(
+    /// Names who answers for a group of tasks.
+    SchedulerId, "scheduler id", patterns::GENERIC_ID
+);
+id!(
+    /// Names the project that a task belongs to.
+    ProjectId, "project id", patterns::PROJECT_ID
+);
+id!(
     /// Names one reported error.
     ErrorId, "error id", patterns::SLUGID
 );

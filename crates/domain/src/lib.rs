@@ -1,6 +1,7 @@
 //! What Fleetwright thinks about: ids, pools, launch configs, workers, errors, events. No I/O.
 
 pub mod access;
+pub mod artifact;
 pub mod audit;
 pub mod counts;
 pub mod demand;
@@ -8,12 +9,14 @@ pub mod error_report;
 pub mod event;
 pub mod id;
 pub mod json_text;
+pub mod judge;
 pub mod launch;
 pub mod launch_config;
 pub mod lifecycle;
 pub mod plan;
 pub mod pool;
 pub mod queue_worker;
+pub mod task;
 pub mod time;
 pub mod version;
 pub mod worker;

@@ -2,19 +2,56 @@
 //!
 //! Pure: the moment is in the snapshot and chance is a parameter, so the live loop, `explain`, simulations and
 //! tests all decide alike. Executing a plan leaves no choices.
+//!
+//! First it is settled who stays (`letting_go`), then how much is missing (`need`), then where it comes from
+//! (`choose`). It takes time in proportion to offers and candidates (these are sorted once); each of the machines
+//! launched, at most [`MAX_MACHINES`], costs one walk over the offers.
+
+mod choose;
+mod health;
+mod letting_go;
+mod need;
+mod notes;
+mod offer;
+mod settings;
+pub mod spot_bids;
+pub mod spot_prices;
+mod stored;
+mod text;
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+pub use choose::chances;
+pub use health::START_UP_MS;
+pub use letting_go::{
+    MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED, REASON_OVER_CAPACITY,
+    REASON_QUARANTINED,
+};
+pub use need::Load;
+pub use settings::{BadSettings, NO_MAX_PRICE};
+pub use stored::BadDocument;
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
 use crate::time::Timestamp;
 use crate::worker::Advice;
 
+/// One plan starts no more machines; the next one goes on.
+pub const MAX_MACHINES: u64 = 1_000;
+
 /// Everything that a plan may depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Snapshot {
+    #[serde(with = "stored::plain")]
     pub now: Timestamp,
+    #[serde(with = "stored::plain")]
     pub pool_id: PoolId,
+    #[serde(with = "stored::plain")]
     pub provider_id: ProviderId,
     pub settings: Settings,
+    #[serde(with = "stored::DemandShape")]
     pub demand: Demand,
     pub capacity: Capacity,
     /// The active launch configs, in the pool's order.
@@ -27,25 +64,37 @@ pub struct Snapshot {
 }
 
 /// What the pool's author asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
+    /// A maximum below it counts in its place.
     pub min_capacity: u64,
     pub max_capacity: u64,
+    /// What it means depends on the strategy, see [`StrategyName`].
     pub scaling_ratio: f64,
     pub strategy: StrategyName,
     /// Dollars per hour and unit of utility; of the strategy `aws-provisioner`.
     pub min_price: f64,
     pub max_price: f64,
+    /// Of the strategy `aws-provisioner`: bid exactly as the original did, with its flaws (see [`spot_bids`]).
+    pub literal: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StrategyName {
+    /// As Taskcluster's worker-manager. The scaling ratio is the share of waiting tasks for which workers are
+    /// started: 1 is a unit for each, 0.5 one for two, 0 none. What is coming is subtracted from that, once.
     Weighted,
+    /// As RFC 124 has it. The scaling ratio is the share of running units for which tasks may wait: 0 lets none
+    /// wait, 0.2 lets one task wait for five running units, a negative one keeps idle capacity ready.
     AwsProvisioner,
 }
 
-/// The pool's capacity units by what they are good for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The pool's capacity units by what they are good for. Each unit counts in one place only; of a worker that is
+/// both quarantined and told to go, the quarantine counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Capacity {
     /// Running, and neither quarantined nor told to go.
     pub running: u64,
@@ -53,31 +102,40 @@ pub struct Capacity {
     pub draining: u64,
     /// Running, but quarantined: no supply.
     pub quarantined: u64,
-    /// Made, not registered yet.
+    /// Made, not registered yet, and still expected to.
     pub requested: u64,
+    /// Made more than [`START_UP_MS`] ago, and still not registered: no supply.
+    #[serde(default)]
+    pub overdue: u64,
     /// Launches whose answer is not known yet.
     pub intended: u64,
     pub stopping: u64,
 }
 
 /// One active launch config, and how it has been doing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Offer {
+    #[serde(with = "stored::plain")]
     pub launch_config_id: LaunchConfigId,
     /// How many tasks one machine runs at a time; at least 1.
     pub capacity_each: u32,
+    /// How eagerly it is used next to others; 0: never by itself.
     pub initial_weight: f64,
     /// Of this launch config alone; `None` leaves it to the pool's.
     pub max_capacity: Option<u64>,
     /// Its units that are not stopped, with those intended.
     pub live: u64,
     pub health: Health,
-    /// What the provider bids. `None`: it has nothing to say about this one now, and why.
+    #[serde(default)]
+    pub tries: Tries,
+    /// What the provider bids. `Err`: it has nothing to say about this one now, and why.
     pub bid: Result<Bid, String>,
 }
 
 /// What became of the launches of the last hour, in machines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Health {
     pub attempted: u64,
     /// Refused for reasons that speak against the launch config.
@@ -89,11 +147,27 @@ pub struct Health {
     /// Ended without ever having proved themselves.
     pub never_registered: u64,
     /// When the last failure was, of either kind.
+    #[serde(with = "stored::plain_option")]
     pub last_failure: Option<Timestamp>,
 }
 
+/// When the launches of the last hour were; whatever is not known may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tries {
+    /// Launches that failed: a burst of machines refused at once is one. Not known: machines are counted.
+    pub failed_launches: Option<u64>,
+    /// The newest launch.
+    #[serde(with = "stored::plain_option")]
+    pub last: Option<Timestamp>,
+    /// The oldest launch with machines of which nobody knows yet whether they will register.
+    #[serde(with = "stored::plain_option")]
+    pub awaited_since: Option<Timestamp>,
+}
+
 /// What a provider would give for a launch config.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bid {
     /// Dollars per hour and machine now, if the provider knows.
     pub price: Option<f64>,
@@ -103,6 +177,61 @@ pub struct Bid {
     pub place: String,
     /// At most so many machines now; `None`: not known.
     pub available: Option<u64>,
+}
+
+/// A running worker that may be told to go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Candidate {
+    #[serde(with = "stored::worker_key")]
+    pub key: WorkerKey,
+    pub capacity: u32,
+    #[serde(with = "stored::plain")]
+    pub created: Timestamp,
+    /// Its launch config is archived.
+    pub archived: bool,
+    /// Its provider is one that the pool has left.
+    pub deprovisioned: bool,
+    /// It has a task now.
+    pub busy: bool,
+    /// Since when it has had none (or since it registered).
+    #[serde(with = "stored::plain")]
+    pub idle_since: Timestamp,
+    /// It is not told to go for being too many before it was idle for so long.
+    pub idle_hold_ms: i64,
+    #[serde(with = "stored::plain_option")]
+    pub quarantined_since: Option<Timestamp>,
+    /// What it was told last.
+    pub advice: Option<Advice>,
+}
+
+/// One tick's decision for one pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Plan {
+    /// Units of capacity that the strategy wants more; may be a fraction, or negative.
+    pub change: f64,
+    /// What it would take to have all wanted: for letting go.
+    pub target: f64,
+    pub awards: Vec<Award>,
+    /// Only what differs from what the workers were told last.
+    #[serde(with = "stored::advice_list")]
+    pub advice: Vec<(WorkerKey, Advice)>,
+    /// In the order of thinking; each readable alone.
+    pub reasons: Vec<String>,
+    /// Something that a person should look at.
+    pub alarm: Option<String>,
+}
+
+/// Start so many machines this way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Award {
+    #[serde(with = "stored::plain")]
+    pub launch_config_id: LaunchConfigId,
+    pub machines: u32,
+    pub capacity_each: u32,
+    pub max_price: Option<f64>,
 }
 
 impl Bid {
@@ -117,48 +246,66 @@ impl Bid {
     }
 }
 
-/// A running worker that may be told to go.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
-    pub key: WorkerKey,
-    pub capacity: u32,
-    pub created: Timestamp,
-    /// Its launch config is archived.
-    pub archived: bool,
-    /// Its provider is one that the pool has left.
-    pub deprovisioned: bool,
-    /// It has a task now.
-    pub busy: bool,
-    /// Since when it has had none (or since it registered).
-    pub idle_since: Timestamp,
-    /// It is not told to go for being too many before it was idle for so long.
-    pub idle_hold_ms: i64,
-    pub quarantined_since: Option<Timestamp>,
-    /// What it was told last.
-    pub advice: Option<Advice>,
+impl Plan {
+    /// Is there nothing to carry out and nothing to tell anybody?
+    pub fn is_idle(&self) -> bool {
+        self.awards.is_empty() && self.advice.is_empty() && self.alarm.is_none()
+    }
 }
 
-/// One tick's decision for one pool.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// Units of capacity that the strategy wants more; may be a fraction, or negative.
-    pub change: f64,
-    /// What it would take to have all wanted: for letting go.
-    pub target: f64,
-    pub awards: Vec<Award>,
-    /// Only what differs from what the workers were told last.
-    pub advice: Vec<(WorkerKey, Advice)>,
-    /// In the order of thinking; each readable alone.
-    pub reasons: Vec<String>,
-    /// Something that a person should look at.
-    pub alarm: Option<String>,
+/// Decides. The same snapshot and the same chance give the same plan.
+pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
+    let mut notes = notes::Notes::default();
+    snapshot
+        .capacity
+        .watch(snapshot.settings.max_capacity, &mut notes);
+    let standing = letting_go::settle(snapshot);
+    need::note(snapshot, &standing.load, &mut notes);
+    let awards = choose::choose(snapshot, standing.change, &mut notes, rng);
+    let advice = standing.advice(snapshot.now, &mut notes);
+    let (reasons, alarm) = notes.close();
+    Plan {
+        change: standing.change,
+        target: standing.target,
+        awards,
+        advice,
+        reasons,
+        alarm,
+    }
 }
 
-/// Start so many machines this way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Award {
-    pub launch_config_id: LaunchConfigId,
-    pub machines: u32,
-    pub capacity_each: u32,
-    pub max_price: Option<f64>,
+impl Capacity {
+    /// Everything that takes room under the maximum.
+    pub fn all(&self) -> u64 {
+        let parts = [
+            self.running,
+            self.draining,
+            self.quarantined,
+            self.requested,
+            self.overdue,
+            self.intended,
+            self.stopping,
+        ];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// What will be supply when it has come up.
+    pub fn coming(&self) -> u64 {
+        self.requested.saturating_add(self.intended)
+    }
+
+    /// Many more units than there may be: a mistake of ours, or somebody lowered the maximum.
+    fn watch(&self, max: u64, notes: &mut notes::Notes) {
+        let existing = [self.running, self.draining, self.requested, self.overdue];
+        let existing = existing.into_iter().fold(0, u64::saturating_add);
+        // Above 1.25 times the maximum, in whole numbers.
+        if existing > ALARM_ABOVE && u128::from(existing) * 4 > u128::from(max) * 5 {
+            notes.alarm(format!(
+                "{existing} units of capacity exist, and {max} is the maximum: look for workers that do not end"
+            ));
+        }
+    }
 }
+
+/// Few workers too many are no reason to wake anybody.
+const ALARM_ABOVE: u64 = 25;

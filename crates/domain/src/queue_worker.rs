@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::WorkerKey;
-use crate::time::Timestamp;
+use crate::time::{DAY_MS, Timestamp};
 
 /// One run of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct QueueWorker {
     pub key: WorkerKey,
     pub first_claim: Timestamp,
     pub last_date_active: Option<Timestamp>,
+    /// When a run of it was last resolved: it has been idle since, unless it runs another.
+    pub last_task_ended: Option<Timestamp>,
     pub expires: Timestamp,
     /// Newest last, at most 20.
     pub recent_tasks: Vec<TaskRun>,
@@ -38,6 +40,43 @@ pub struct QueueWorker {
 
 impl QueueWorker {
     pub const MAX_RECENT_TASKS: usize = 20;
+    /// Older quarantines are forgotten.
+    pub const MAX_QUARANTINE_DETAILS: usize = 200;
+
+    /// A worker that the queue has not seen before.
+    pub fn new(key: WorkerKey, now: Timestamp, expires: Timestamp) -> Self {
+        Self {
+            key,
+            first_claim: now,
+            last_date_active: None,
+            last_task_ended: None,
+            expires,
+            recent_tasks: Vec::new(),
+            quarantine_until: None,
+            quarantine_details: Vec::new(),
+        }
+    }
+
+    /// Keeps the worker from working until a moment; one in the past lets it work again.
+    pub fn quarantine(
+        &mut self,
+        until: Timestamp,
+        client_id: &str,
+        reason: Option<String>,
+        now: Timestamp,
+    ) {
+        self.quarantine_until = Some(until);
+        self.expires = self.expires.max(now.plus_millis(DAY_MS));
+        self.quarantine_details.push(QuarantineEntry {
+            updated_at: now.to_string(),
+            client_id: client_id.to_owned(),
+            quarantine_until: until.to_string(),
+            quarantine_info: reason.unwrap_or_else(|| "[unspecified]".to_owned()),
+        });
+        let n_details = self.quarantine_details.len();
+        let n_too_many = n_details.saturating_sub(Self::MAX_QUARANTINE_DETAILS);
+        self.quarantine_details.drain(..n_too_many);
+    }
 
     pub fn is_quarantined(&self, now: Timestamp) -> bool {
         self.quarantine_until.is_some_and(|until| until >= now)
@@ -46,5 +85,37 @@ impl QueueWorker {
     /// A quarantined worker is remembered for as long as its quarantine lasts.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires < now && !self.is_quarantined(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_of_quarantines_grows_up_to_a_limit() {
+        let key = WorkerKey {
+            pool_id: "a/b".parse().unwrap(),
+            group: "g".parse().unwrap(),
+            id: "w".parse().unwrap(),
+        };
+        let at = Timestamp::from_millis;
+        let mut worker = QueueWorker::new(key, at(0), at(10));
+        worker.quarantine(at(900), "me", None, at(5));
+        assert!(worker.is_quarantined(at(900)) && !worker.is_quarantined(at(901)));
+        assert_eq!(worker.expires, at(5 + DAY_MS));
+        assert_eq!(
+            worker.quarantine_details[0].quarantine_info,
+            "[unspecified]"
+        );
+        for number in 0..QueueWorker::MAX_QUARANTINE_DETAILS {
+            worker.quarantine(at(0), "me", Some(number.to_string()), at(6));
+        }
+        assert!(!worker.is_quarantined(at(6)));
+        assert_eq!(
+            worker.quarantine_details.len(),
+            QueueWorker::MAX_QUARANTINE_DETAILS
+        );
+        assert_eq!(worker.quarantine_details[0].quarantine_info, "0");
     }
 }

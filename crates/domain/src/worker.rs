@@ -37,12 +37,21 @@ pub struct Terms {
     /// How long it may go without claiming work, in milliseconds; `None` is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_inactivity_timeout: Option<i64>,
+    /// How long it may be idle before it is told to go for being too many, in milliseconds; `None`: not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_hold_ms: Option<i64>,
+    /// The launch that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch_token: Option<String>,
     /// What the worker is told to be when it registers; `None` asks the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_config: Option<Value>,
     /// The last decision about whether it should go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
+    /// Why it was ended, if we did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
     /// When it first registered, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registered_at: Option<i64>,
@@ -136,6 +145,13 @@ impl WorkerState {
             Self::Requested | Self::Running => Self::Stopping,
             Self::Stopping | Self::Stopped => self,
         }
+    }
+}
+
+impl Terms {
+    /// It was told to go when it is next idle.
+    pub fn is_draining(&self) -> bool {
+        self.advice.as_ref().is_some_and(|advice| advice.terminate)
     }
 }
 

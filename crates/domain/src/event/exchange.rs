@@ -3,7 +3,7 @@
 /// One exchange of the contract.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// `worker-manager` or `auth`.
+    /// `worker-manager`, `queue` or `auth`.
     pub service: &'static str,
     /// The method by which clients bind to it.
     pub name: &'static str,
@@ -16,11 +16,15 @@ pub struct Exchange {
     pub description: &'static str,
 }
 
-/// The two layouts of routing keys.
+/// The layouts of routing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingKey {
     /// Kind, provider, pool, worker, launch config; `worker` says whether all but the last are sure.
     Worker { always: bool },
+    /// Kind, task, run, worker, queue, group; says whether the run and the worker are sure.
+    Task { run: bool, worker: bool },
+    /// Kind, group, scheduler.
+    TaskGroup,
     /// Nothing but the reserved word.
     Reserved,
 }
@@ -45,30 +49,32 @@ impl Exchange {
 
 impl RoutingKey {
     pub fn words(self) -> Vec<KeyWord> {
-        let word = |name, summary, required| KeyWord {
-            name,
-            summary,
-            constant: None,
-            required,
-            multiple_words: false,
-            max_size: 38,
-        };
-        let reserved = KeyWord {
-            multiple_words: true,
-            max_size: 1,
-            ..word(
-                "reserved",
-                "Room for words that may come; match it with `#`.",
-                false,
-            )
-        };
         match self {
-            Self::Reserved => vec![reserved],
+            Self::Reserved => vec![RESERVED],
+            Self::Task { run, worker } => vec![
+                PRIMARY,
+                word("taskId", "The task.", true).of_size(22),
+                word("runId", "The run, if the message is about one.", run).of_size(3),
+                word("workerGroup", "Where the worker is.", worker),
+                word("workerId", "The worker that claimed the run.", worker),
+                word(
+                    "provisionerId",
+                    "The first half of the task queue id.",
+                    true,
+                ),
+                word("workerType", "The second half of the task queue id.", true),
+                word("schedulerId", "Who answers for the task group.", true),
+                word("taskGroupId", "The group of the task.", true).of_size(22),
+                RESERVED,
+            ],
+            Self::TaskGroup => vec![
+                PRIMARY,
+                word("taskGroupId", "The group.", true).of_size(22),
+                word("schedulerId", "Who answers for the task group.", true),
+                RESERVED,
+            ],
             Self::Worker { always } => vec![
-                KeyWord {
-                    constant: Some("primary"),
-                    ..word("routingKeyKind", "Always `primary`.", true)
-                },
+                PRIMARY,
                 word("providerId", "The provider.", always),
                 word(
                     "provisionerId",
@@ -87,9 +93,42 @@ impl RoutingKey {
                     "The launch config, if there is one.",
                     false,
                 ),
-                reserved,
+                RESERVED,
             ],
         }
+    }
+}
+
+const PRIMARY: KeyWord = KeyWord {
+    constant: Some("primary"),
+    ..word("routingKeyKind", "Always `primary`.", true)
+};
+
+const RESERVED: KeyWord = KeyWord {
+    multiple_words: true,
+    max_size: 1,
+    ..word(
+        "reserved",
+        "Room for words that may come; match it with `#`.",
+        false,
+    )
+};
+
+const fn word(name: &'static str, summary: &'static str, required: bool) -> KeyWord {
+    KeyWord {
+        name,
+        summary,
+        constant: None,
+        required,
+        multiple_words: false,
+        max_size: 38,
+    }
+}
+
+impl KeyWord {
+    const fn of_size(mut self, max_size: u32) -> Self {
+        self.max_size = max_size;
+        self
     }
 }
 
@@ -108,6 +147,44 @@ const fn worker_manager(
         exchange,
         schema,
         key,
+        title,
+        description,
+    }
+}
+
+const fn task(
+    name: &'static str,
+    exchange: &'static str,
+    schema: &'static str,
+    (run, worker): (bool, bool),
+    title: &'static str,
+    description: &'static str,
+) -> Exchange {
+    let key = RoutingKey::Task { run, worker };
+    Exchange {
+        service: "queue",
+        name,
+        exchange,
+        schema,
+        key,
+        title,
+        description,
+    }
+}
+
+const fn task_group(
+    name: &'static str,
+    exchange: &'static str,
+    schema: &'static str,
+    title: &'static str,
+    description: &'static str,
+) -> Exchange {
+    Exchange {
+        service: "queue",
+        name,
+        exchange,
+        schema,
+        key: RoutingKey::TaskGroup,
         title,
         description,
     }
@@ -140,7 +217,7 @@ const CLIENT: &str = "client-message.json";
 const ROLE: &str = "role-message.json";
 
 /// Every exchange that we publish to.
-pub static EXCHANGES: [Exchange; 16] = [
+pub static EXCHANGES: [Exchange; 27] = [
     worker_manager(
         "workerPoolCreated",
         "worker-pool-created",
@@ -220,6 +297,91 @@ pub static EXCHANGES: [Exchange; 16] = [
         false,
         "A launch config was archived",
         "Sent when a pool no longer has a launch config; nothing new starts from it.",
+    ),
+    task(
+        "taskDefined",
+        "task-defined",
+        "task-defined-message.json",
+        (false, false),
+        "A task was defined",
+        "Sent once, when a task first exists.",
+    ),
+    task(
+        "taskPending",
+        "task-pending",
+        "task-pending-message.json",
+        (true, false),
+        "A task is pending",
+        "Sent when a run begins to wait for a worker.",
+    ),
+    task(
+        "taskRunning",
+        "task-running",
+        "task-running-message.json",
+        (true, true),
+        "A task is running",
+        "Sent when a worker has claimed a run.",
+    ),
+    task(
+        "artifactCreated",
+        "artifact-created",
+        "artifact-created-message.json",
+        (true, true),
+        "An artifact was made",
+        "Sent when a run has made an artifact.",
+    ),
+    task(
+        "taskCompleted",
+        "task-completed",
+        "task-completed-message.json",
+        (true, true),
+        "A task was completed",
+        "Sent when a run ended well.",
+    ),
+    task(
+        "taskFailed",
+        "task-failed",
+        "task-failed-message.json",
+        (false, false),
+        "A task failed",
+        "Sent when a run did its work and did not succeed.",
+    ),
+    task(
+        "taskException",
+        "task-exception",
+        "task-exception-message.json",
+        (false, false),
+        "A task met an exception",
+        "Sent when a run ended for another reason than that its work ended.",
+    ),
+    task_group(
+        "taskGroupResolved",
+        "task-group-resolved",
+        "task-group-changed-message.json",
+        "A task group is resolved",
+        "Sent when the last unresolved task of a group is resolved: again, if tasks are added or run again.",
+    ),
+    task_group(
+        "taskGroupSealed",
+        "task-group-sealed",
+        "task-group-changed-message.json",
+        "A task group was sealed",
+        "Sent when a group was sealed, so that it takes no further tasks.",
+    ),
+    task(
+        "taskPriorityChanged",
+        "task-priority-changed",
+        "task-priority-changed-message.json",
+        (false, false),
+        "The priority of a task changed",
+        "Sent when a task has got a new priority, alone or with its group.",
+    ),
+    task_group(
+        "taskGroupPriorityChanged",
+        "task-group-priority-changed",
+        "task-group-priority-changed-message.json",
+        "The priority of a task group changed",
+        "Sent when the unresolved tasks of a group have got a new priority.",
     ),
     auth(
         "clientCreated",

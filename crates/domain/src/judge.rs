@@ -1,0 +1,446 @@
+//! What a scan concludes about one worker, from what the cloud showed and what the queue knows.
+//!
+//! Every state that is not final ends without help: a requested or running worker has a moment after which it
+//! is told to go, and one that was told to go counts as gone when nobody could look at its machine for a day.
+//! A machine that the cloud still shows after that is ended again and again until it is gone or its row expires;
+//! then it is a machine without a row, which the sweep of what we own ends.
+
+use crate::lifecycle::{DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
+use crate::queue_worker::QueueWorker;
+use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use crate::worker::{Worker, WorkerState};
+
+/// A cloud may not know yet what it made so recently.
+pub const NEWBORN_MS: i64 = 5 * MINUTE_MS;
+/// Ending a machine should not take longer; then the cloud is told once more.
+pub const ENDING_MS: i64 = HOUR_MS;
+/// A machine that should end, and that nobody could look at for so long, counts as gone.
+pub const UNSEEN_ENDING_MS: i64 = DAY_MS;
+/// A row that has less than this left to live gets more while its worker lives.
+pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
+
+/// How the machine was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It is there, or coming up.
+    Alive,
+    /// It is on its way out.
+    Going,
+    /// It was there and is gone, with what is known of why.
+    Gone(Option<String>),
+    /// There is no such machine.
+    NotFound,
+}
+
+/// What the queue knows of the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueFacts<'a> {
+    /// The queue could not be asked: says nothing about the worker.
+    Unknown,
+    /// It never claimed anything.
+    NeverSeen,
+    Seen(&'a QueueWorker),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// As it is.
+    Keep { extend_expiry: bool },
+    /// Its machine is gone.
+    Stopped { reason: String },
+    /// It must go.
+    End { reason: String },
+    /// It was told to go, and yet it is there.
+    EndAgain { reason: String },
+}
+
+/// `seen` is `None` if the machine could not be looked at. Workers that are not machines of ours are not for
+/// this: they end when somebody removes them or when their row expires.
+pub fn judge(
+    worker: &Worker,
+    seen: Option<Seen>,
+    queue: QueueFacts<'_>,
+    now: Timestamp,
+) -> Judgement {
+    match worker.state {
+        WorkerState::Stopped => Judgement::Keep {
+            extend_expiry: false,
+        },
+        WorkerState::Stopping => judge_stopping(worker, seen, now),
+        WorkerState::Requested | WorkerState::Running => judge_living(worker, seen, queue, now),
+    }
+}
+
+fn judge_living(
+    worker: &Worker,
+    seen: Option<Seen>,
+    queue: QueueFacts<'_>,
+    now: Timestamp,
+) -> Judgement {
+    match seen {
+        Some(Seen::Gone(why)) => return stopped(gone(why)),
+        Some(Seen::NotFound) if now.millis_since(worker.created) >= NEWBORN_MS => {
+            return stopped("the cloud has no such machine".to_owned());
+        }
+        Some(Seen::Going) => {
+            return Judgement::End {
+                reason: "its machine is shutting down".to_owned(),
+            };
+        }
+        Some(Seen::Alive | Seen::NotFound) | None => {}
+    }
+    let over = match worker.state {
+        WorkerState::Requested => never_registered(worker, now),
+        WorkerState::Running => out_of_time(worker, now).or_else(|| zombie(worker, queue, now)),
+        WorkerState::Stopping | WorkerState::Stopped => None,
+    };
+    match over {
+        Some(reason) => Judgement::End { reason },
+        None => Judgement::Keep {
+            extend_expiry: worker.expires.millis_since(now) < EXPIRY_MARGIN_MS,
+        },
+    }
+}
+
+fn judge_stopping(worker: &Worker, seen: Option<Seen>, now: Timestamp) -> Judgement {
+    let since = worker.terms.stopped_at.map(Timestamp::from_millis);
+    let since = since.unwrap_or(worker.last_modified);
+    let waited_ms = now.millis_since(since);
+    let hours = waited_ms / HOUR_MS;
+    match seen {
+        Some(Seen::Gone(why)) => stopped(gone(why)),
+        Some(Seen::NotFound) => stopped("the cloud has no such machine any more".to_owned()),
+        Some(Seen::Alive | Seen::Going) if waited_ms > ENDING_MS => Judgement::EndAgain {
+            reason: format!("told to go {hours} h ago, and its machine is still there"),
+        },
+        None if waited_ms > UNSEEN_ENDING_MS => stopped(format!(
+            "told to go {hours} h ago, and nobody could look at its machine since"
+        )),
+        Some(Seen::Alive | Seen::Going) | None => Judgement::Keep {
+            extend_expiry: false,
+        },
+    }
+}
+
+fn stopped(reason: String) -> Judgement {
+    Judgement::Stopped { reason }
+}
+
+fn gone(why: Option<String>) -> String {
+    match why {
+        Some(why) => format!("its machine is gone: {why}"),
+        None => "its machine is gone".to_owned(),
+    }
+}
+
+/// A worker that cannot claim work yet is silent by nature, so silence has the same limit as after registering.
+fn never_registered(worker: &Worker, now: Timestamp) -> Option<String> {
+    let terms = &worker.terms;
+    let stated = terms.terminate_after.map(Timestamp::from_millis);
+    let stated = stated.unwrap_or_else(|| worker.created.plus_millis(DEFAULT_REREGISTRATION_MS));
+    let limit = stated.min(worker.created.plus_millis(inactivity_ms(worker)));
+    (limit < now).then(|| {
+        let seconds = limit.millis_since(worker.created) / SECOND_MS;
+        format!("never registered within {seconds}s")
+    })
+}
+
+fn out_of_time(worker: &Worker, now: Timestamp) -> Option<String> {
+    let limit = Timestamp::from_millis(worker.terms.terminate_after?);
+    (limit < now).then(|| "terminateAfter time exceeded".to_owned())
+}
+
+/// Runs, and does not claim work. The time before it registered does not count.
+fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<String> {
+    let limit_ms = inactivity_ms(worker);
+    let limit = limit_ms / SECOND_MS;
+    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    let registered = registered.unwrap_or(worker.created);
+    let silent = |since: Timestamp| now.millis_since(since.max(registered)) > limit_ms;
+    match queue {
+        QueueFacts::Unknown => None,
+        QueueFacts::NeverSeen => silent(registered).then(|| {
+            let created = worker.created;
+            format!("worker never claimed work, created={created}, queueInactivityTimeout={limit}s")
+        }),
+        QueueFacts::Seen(seen) if seen.is_quarantined(now) => None,
+        QueueFacts::Seen(seen) => {
+            let active = seen.last_date_active.unwrap_or(seen.first_claim);
+            silent(active).then(|| {
+                format!("worker inactive, lastDateActive={active}, queueInactivityTimeout={limit}s")
+            })
+        }
+    }
+}
+
+fn inactivity_ms(worker: &Worker) -> i64 {
+    let stated = worker.terms.queue_inactivity_timeout;
+    stated.filter(|ms| *ms > 0).unwrap_or(DEFAULT_INACTIVITY_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::Version;
+    use crate::id::WorkerKey;
+    use crate::worker::Terms;
+
+    const NOW: i64 = 100 * DAY_MS;
+
+    fn ago(ms: i64) -> Timestamp {
+        Timestamp::from_millis(NOW - ms)
+    }
+
+    fn key() -> WorkerKey {
+        WorkerKey {
+            pool_id: "a/b".parse().unwrap(),
+            group: "g".parse().unwrap(),
+            id: "w".parse().unwrap(),
+        }
+    }
+
+    /// Made an hour ago, registered half an hour ago, with a lot of time left; stopping for ten minutes, if it is.
+    fn worker(state: WorkerState) -> Worker {
+        let stopping = state >= WorkerState::Stopping;
+        Worker {
+            key: key(),
+            provider_id: "cloud".parse().unwrap(),
+            launch_config_id: None,
+            state,
+            capacity: 1,
+            created: ago(HOUR_MS),
+            expires: ago(-8 * DAY_MS),
+            last_modified: ago(0),
+            last_checked: ago(0),
+            terms: Terms {
+                terminate_after: Some(NOW + DAY_MS),
+                registered_at: (state != WorkerState::Requested).then_some(NOW - HOUR_MS / 2),
+                stopped_at: stopping.then_some(NOW - 10 * MINUTE_MS),
+                ..Terms::default()
+            },
+            provider_data: Value::Null,
+            secret: None,
+            previous_secret: None,
+            version: Version::FIRST,
+        }
+    }
+
+    fn short(judgement: &Judgement) -> String {
+        match judgement {
+            Judgement::Keep { extend_expiry } => if *extend_expiry {
+                "keep longer"
+            } else {
+                "keep"
+            }
+            .to_owned(),
+            Judgement::Stopped { reason } => format!("stopped: {reason}"),
+            Judgement::End { reason } => format!("end: {reason}"),
+            Judgement::EndAgain { reason } => format!("again: {reason}"),
+        }
+    }
+
+    fn of(worker: &Worker, seen: Option<Seen>) -> String {
+        short(&judge(worker, seen, QueueFacts::Unknown, ago(0)))
+    }
+
+    fn with_queue(worker: &Worker, queue: QueueFacts<'_>) -> String {
+        short(&judge(worker, Some(Seen::Alive), queue, ago(0)))
+    }
+
+    #[test]
+    fn every_state_and_every_sighting_has_its_judgement() {
+        let sightings = || {
+            [
+                None,
+                Some(Seen::Alive),
+                Some(Seen::Going),
+                Some(Seen::Gone(None)),
+                Some(Seen::Gone(Some("spot price".to_owned()))),
+                Some(Seen::NotFound),
+            ]
+        };
+        let row = |state| sightings().map(|seen| of(&worker(state), seen));
+        let living = [
+            "keep",
+            "keep",
+            "end: its machine is shutting down",
+            "stopped: its machine is gone",
+            "stopped: its machine is gone: spot price",
+            "stopped: the cloud has no such machine",
+        ];
+        assert_eq!(row(WorkerState::Requested), living);
+        assert_eq!(row(WorkerState::Running), living);
+        assert_eq!(
+            row(WorkerState::Stopping),
+            [
+                "keep",
+                "keep",
+                "keep",
+                "stopped: its machine is gone",
+                "stopped: its machine is gone: spot price",
+                "stopped: the cloud has no such machine any more",
+            ]
+        );
+        assert_eq!(row(WorkerState::Stopped), ["keep"; 6]);
+    }
+
+    #[test]
+    fn a_machine_that_was_just_made_may_not_be_found_yet() {
+        for state in [WorkerState::Requested, WorkerState::Running] {
+            let mut young = worker(state);
+            young.created = ago(NEWBORN_MS - 1);
+            assert_eq!(of(&young, Some(Seen::NotFound)), "keep");
+            young.created = ago(NEWBORN_MS);
+            let found = of(&young, Some(Seen::NotFound));
+            assert_eq!(found, "stopped: the cloud has no such machine");
+        }
+        // When it should end, not finding it is what was wanted.
+        let mut young = worker(WorkerState::Stopping);
+        young.created = ago(MINUTE_MS);
+        let found = of(&young, Some(Seen::NotFound));
+        assert_eq!(found, "stopped: the cloud has no such machine any more");
+    }
+
+    #[test]
+    fn whoever_lived_longer_than_allowed_must_go() {
+        let mut running = worker(WorkerState::Running);
+        running.terms.terminate_after = Some(NOW);
+        assert_eq!(of(&running, None), "keep");
+        running.terms.terminate_after = Some(NOW - 1);
+        for seen in [None, Some(Seen::Alive)] {
+            assert_eq!(of(&running, seen), "end: terminateAfter time exceeded");
+        }
+        let mut requested = worker(WorkerState::Requested);
+        requested.terms.terminate_after = Some(requested.created.as_millis() + 1_800_000);
+        assert_eq!(of(&requested, None), "end: never registered within 1800s");
+        let mut stopping = worker(WorkerState::Stopping);
+        stopping.terms.terminate_after = Some(0);
+        assert_eq!(of(&stopping, Some(Seen::Alive)), "keep");
+    }
+
+    #[test]
+    fn whoever_never_registers_goes_no_later_than_whoever_never_claims() {
+        let mut requested = worker(WorkerState::Requested);
+        requested.created = ago(2 * HOUR_MS);
+        assert_eq!(of(&requested, Some(Seen::Alive)), "keep");
+        requested.created = ago(2 * HOUR_MS + 1);
+        assert_eq!(of(&requested, None), "end: never registered within 7200s");
+        // Also without terms, as old rows may be.
+        requested.terms = Terms::default();
+        assert_eq!(of(&requested, None), "end: never registered within 7200s");
+        requested.terms.queue_inactivity_timeout = Some(i64::MAX);
+        assert_eq!(of(&requested, None), "keep");
+        requested.created = ago(97 * HOUR_MS);
+        assert_eq!(of(&requested, None), "end: never registered within 345600s");
+    }
+
+    #[test]
+    fn a_worker_that_never_claims_is_a_zombie_unless_the_queue_is_unknown() {
+        let mut running = worker(WorkerState::Running);
+        running.terms.queue_inactivity_timeout = Some(1_800_000);
+        assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
+        running.terms.registered_at = Some(NOW - 1_800_001);
+        assert_eq!(
+            with_queue(&running, QueueFacts::NeverSeen),
+            "end: worker never claimed work, created=1970-04-10T23:00:00.000Z, queueInactivityTimeout=1800s"
+        );
+        assert_eq!(with_queue(&running, QueueFacts::Unknown), "keep");
+        // Without a word about when it registered, and without a limit of its own.
+        running.terms = Terms::default();
+        assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
+        running.created = ago(2 * HOUR_MS + 1);
+        assert!(
+            with_queue(&running, QueueFacts::NeverSeen).ends_with("queueInactivityTimeout=7200s")
+        );
+    }
+
+    #[test]
+    fn a_worker_that_is_silent_is_a_zombie_unless_it_is_quarantined() {
+        let mut running = worker(WorkerState::Running);
+        running.created = ago(DAY_MS);
+        running.terms.registered_at = Some(NOW - 20 * HOUR_MS);
+        let mut seen = QueueWorker::new(key(), ago(10 * HOUR_MS), ago(-DAY_MS));
+        seen.last_date_active = Some(ago(2 * HOUR_MS));
+        assert_eq!(with_queue(&running, QueueFacts::Seen(&seen)), "keep");
+        seen.last_date_active = Some(ago(2 * HOUR_MS + 1));
+        assert_eq!(
+            with_queue(&running, QueueFacts::Seen(&seen)),
+            "end: worker inactive, lastDateActive=1970-04-10T21:59:59.999Z, queueInactivityTimeout=7200s"
+        );
+        // Whatever it did before it registered says nothing.
+        running.terms.registered_at = Some(NOW - MINUTE_MS);
+        assert_eq!(with_queue(&running, QueueFacts::Seen(&seen)), "keep");
+        running.terms.registered_at = Some(NOW - 20 * HOUR_MS);
+        seen.quarantine_until = Some(ago(-1));
+        assert_eq!(with_queue(&running, QueueFacts::Seen(&seen)), "keep");
+        seen.quarantine_until = Some(ago(1));
+        assert!(with_queue(&running, QueueFacts::Seen(&seen)).starts_with("end: worker inactive"));
+        // Its first claim is the last that is known of it.
+        seen.last_date_active = None;
+        assert!(with_queue(&running, QueueFacts::Seen(&seen)).contains("1970-04-10T14:00"));
+    }
+
+    #[test]
+    fn a_row_lives_on_as_long_as_its_worker() {
+        let mut running = worker(WorkerState::Running);
+        running.expires = ago(-EXPIRY_MARGIN_MS);
+        assert_eq!(of(&running, None), "keep");
+        running.expires = ago(-EXPIRY_MARGIN_MS + 1);
+        assert_eq!(of(&running, None), "keep longer");
+        for state in [WorkerState::Stopping, WorkerState::Stopped] {
+            let old = Worker {
+                expires: ago(0),
+                ..worker(state)
+            };
+            assert_eq!(of(&old, Some(Seen::Alive)), "keep");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_does_not_end_is_ended_again() {
+        let mut stopping = worker(WorkerState::Stopping);
+        stopping.terms.stopped_at = Some(NOW - ENDING_MS);
+        assert_eq!(of(&stopping, Some(Seen::Alive)), "keep");
+        stopping.terms.stopped_at = Some(NOW - 30 * HOUR_MS);
+        for seen in [Seen::Alive, Seen::Going] {
+            assert_eq!(
+                of(&stopping, Some(seen)),
+                "again: told to go 30 h ago, and its machine is still there"
+            );
+        }
+    }
+
+    #[test]
+    fn a_machine_that_nobody_can_look_at_counts_as_gone_after_a_day() {
+        let mut stopping = worker(WorkerState::Stopping);
+        stopping.terms.stopped_at = Some(NOW - UNSEEN_ENDING_MS);
+        assert_eq!(of(&stopping, None), "keep");
+        stopping.terms.stopped_at = None;
+        stopping.last_modified = ago(UNSEEN_ENDING_MS + 1);
+        assert_eq!(
+            of(&stopping, None),
+            "stopped: told to go 24 h ago, and nobody could look at its machine since"
+        );
+    }
+
+    #[test]
+    fn every_state_ends_without_cloud_worker_or_queue() {
+        let mut now = ago(0);
+        let mut worker = worker(WorkerState::Requested);
+        let mut n_days = 0;
+        while worker.state != WorkerState::Stopped {
+            now = now.plus_millis(DAY_MS);
+            n_days += 1;
+            assert!(n_days < 10, "{:?}", worker.state);
+            match judge(&worker, None, QueueFacts::Unknown, now) {
+                Judgement::Keep { .. } => {}
+                Judgement::End { .. } => worker.leave(WorkerState::Stopping, now),
+                Judgement::Stopped { .. } => worker.leave(WorkerState::Stopped, now),
+                Judgement::EndAgain { reason } => panic!("nobody saw it: {reason}"),
+            }
+        }
+        assert!(n_days <= 3);
+    }
+}

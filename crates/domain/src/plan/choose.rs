@@ -1,0 +1,360 @@
+//! Where: which launch configs give what is needed.
+//!
+//! First the offers are sifted: what is paused, full, ill or not to be had is left out, each with its reason. Then
+//! one that was ill may be tried with one machine. The rest is drawn, one machine at a time, by the strategy.
+
+use rand::Rng;
+
+use super::health::Condition;
+use super::need::exact;
+use super::notes::{Notes, units};
+use super::spot_bids::{self, Budget, Choice, NoBid, Pricing};
+use super::{Award, MAX_MACHINES, NO_MAX_PRICE, Offer, Settings, Snapshot, StrategyName};
+use crate::time::Timestamp;
+
+/// An offer that can be used now.
+struct Lot<'a> {
+    /// Its place among the offers.
+    index: usize,
+    offer: &'a Offer,
+    each: u32,
+    /// How many further machines it gives.
+    left: u64,
+    /// `None`: it is only to be tried.
+    weight: Option<f64>,
+    /// Its units that are there, with those of this plan.
+    live: f64,
+    max_price: Option<f64>,
+    won: u32,
+}
+
+pub(super) fn choose(
+    snapshot: &Snapshot,
+    change: f64,
+    notes: &mut Notes,
+    rng: &mut dyn Rng,
+) -> Vec<Award> {
+    let mut budget = Budget::of(snapshot, change);
+    if change > exact(budget.units) {
+        let (wanted, room) = (units(change), budget.units);
+        let max = snapshot.settings.max_capacity;
+        notes.add(format!(
+            "capped: wanted {wanted}, room for {room} under the maximum of {max}"
+        ));
+    }
+    if !budget.is_open() || budget.units == 0 {
+        note_trouble(snapshot, notes);
+        if change > 0.0 && budget.machines == 0 {
+            notes.add("the provider takes no more machines now".to_owned());
+        }
+        return Vec::new();
+    }
+    let mut lots = sift(snapshot, &budget, notes);
+    try_again(&mut lots, &mut budget, notes);
+    match snapshot.settings.strategy {
+        StrategyName::Weighted => draw(&mut lots, &mut budget, rng),
+        StrategyName::AwsProvisioner => bid(&snapshot.settings, &mut lots, &mut budget, notes, rng),
+    }
+    if budget.wanted > 0.0 {
+        let missing = units(budget.wanted);
+        let why = match (budget.machines, snapshot.room) {
+            (0, Some(room)) if room < MAX_MACHINES => {
+                format!("the provider takes {room} more machines now")
+            }
+            (0, _) => format!("one plan starts at most {MAX_MACHINES} machines, the next goes on"),
+            (_, _) => "no launch config can give more now".to_owned(),
+        };
+        notes.add(format!("short by {missing}: {why}"));
+    }
+    lots.retain(|lot| lot.won > 0);
+    lots.sort_by_key(|lot| lot.index);
+    lots.into_iter().map(|lot| lot.award(notes)).collect()
+}
+
+/// How likely each offer is to give the next machine that a strategy `weighted` launches, in their order.
+pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
+    let budget = Budget {
+        wanted: 1.0,
+        units: u64::MAX,
+        machines: 1,
+    };
+    let lots = sift(snapshot, &budget, &mut Notes::default());
+    let weights = weights(&lots, &budget);
+    let total: f64 = weights.iter().sum();
+    let mut chances = vec![0.0; snapshot.offers.len()];
+    for (lot, weight) in lots.iter().zip(weights) {
+        if total > 0.0 {
+            chances[lot.index] = weight / total;
+        }
+    }
+    chances
+}
+
+impl Budget {
+    /// Whatever a strategy wants, this is all that it gets.
+    fn of(snapshot: &Snapshot, change: f64) -> Self {
+        let taken = snapshot.capacity.all();
+        Self {
+            wanted: change.max(0.0),
+            units: snapshot.settings.max_capacity.saturating_sub(taken),
+            machines: snapshot.room.unwrap_or(u64::MAX).min(MAX_MACHINES),
+        }
+    }
+}
+
+impl Lot<'_> {
+    fn can_give(&self, budget: &Budget) -> bool {
+        self.left > 0 && budget.fits(self.each)
+    }
+
+    fn give(&mut self, budget: &mut Budget) {
+        self.won += 1;
+        self.left -= 1;
+        self.live += f64::from(self.each);
+        budget.spend(self.each);
+    }
+
+    fn award(self, notes: &mut Notes) -> Award {
+        let machines = if self.won == 1 { "machine" } else { "machines" };
+        let price = self
+            .max_price
+            .map(|price| format!(", at most ${price} an hour each"));
+        let (name, won, price) = (self.offer.name(), self.won, price.unwrap_or_default());
+        notes.add(format!("{name}: {won} {machines}{price}"));
+        Award {
+            launch_config_id: self.offer.launch_config_id.clone(),
+            machines: self.won,
+            capacity_each: self.each,
+            max_price: self.max_price,
+        }
+    }
+}
+
+/// The offers that can be used or tried now, those with the least weight first.
+fn sift<'a>(snapshot: &'a Snapshot, budget: &Budget, notes: &mut Notes) -> Vec<Lot<'a>> {
+    let mut lots = Vec::new();
+    for (index, offer) in snapshot.offers.iter().enumerate() {
+        match lot(snapshot, index, offer, budget, notes) {
+            Ok(lot) => lots.push(lot),
+            Err(why) => notes.add(format!("{}: skipped, {why}", offer.name())),
+        }
+    }
+    lots.sort_by(|a: &Lot<'_>, b| {
+        let weight = |lot: &Lot<'_>| lot.weight.unwrap_or(0.0);
+        weight(a).total_cmp(&weight(b))
+    });
+    lots
+}
+
+fn lot<'a>(
+    snapshot: &Snapshot,
+    index: usize,
+    offer: &'a Offer,
+    budget: &Budget,
+    notes: &mut Notes,
+) -> Result<Lot<'a>, String> {
+    let settings = &snapshot.settings;
+    let each = offer.capacity_each.max(1);
+    let left = offer.machines(settings.max_capacity)?;
+    if !budget.fits(each) {
+        let room = budget.units;
+        return Err(format!(
+            "a machine has {each} units, and there is room for {room}"
+        ));
+    }
+    let literal = is_literal(settings);
+    let condition = if literal {
+        // The original had no memory of failures.
+        Condition::Usable(1.0)
+    } else {
+        offer.health.condition(&offer.tries, snapshot.now)
+    };
+    let trouble = offer.health.trouble().unwrap_or_default();
+    let weight = match condition {
+        Condition::Usable(share) => Some(offer.initial_weight * share),
+        Condition::Due => None,
+        Condition::Resting { until } => {
+            return Err(format!("{trouble}, tried again at {}", time_of_day(until)));
+        }
+        Condition::Awaited => {
+            return Err(format!(
+                "{trouble}, tried again when it is known whether its last machine comes up"
+            ));
+        }
+    };
+    let mut max_price = None;
+    if settings.strategy == StrategyName::AwsProvisioner && !literal {
+        let quote = pricing(settings).quote(&choice(offer, left));
+        (max_price, _) = quote.map_err(|no_bid| {
+            if let NoBid::Alarming { .. } = no_bid {
+                notes.alarm(format!("{}: {no_bid}", offer.name()));
+            }
+            no_bid.to_string()
+        })?;
+    }
+    if let (Some(weight), false) = (weight, trouble.is_empty()) {
+        notes.add(format!(
+            "{}: weight {}, {trouble}",
+            offer.name(),
+            units(weight)
+        ));
+    }
+    Ok(Lot {
+        index,
+        offer,
+        each,
+        left,
+        weight,
+        live: exact(offer.live),
+        max_price,
+        won: 0,
+    })
+}
+
+/// Tries those whose pause is over with one machine each; next to others that work, only one of them, and not
+/// with the only machine that is wanted if its failure would be long in showing.
+fn try_again(lots: &mut [Lot<'_>], budget: &mut Budget, notes: &mut Notes) {
+    let some_work = lots.iter().any(|lot| lot.weight.is_some());
+    let mut due: Vec<usize> = (0..lots.len())
+        .filter(|at| lots[*at].weight.is_none())
+        .collect();
+    due.sort_by_key(|at| {
+        let offer = lots[*at].offer;
+        (
+            offer.health.last_failure.max(offer.tries.last),
+            lots[*at].index,
+        )
+    });
+    if some_work {
+        let wanted = budget.wanted;
+        due.retain(|at| {
+            let lot = &lots[*at];
+            wanted > f64::from(lot.each) || !lot.offer.health.fails_late()
+        });
+        due.truncate(1);
+    }
+    for at in due {
+        if budget.is_open() && lots[at].can_give(budget) {
+            lots[at].give(budget);
+            let offer = lots[at].offer;
+            let trouble = offer.health.trouble().unwrap_or_default();
+            notes.add(format!("{}: tried again, {trouble}", offer.name()));
+        }
+    }
+}
+
+/// Draws in proportion to weight, with replacement, one machine at a time.
+fn draw(lots: &mut [Lot<'_>], budget: &mut Budget, rng: &mut dyn Rng) {
+    while budget.is_open() {
+        let weights = weights(lots, budget);
+        let total: f64 = weights.iter().sum();
+        let mut point = fraction(rng) * total;
+        let mut drawn = None;
+        for (at, weight) in weights.into_iter().enumerate() {
+            if weight > 0.0 {
+                drawn = Some(at);
+                if point < weight {
+                    break;
+                }
+                point -= weight;
+            }
+        }
+        match drawn {
+            Some(at) => lots[at].give(budget),
+            None => break,
+        }
+    }
+}
+
+/// Weights for the next draw: initial weight times health times RFC 191's balance of shares, by which 10 and 5
+/// running units make 0.33 and 0.67. The balance follows each draw. In the long run launch configs share in
+/// proportion to the square roots of their weights.
+fn weights(lots: &[Lot<'_>], budget: &Budget) -> Vec<f64> {
+    let open = || {
+        lots.iter()
+            .filter(|lot| lot.weight.is_some() && lot.can_give(budget))
+    };
+    let total: f64 = open().map(|lot| lot.live).sum();
+    let balanced = open().nth(1).is_some() && total > 0.0;
+    let weight = |lot: &Lot<'_>| match lot.weight {
+        Some(weight) if lot.can_give(budget) => {
+            let share = if balanced { lot.live / total } else { 0.0 };
+            weight * (1.0 - share)
+        }
+        Some(_) | None => 0.0,
+    };
+    lots.iter().map(weight).collect()
+}
+
+/// Bids at random among all that can be used.
+fn bid(
+    settings: &Settings,
+    lots: &mut [Lot<'_>],
+    budget: &mut Budget,
+    notes: &mut Notes,
+    rng: &mut dyn Rng,
+) {
+    lots.sort_by_key(|lot| lot.index);
+    let usable: Vec<usize> = (0..lots.len())
+        .filter(|at| lots[*at].weight.is_some())
+        .collect();
+    let choices: Vec<_> = usable
+        .iter()
+        .map(|at| choice(lots[*at].offer, lots[*at].left))
+        .collect();
+    let Ok(round) = spot_bids::round(&pricing(settings), &choices, *budget, rng) else {
+        return;
+    };
+    if let Some(alarm) = round.alarm {
+        notes.alarm(format!(
+            "no bid is made: of a choice that was drawn, {alarm}"
+        ));
+    }
+    for bid in round.bids {
+        let lot = &mut lots[usable[bid.choice]];
+        lot.max_price = bid.price;
+        lot.give(budget);
+    }
+}
+
+fn is_literal(settings: &Settings) -> bool {
+    settings.strategy == StrategyName::AwsProvisioner && settings.literal
+}
+
+fn pricing(settings: &Settings) -> Pricing {
+    Pricing {
+        min_price: settings.min_price,
+        max_price: (settings.max_price < NO_MAX_PRICE).then_some(settings.max_price),
+        literal: settings.literal,
+    }
+}
+
+fn choice(offer: &Offer, limit: u64) -> Choice {
+    let bid = offer.bid.as_ref().ok();
+    Choice {
+        capacity: offer.capacity_each.max(1),
+        utility: bid.map_or(1.0, |bid| bid.utility),
+        price: bid.and_then(|bid| bid.price),
+        limit,
+    }
+}
+
+/// Nothing is launched, and yet people want to know how the launch configs are.
+fn note_trouble(snapshot: &Snapshot, notes: &mut Notes) {
+    for offer in &snapshot.offers {
+        if let Some(trouble) = offer.health.trouble() {
+            notes.add(format!("{}: {trouble}", offer.name()));
+        }
+    }
+}
+
+/// From 0 to just below 1.
+fn fraction(rng: &mut dyn Rng) -> f64 {
+    exact(rng.next_u64() >> 11) / exact(1 << 53)
+}
+
+/// `12:03:10`
+fn time_of_day(moment: Timestamp) -> String {
+    let text = moment.to_string();
+    text.get(11..19).unwrap_or(&text).to_owned()
+}

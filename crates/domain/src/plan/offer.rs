@@ -1,0 +1,158 @@
+//! What a launch config offers, and whether it can be used now.
+
+use serde_json::Value;
+
+use super::{Bid, Health, Offer, Tries};
+use crate::launch_config::LaunchConfig;
+
+impl Offer {
+    /// Reads the numbers that steer a launch config. Those that make no sense count as not said: the config was
+    /// checked when it was written.
+    pub fn of(config: &LaunchConfig, live: u64, health: Health, bid: Result<Bid, String>) -> Self {
+        let steering = config.configuration.get("workerManager");
+        let stated = |name: &str| steering.and_then(|steering| steering.get(name));
+        let capacity_each = stated("capacityPerInstance")
+            .or_else(|| config.configuration.get("capacityPerInstance"))
+            .and_then(Value::as_u64)
+            .and_then(|units| u32::try_from(units).ok());
+        Self {
+            launch_config_id: config.id.clone(),
+            capacity_each: capacity_each.unwrap_or(1).max(1),
+            initial_weight: stated("initialWeight")
+                .and_then(Value::as_f64)
+                .unwrap_or(1.0),
+            max_capacity: stated("maxCapacity").and_then(Value::as_u64),
+            live,
+            health,
+            tries: Tries::default(),
+            bid,
+        }
+    }
+
+    /// The same, with what is known of when it was tried.
+    pub fn tried(self, tries: Tries) -> Self {
+        Self { tries, ..self }
+    }
+
+    /// For people: where and what it is.
+    pub(super) fn name(&self) -> String {
+        match &self.bid {
+            Ok(bid) if !bid.place.is_empty() => {
+                format!("{} ({})", bid.place, self.launch_config_id)
+            }
+            Ok(_) | Err(_) => self.launch_config_id.to_string(),
+        }
+    }
+
+    /// How many machines it could give, as far as its own limits go; or why none.
+    pub(super) fn machines(&self, pool_max: u64) -> Result<u64, String> {
+        if !(self.initial_weight > 0.0 && self.initial_weight.is_finite()) {
+            return Err("its initialWeight is 0".to_owned());
+        }
+        let available = match &self.bid {
+            Ok(bid) => bid.available.unwrap_or(u64::MAX),
+            Err(why) => return Err(why.clone()),
+        };
+        if available == 0 {
+            return Err("none is to be had now".to_owned());
+        }
+        let max = self.max_capacity.unwrap_or(pool_max);
+        let left = max.saturating_sub(self.live) / u64::from(self.capacity_each.max(1));
+        if left == 0 {
+            let (each, live) = (self.capacity_each, self.live);
+            return Err(format!(
+                "full: {live} of {max} units are there, a machine has {each}"
+            ));
+        }
+        Ok(left.min(available))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Version;
+    use crate::time::Timestamp;
+
+    fn of(configuration: Value) -> Offer {
+        let config = LaunchConfig {
+            pool_id: "a/b".parse().unwrap(),
+            id: "lc".parse().unwrap(),
+            archived: false,
+            position: 0,
+            configuration: configuration.as_object().unwrap().clone(),
+            created: Timestamp::from_millis(0),
+            last_modified: Timestamp::from_millis(0),
+            version: Version::FIRST,
+        };
+        Offer::of(&config, 3, Health::default(), Ok(Bid::plain(String::new())))
+    }
+
+    #[test]
+    fn a_launch_config_is_steered_by_its_own_part() {
+        let offer = of(json!({"capacityPerInstance": 9, "workerManager":
+            {"capacityPerInstance": 2, "initialWeight": 0.5, "maxCapacity": 7}}));
+        let numbers = (
+            offer.capacity_each,
+            offer.initial_weight,
+            offer.max_capacity,
+        );
+        assert_eq!(numbers, (2, 0.5, Some(7)));
+        assert_eq!((offer.live, offer.machines(100)), (3, Ok(2)));
+    }
+
+    #[test]
+    fn the_old_place_of_the_capacity_is_still_read() {
+        assert_eq!(of(json!({"capacityPerInstance": 9})).capacity_each, 9);
+        let zero = json!({"capacityPerInstance": 9, "workerManager": {"capacityPerInstance": 0}});
+        assert_eq!(of(zero).capacity_each, 1);
+        let offer = of(json!({"workerManager": "none"}));
+        let numbers = (
+            offer.capacity_each,
+            offer.initial_weight,
+            offer.max_capacity,
+        );
+        assert_eq!(numbers, (1, 1.0, None));
+    }
+
+    #[test]
+    fn each_limit_of_its_own_keeps_an_offer_from_being_used() {
+        let with = |change: fn(&mut Offer)| {
+            let mut offer = of(json!({}));
+            change(&mut offer);
+            offer
+                .machines(10)
+                .map_err(|why| why.chars().take(22).collect::<String>())
+        };
+        assert_eq!(with(|_| ()), Ok(7));
+        assert_eq!(with(|o| o.max_capacity = Some(4)), Ok(1));
+        assert_eq!(with(|o| o.capacity_each = 4), Ok(1));
+        let refused = |text: &str| Err(text.to_owned());
+        assert_eq!(
+            with(|o| o.max_capacity = Some(0)),
+            refused("full: 3 of 0 units are")
+        );
+        assert_eq!(
+            with(|o| o.capacity_each = 8),
+            refused("full: 3 of 10 units ar")
+        );
+        assert_eq!(
+            with(|o| o.initial_weight = 0.0),
+            refused("its initialWeight is 0")
+        );
+        assert_eq!(
+            with(|o| o.initial_weight = f64::NAN),
+            refused("its initialWeight is 0")
+        );
+        assert_eq!(
+            with(|o| o.bid = Err("throttled".to_owned())),
+            refused("throttled")
+        );
+        let sold_out: fn(&mut Offer) = |o| {
+            o.bid.as_mut().unwrap().available = Some(0);
+        };
+        assert_eq!(with(sold_out), refused("none is to be had now"));
+    }
+}

@@ -1,0 +1,189 @@
+//! What a pool's config says to the planner.
+
+use serde_json::{Map, Value};
+
+use super::{Settings, StrategyName};
+
+/// No price is too high.
+pub const NO_MAX_PRICE: f64 = 1e9;
+/// A ratio beyond this is a slip of the finger.
+const MAX_RATIO: f64 = 100.0;
+/// Likewise for capacity; also keeps sums far from their limits.
+const MAX_CAPACITY: u64 = 1_000_000_000;
+
+/// A pool's config cannot be planned by.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSettings {
+    #[error("{key} must be {wanted}, not {found}")]
+    Value {
+        key: &'static str,
+        wanted: String,
+        found: String,
+    },
+    #[error("there is no strategy {0}; use \"weighted\" or \"aws-provisioner\"")]
+    Strategy(String),
+}
+
+impl Settings {
+    /// Reads the config of a pool. Without limits nothing is launched; without a ratio every waiting task gets its
+    /// unit, which each strategy calls by another number.
+    pub fn parse(config: &Map<String, Value>) -> Result<Self, BadSettings> {
+        let strategy = match config.get("strategy") {
+            None => StrategyName::Weighted,
+            Some(Value::String(name)) if name == "weighted" => StrategyName::Weighted,
+            Some(Value::String(name)) if name == "aws-provisioner" => StrategyName::AwsProvisioner,
+            Some(other) => return Err(BadSettings::Strategy(other.to_string())),
+        };
+        let (usual_ratio, least_ratio) = match strategy {
+            StrategyName::Weighted => (1.0, 0.0),
+            StrategyName::AwsProvisioner => (0.0, -MAX_RATIO),
+        };
+        Ok(Self {
+            min_capacity: capacity(config, "minCapacity")?,
+            max_capacity: capacity(config, "maxCapacity")?,
+            scaling_ratio: number(config, "scalingRatio", usual_ratio, least_ratio, MAX_RATIO)?,
+            strategy,
+            min_price: number(config, "minPrice", 0.0, 0.0, NO_MAX_PRICE)?,
+            max_price: number(config, "maxPrice", NO_MAX_PRICE, 0.0, NO_MAX_PRICE)?,
+            literal: match config.get("literal") {
+                None => false,
+                Some(Value::Bool(literal)) => *literal,
+                Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
+            },
+        })
+    }
+
+    /// The minimum that counts: never above the maximum.
+    pub(super) fn least(&self) -> u64 {
+        self.min_capacity.min(self.max_capacity)
+    }
+}
+
+fn capacity(config: &Map<String, Value>, key: &'static str) -> Result<u64, BadSettings> {
+    let Some(found) = config.get(key) else {
+        return Ok(0);
+    };
+    let whole = found.as_u64().or_else(|| {
+        // JavaScript prints 5.0 as 5, others do not.
+        let text = found.as_f64().filter(|number| *number >= 0.0)?.to_string();
+        text.parse().ok()
+    });
+    whole.filter(|units| *units <= MAX_CAPACITY).ok_or_else(|| {
+        bad(
+            key,
+            format!("a whole number from 0 to {MAX_CAPACITY}"),
+            found,
+        )
+    })
+}
+
+fn number(
+    config: &Map<String, Value>,
+    key: &'static str,
+    usual: f64,
+    least: f64,
+    most: f64,
+) -> Result<f64, BadSettings> {
+    let Some(found) = config.get(key) else {
+        return Ok(usual);
+    };
+    found
+        .as_f64()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| bad(key, format!("a number from {least} to {most}"), found))
+}
+
+fn bad(key: &'static str, wanted: String, found: &Value) -> BadSettings {
+    BadSettings::Value {
+        key,
+        wanted,
+        found: found.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(config: Value) -> Result<Settings, String> {
+        Settings::parse(config.as_object().unwrap()).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn a_config_that_says_nothing_launches_nothing() {
+        let settings = parse(json!({})).unwrap();
+        let expected = Settings {
+            min_capacity: 0,
+            max_capacity: 0,
+            scaling_ratio: 1.0,
+            strategy: StrategyName::Weighted,
+            min_price: 0.0,
+            max_price: NO_MAX_PRICE,
+            literal: false,
+        };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn each_strategy_calls_a_unit_for_every_waiting_task_by_its_own_ratio() {
+        let ratio = |strategy| parse(json!({"strategy": strategy})).unwrap().scaling_ratio;
+        assert_eq!((ratio("weighted"), ratio("aws-provisioner")), (1.0, 0.0));
+    }
+
+    #[test]
+    fn everything_that_can_be_said_is_heard() {
+        let config = json!({"minCapacity": 1, "maxCapacity": 5.0, "scalingRatio": -0.2, "minPrice": 0.1,
+            "maxPrice": 8, "strategy": "aws-provisioner", "literal": true, "lifecycle": {}});
+        let settings = parse(config).unwrap();
+        let expected = Settings {
+            min_capacity: 1,
+            max_capacity: 5,
+            scaling_ratio: -0.2,
+            strategy: StrategyName::AwsProvisioner,
+            min_price: 0.1,
+            max_price: 8.0,
+            literal: true,
+        };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_by_is_named() {
+        let problem = |config| parse(config).unwrap_err();
+        let cases = [
+            (
+                json!({"minCapacity": -1}),
+                "minCapacity must be a whole number from 0 to 1000000000, not -1",
+            ),
+            (
+                json!({"maxCapacity": 1.5}),
+                "maxCapacity must be a whole number from 0 to 1000000000, not 1.5",
+            ),
+            (
+                json!({"maxCapacity": 1e30}),
+                "maxCapacity must be a whole number from 0 to 1000000000, not 1e+30",
+            ),
+            (
+                json!({"scalingRatio": -0.5}),
+                "scalingRatio must be a number from 0 to 100, not -0.5",
+            ),
+            (
+                json!({"maxPrice": "much"}),
+                "maxPrice must be a number from 0 to 1000000000, not \"much\"",
+            ),
+            (
+                json!({"literal": 1}),
+                "literal must be true or false, not 1",
+            ),
+            (
+                json!({"strategy": "cheapest"}),
+                "there is no strategy \"cheapest\"; use \"weighted\" or \"aws-provisioner\"",
+            ),
+        ];
+        for (config, expected) in cases {
+            assert_eq!(problem(config), expected);
+        }
+    }
+}

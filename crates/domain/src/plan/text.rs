@@ -1,0 +1,44 @@
+//! A plan as text, for people.
+
+use std::fmt::Write;
+
+use super::Plan;
+use super::notes::units;
+
+impl Plan {
+    /// What `explain pool` prints: what was decided, then why.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let (change, target) = (units(self.change), units(self.target));
+        line(&mut text, format_args!("change {change}, target {target}"));
+        for award in &self.awards {
+            let (machines, each) = (award.machines, award.capacity_each);
+            let unit = if each == 1 { "unit" } else { "units" };
+            let id = &award.launch_config_id;
+            let price = award
+                .max_price
+                .map(|price| format!(", at most ${price} an hour each"));
+            let price = price.unwrap_or_default();
+            line(
+                &mut text,
+                format_args!("launch {machines} x {id} ({each} {unit} each{price})"),
+            );
+        }
+        for (worker, advice) in &self.advice {
+            let what = if advice.terminate { "go" } else { "stay" };
+            let reason = &advice.reason;
+            line(&mut text, format_args!("tell {worker} to {what}: {reason}"));
+        }
+        for reason in &self.reasons {
+            line(&mut text, format_args!("because {reason}"));
+        }
+        if let Some(alarm) = &self.alarm {
+            line(&mut text, format_args!("alarm: {alarm}"));
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    writeln!(text, "{content}").expect("writing to a string cannot fail");
+}

@@ -1,0 +1,241 @@
+//! Snapshots to start from, and chance that is told what to say.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
+use domain::demand::Demand;
+use domain::id::WorkerKey;
+use domain::plan::{
+    Bid, Candidate, Capacity, Health, Offer, Plan, Settings, Snapshot, StrategyName, Tries, plan,
+};
+use domain::time::{SECOND_MS, Timestamp};
+use domain::worker::Advice;
+use rand::rngs::StdRng;
+use rand::{SeedableRng, TryRng};
+
+/// 2026-09-21T14:13:20Z
+pub(crate) const NOW_MS: i64 = 1_790_000_000_000;
+
+pub(crate) fn seconds_ago(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(NOW_MS - seconds * SECOND_MS)
+}
+
+/// An empty pool of strategy `weighted` with one launch config `a` and nothing to do.
+pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
+    Snapshot {
+        now: seconds_ago(0),
+        pool_id: "proj/linux".parse().unwrap(),
+        provider_id: "cloud".parse().unwrap(),
+        settings: Settings {
+            min_capacity,
+            max_capacity,
+            scaling_ratio: 1.0,
+            strategy: StrategyName::Weighted,
+            min_price: 0.0,
+            max_price: domain::plan::NO_MAX_PRICE,
+            literal: false,
+        },
+        demand: Demand::default(),
+        capacity: Capacity::default(),
+        offers: vec![offer("a")],
+        room: None,
+        workers: Vec::new(),
+    }
+}
+
+pub(crate) fn offer(id: &str) -> Offer {
+    Offer {
+        launch_config_id: id.parse().unwrap(),
+        capacity_each: 1,
+        initial_weight: 1.0,
+        max_capacity: None,
+        live: 0,
+        health: Health::default(),
+        tries: Tries::default(),
+        bid: Ok(Bid::plain(String::new())),
+    }
+}
+
+/// Like the strategy `aws-provisioner`, where the offer costs so much.
+pub(crate) fn priced(id: &str, price: f64) -> Offer {
+    let bid = Bid {
+        price: Some(price),
+        ..Bid::plain(String::new())
+    };
+    Offer {
+        bid: Ok(bid),
+        ..offer(id)
+    }
+}
+
+pub(crate) fn key(id: &str) -> WorkerKey {
+    WorkerKey {
+        pool_id: "proj/linux".parse().unwrap(),
+        group: "g".parse().unwrap(),
+        id: id.parse().unwrap(),
+    }
+}
+
+/// A healthy idle worker of one unit.
+pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
+    Candidate {
+        key: key(id),
+        capacity: 1,
+        created: seconds_ago(for_seconds + 100),
+        archived: false,
+        deprovisioned: false,
+        busy: false,
+        idle_since: seconds_ago(for_seconds),
+        idle_hold_ms: 0,
+        quarantined_since: None,
+        advice: None,
+    }
+}
+
+pub(crate) fn busy(id: &str) -> Candidate {
+    Candidate {
+        busy: true,
+        ..idle(id, 50)
+    }
+}
+
+pub(crate) fn told(candidate: Candidate, reason: &str) -> Candidate {
+    let advice = Advice {
+        terminate: reason != "needed",
+        reason: reason.to_owned(),
+        decided_at: NOW_MS - 5_000,
+    };
+    Candidate {
+        advice: Some(advice),
+        ..candidate
+    }
+}
+
+pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
+    decide_with(snapshot, 1)
+}
+
+pub(crate) fn decide_with(snapshot: &Snapshot, seed: u64) -> Plan {
+    plan(snapshot, &mut StdRng::seed_from_u64(seed))
+}
+
+/// Units that a plan launches.
+pub(crate) fn launched(plan: &Plan) -> u64 {
+    let units = |machines, each| u64::from(machines) * u64::from(each);
+    let awards = plan.awards.iter();
+    awards
+        .map(|award| units(award.machines, award.capacity_each))
+        .sum()
+}
+
+/// How many machines each launch config is to start, as `a:2 b:1`.
+pub(crate) fn machines(plan: &Plan) -> String {
+    let awards = plan.awards.iter();
+    let texts = awards.map(|award| format!("{}:{}", award.launch_config_id, award.machines));
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// What each worker is told, as `w1 go over capacity`.
+pub(crate) fn advised(plan: &Plan) -> Vec<String> {
+    let lines = plan.advice.iter().map(|(key, advice)| {
+        let what = if advice.terminate { "go" } else { "stay" };
+        format!("{} {what} {}", key.id, advice.reason)
+    });
+    lines.collect()
+}
+
+/// What happens to the snapshot when its plan is carried out at once.
+pub(crate) fn carried_out(mut snapshot: Snapshot, plan: &Plan) -> Snapshot {
+    for award in &plan.awards {
+        let units = u64::from(award.machines) * u64::from(award.capacity_each);
+        snapshot.capacity.intended += units;
+        let of = |offer: &&mut Offer| offer.launch_config_id == award.launch_config_id;
+        if let Some(offer) = snapshot.offers.iter_mut().find(of) {
+            offer.live += units;
+            offer.tries.last = Some(snapshot.now);
+        }
+        if let Some(room) = &mut snapshot.room {
+            *room -= u64::from(award.machines);
+        }
+    }
+    for (key, advice) in &plan.advice {
+        let of = |worker: &&mut Candidate| worker.key == *key;
+        let worker = snapshot.workers.iter_mut().find(of).unwrap();
+        let before = worker.advice.replace(advice.clone());
+        let was_draining = before.is_some_and(|before| before.terminate);
+        if worker.quarantined_since.is_some() || was_draining == advice.terminate {
+            continue;
+        }
+        let units = u64::from(worker.capacity);
+        let capacity = &mut snapshot.capacity;
+        if advice.terminate {
+            capacity.running -= units;
+            capacity.draining += units;
+        } else {
+            capacity.draining -= units;
+            capacity.running += units;
+        }
+    }
+    snapshot
+}
+
+/// Says the numbers that it was given, and then panics.
+pub(crate) struct Script(VecDeque<u64>);
+
+impl Script {
+    /// Each pick is which one out of how many.
+    pub(crate) fn picks(picks: &[(usize, usize)]) -> Self {
+        let number = |(which, of): &(usize, usize)| {
+            let number = ((*which as u128) << 64).div_ceil(*of as u128);
+            u64::try_from(number).unwrap()
+        };
+        Self(picks.iter().map(number).collect())
+    }
+
+    /// A fraction from 0 to just below 1.
+    pub(crate) fn fraction(fraction: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "it is below 2^53")]
+        let high = (fraction * (1_u64 << 53) as f64) as u64;
+        Self([high << 11].into())
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl TryRng for Script {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::try_from(self.try_next_u64()? >> 32).unwrap())
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self
+            .0
+            .pop_front()
+            .expect("nobody should ask for more chance"))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.try_next_u64()?.to_le_bytes();
+            chunk.copy_from_slice(&number[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// A file that lies beside the project in some check-outs.
+#[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+pub(crate) fn beside(path: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let file = root.join(path);
+    if file.is_file() {
+        return Some(file);
+    }
+    eprintln!("skipped: ../shared/{path} is not there");
+    None
+}

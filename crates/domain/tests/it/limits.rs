@@ -1,0 +1,202 @@
+//! What no plan exceeds, whatever a strategy wants.
+
+use domain::plan::{MAX_MACHINES, Offer, StrategyName};
+
+use crate::common::{decide, idle, launched, machines, offer, pool};
+
+#[test]
+fn everything_that_is_there_or_may_come_takes_room() {
+    let mut snapshot = pool(0, 30);
+    snapshot.demand.pending = 100;
+    let capacity = &mut snapshot.capacity;
+    capacity.running = 1;
+    capacity.draining = 2;
+    capacity.quarantined = 3;
+    capacity.requested = 4;
+    capacity.overdue = 5;
+    capacity.intended = 6;
+    capacity.stopping = 7;
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        snapshot.settings.strategy = strategy;
+        let plan = decide(&snapshot);
+        assert_eq!(launched(&plan), 2, "{strategy:?}");
+        assert!(
+            plan.reasons[1].starts_with("capped: wanted 19, room for 2"),
+            "{plan:?}"
+        );
+    }
+}
+
+#[test]
+fn a_machine_that_never_came_is_no_supply() {
+    let mut snapshot = pool(0, 10);
+    snapshot.demand.pending = 1;
+    snapshot.capacity.requested = 1;
+    assert!(decide(&snapshot).is_idle());
+    (snapshot.capacity.requested, snapshot.capacity.overdue) = (0, 1);
+    assert_eq!(launched(&decide(&snapshot)), 1);
+}
+
+#[test]
+fn a_machine_too_large_for_the_room_is_not_launched() {
+    let mut snapshot = pool(3, 3);
+    snapshot.offers[0].capacity_each = 2;
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 2, "a second one would make 4 of 3");
+    let short = "short by 1: no launch config can give more now";
+    assert_eq!(plan.reasons[1..], [short, "a: 1 machine"]);
+    snapshot.offers[0].capacity_each = 4;
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 0);
+    assert_eq!(
+        plan.reasons[1],
+        "a: skipped, full: 0 of 3 units are there, a machine has 4"
+    );
+    snapshot.offers.push(offer("small"));
+    assert_eq!(machines(&decide(&snapshot)), "small:3");
+}
+
+#[test]
+fn a_provider_gets_no_more_than_it_takes() {
+    let mut snapshot = pool(0, 100);
+    snapshot.demand.pending = 10;
+    snapshot.room = Some(3);
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 3);
+    assert_eq!(
+        plan.reasons.last().unwrap(),
+        "a: 3 machines",
+        "{:?}",
+        plan.reasons
+    );
+    let without = "short by 7: the provider takes 3 more machines now".to_owned();
+    assert!(plan.reasons.contains(&without));
+    snapshot.room = Some(0);
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 0);
+    assert_eq!(plan.reasons[1], "the provider takes no more machines now");
+}
+
+#[test]
+fn a_plan_starts_a_bounded_number_of_machines() {
+    let mut snapshot = pool(0, 1_000_000);
+    snapshot.demand.pending = 5_000;
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), MAX_MACHINES);
+    let rest = "short by 4000: one plan starts at most 1000 machines, the next goes on".to_owned();
+    assert!(plan.reasons.contains(&rest), "{:?}", plan.reasons);
+}
+
+#[test]
+fn a_minimum_is_reached_from_zero_and_without_demand() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = pool(3, 10);
+        snapshot.settings.strategy = strategy;
+        assert_eq!(launched(&decide(&snapshot)), 3);
+        snapshot.capacity.intended = 1;
+        snapshot.capacity.running = 1;
+        // Whoever is on the way out is not there any more.
+        snapshot.capacity.stopping = 2;
+        assert_eq!(launched(&decide(&snapshot)), 1);
+    }
+}
+
+#[test]
+fn a_minimum_above_the_maximum_is_the_maximum() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = pool(10, 4);
+        snapshot.settings.strategy = strategy;
+        let plan = decide(&snapshot);
+        assert_eq!((launched(&plan), plan.target), (4, 4.0));
+        assert_eq!(
+            plan.reasons[0],
+            "minCapacity 10 is above maxCapacity 4: the maximum counts"
+        );
+    }
+}
+
+#[test]
+fn a_pool_with_a_maximum_of_zero_launches_nothing() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = pool(2, 0);
+        snapshot.settings.strategy = strategy;
+        snapshot.demand.pending = 50;
+        assert!(decide(&snapshot).is_idle());
+    }
+}
+
+#[test]
+fn a_pool_without_launch_configs_launches_nothing_and_says_so() {
+    let mut snapshot = pool(0, 10);
+    snapshot.offers.clear();
+    snapshot.demand.pending = 2;
+    let plan = decide(&snapshot);
+    assert!(plan.is_idle());
+    assert_eq!(
+        plan.reasons[1],
+        "short by 2: no launch config can give more now"
+    );
+}
+
+#[test]
+fn an_initial_weight_of_zero_is_a_pause_that_nothing_lifts() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = pool(0, 10);
+        snapshot.settings.strategy = strategy;
+        snapshot.offers[0].initial_weight = 0.0;
+        snapshot.demand.pending = 5;
+        let plan = decide(&snapshot);
+        assert_eq!(launched(&plan), 0);
+        assert_eq!(plan.reasons[1], "a: skipped, its initialWeight is 0");
+    }
+}
+
+#[test]
+fn a_provider_that_has_nothing_to_say_about_one_leaves_the_others() {
+    let mut snapshot = pool(0, 10);
+    let mute = Offer {
+        bid: Err("us-east-1 asks to slow down until 12:00:00".to_owned()),
+        ..offer("mute")
+    };
+    snapshot.offers.push(mute);
+    snapshot.demand.pending = 5;
+    let plan = decide(&snapshot);
+    assert_eq!(machines(&plan), "a:5");
+    let skipped = "mute: skipped, us-east-1 asks to slow down until 12:00:00".to_owned();
+    assert!(plan.reasons.contains(&skipped));
+}
+
+#[test]
+fn far_too_much_capacity_is_an_alarm() {
+    let alarm = |running, requested, max| {
+        let mut snapshot = pool(0, max);
+        snapshot.capacity.running = running;
+        snapshot.capacity.requested = requested;
+        decide(&snapshot).alarm
+    };
+    assert_eq!(alarm(25, 0, 1), None);
+    assert_eq!(alarm(25, 25, 40), None);
+    assert_eq!(
+        alarm(26, 25, 40).unwrap(),
+        "51 units of capacity exist, and 40 is the maximum: look for workers that do not end"
+    );
+    assert!(alarm(u64::MAX, u64::MAX, u64::MAX - 1).is_none());
+}
+
+#[test]
+fn impossible_numbers_are_survived() {
+    let mut snapshot = pool(u64::MAX, u64::MAX);
+    let capacity = &mut snapshot.capacity;
+    (capacity.running, capacity.stopping) = (u64::MAX, u64::MAX);
+    (snapshot.demand.pending, snapshot.demand.claimed) = (u64::MAX, u64::MAX);
+    snapshot.offers[0].capacity_each = 0;
+    snapshot.offers[0].live = u64::MAX;
+    snapshot.workers = vec![idle("w", 10); 2];
+    snapshot.workers[0].capacity = u32::MAX;
+    snapshot.workers[1].idle_hold_ms = i64::MIN;
+    assert_eq!(launched(&decide(&snapshot)), 0);
+    snapshot.capacity.running = 0;
+    snapshot.capacity.stopping = 0;
+    snapshot.offers[0].live = 0;
+    assert_eq!(launched(&decide(&snapshot)), MAX_MACHINES);
+}

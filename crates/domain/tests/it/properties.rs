@@ -1,0 +1,293 @@
+//! What holds for every snapshot.
+
+use domain::plan::{
+    Candidate, Health, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
+    Snapshot, StrategyName, Tries, chances,
+};
+use domain::time::SECOND_MS;
+use proptest::prelude::*;
+
+use crate::common::{
+    carried_out, decide, decide_with, idle, launched, offer, pool, priced, seconds_ago, told,
+};
+
+fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
+    let numbers = (
+        1..5_u32,
+        0..4_u8,
+        proptest::option::of(0..30_u64),
+        0..20_u64,
+        0..9_u8,
+    );
+    let health = (0..8_u64, 0..4_u64, 0..4_u64, 0..4_u64, 0..4_000_i64);
+    (numbers, health).prop_map(move |(numbers, health)| {
+        let (capacity_each, weight, max_capacity, live, bid) = numbers;
+        let (failed, registered, never_registered, starting, seconds) = health;
+        let id = format!("lc-{index}");
+        let base = match bid {
+            0 => Offer {
+                bid: Err("no".to_owned()),
+                ..offer(&id)
+            },
+            1 => offer(&id),
+            2.. => priced(&id, f64::from(bid) - 1.9),
+        };
+        let troubled = failed + never_registered > 0;
+        let created = registered + never_registered + starting;
+        Offer {
+            capacity_each,
+            initial_weight: f64::from(weight) / 3.0,
+            max_capacity,
+            live,
+            health: Health {
+                attempted: failed + created,
+                failed,
+                created,
+                registered,
+                never_registered,
+                last_failure: troubled.then(|| seconds_ago(seconds)),
+            },
+            ..base.tried(Tries {
+                failed_launches: troubled.then_some(failed.min(2)),
+                last: (failed + created > 0).then(|| seconds_ago(seconds / 2)),
+                awaited_since: (starting > 0).then(|| seconds_ago(seconds)),
+            })
+        }
+    })
+}
+
+fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
+    (1..4_u32, 0..200_i64, 0..8_u8, 0..5_u8).prop_map(move |(capacity, seconds, kind, advice)| {
+        let mut worker = Candidate {
+            capacity,
+            ..idle(&format!("w{index}"), seconds)
+        };
+        match kind {
+            0..3 => worker.busy = true,
+            3 => worker.idle_hold_ms = 100 * SECOND_MS,
+            4 => worker.archived = true,
+            5 => worker.deprovisioned = true,
+            6 => worker.quarantined_since = Some(seconds_ago(seconds * 1_000)),
+            7.. => {}
+        }
+        worker.busy |= kind > 3 && seconds % 3 == 0;
+        match advice {
+            0 => told(worker, "needed"),
+            1 => told(worker, REASON_OVER_CAPACITY),
+            2 => told(worker, "launch config archived"),
+            3.. => worker,
+        }
+    })
+}
+
+/// The capacity counted as it should be, and what may be had with any luck.
+fn a_snapshot() -> impl Strategy<Value = Snapshot> {
+    let offers = (0..6_usize).prop_flat_map(|n| (0..n).map(an_offer).collect::<Vec<_>>());
+    let workers = (0..9_usize).prop_flat_map(|n| (0..n).map(a_worker).collect::<Vec<_>>());
+    let limits = (0..12_u64, 0..60_u64, -4..8_i8, any::<(bool, bool, bool)>());
+    let numbers = (0..80_u64, 0..12_u64, 0..8_u64, 0..8_u64, 0..8_u64, 0..8_u64);
+    let room = proptest::option::of(0..30_u64);
+    (offers, workers, limits, numbers, room).prop_map(|(offers, workers, limits, numbers, room)| {
+        let (min, max, ratio, (is_weighted, is_literal, has_max_price)) = limits;
+        let mut snapshot = pool(min, max);
+        snapshot.settings.scaling_ratio = f64::from(ratio) / 4.0;
+        if is_weighted {
+            snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
+        } else {
+            snapshot.settings.strategy = StrategyName::AwsProvisioner;
+            snapshot.settings.literal = is_literal;
+        }
+        if has_max_price {
+            snapshot.settings.max_price = 3.0;
+        }
+        let (pending, claimed, requested, intended, stopping, overdue) = numbers;
+        snapshot.demand.pending = pending;
+        let capacity = &mut snapshot.capacity;
+        (capacity.requested, capacity.intended) = (requested, intended);
+        (capacity.stopping, capacity.overdue) = (stopping, overdue);
+        for worker in &workers {
+            let draining = worker
+                .advice
+                .as_ref()
+                .is_some_and(|advice| advice.terminate);
+            let place = match (worker.quarantined_since, draining) {
+                (Some(_), _) => &mut capacity.quarantined,
+                (None, true) => &mut capacity.draining,
+                (None, false) => &mut capacity.running,
+            };
+            *place += u64::from(worker.capacity);
+        }
+        let n_busy = workers.iter().filter(|worker| worker.busy).count();
+        snapshot.demand.claimed = claimed.max(n_busy as u64);
+        Snapshot {
+            offers,
+            workers,
+            room,
+            ..snapshot
+        }
+    })
+}
+
+/// How many machines there are of each offer in the plan.
+fn awarded(plan: &Plan, offer: &Offer) -> u64 {
+    let of = |award: &&domain::plan::Award| award.launch_config_id == offer.launch_config_id;
+    plan.awards
+        .iter()
+        .filter(of)
+        .map(|award| u64::from(award.machines))
+        .sum()
+}
+
+/// Could it give a machine, if it was asked? (For `weighted`, whose offers need no price.)
+fn is_well(snapshot: &Snapshot, offer: &Offer) -> bool {
+    let index = snapshot
+        .offers
+        .iter()
+        .position(|other| other == offer)
+        .unwrap();
+    chances(snapshot)[index] > 0.0
+}
+
+proptest! {
+    #[test]
+    fn no_limit_is_ever_exceeded(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = decide_with(&snapshot, seed);
+        let units = launched(&plan);
+        let machines: u64 = plan.awards.iter().map(|award| u64::from(award.machines)).sum();
+        prop_assert!(machines <= MAX_MACHINES.min(snapshot.room.unwrap_or(u64::MAX)));
+        let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
+        prop_assert!(units <= room);
+        for offer in &snapshot.offers {
+            let own = awarded(&plan, offer) * u64::from(offer.capacity_each);
+            let max = offer.max_capacity.unwrap_or(u64::MAX);
+            prop_assert!(own == 0 || offer.live + own <= max);
+        }
+    }
+
+    #[test]
+    fn what_is_dead_is_not_launched(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = decide_with(&snapshot, seed);
+        for offer in &snapshot.offers {
+            let n_machines = awarded(&plan, offer);
+            let dead = offer.initial_weight == 0.0 || offer.bid.is_err();
+            prop_assert!(!dead || n_machines == 0);
+            let health = &offer.health;
+            let ill = health.attempted > 0 && health.registered == 0 && health.failed > 0;
+            prop_assert!(!ill || snapshot.settings.literal || n_machines <= 1);
+        }
+    }
+
+    #[test]
+    fn a_plan_overshoots_by_less_than_a_machine(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = decide_with(&snapshot, seed);
+        let largest = plan.awards.iter().map(|award| award.capacity_each).max().unwrap_or(0);
+        let units = f64::from(u32::try_from(launched(&plan)).unwrap());
+        prop_assert!(units == 0.0 || units < plan.change + f64::from(largest));
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_plan(snapshot in a_snapshot(), seed in any::<u64>()) {
+        prop_assert_eq!(decide_with(&snapshot, seed), decide_with(&snapshot, seed));
+    }
+
+    #[test]
+    fn with_one_healthy_launch_config_all_that_is_wanted_comes(
+        snapshot in a_snapshot(),
+        seed in any::<u64>(),
+    ) {
+        let mut snapshot = snapshot;
+        snapshot.settings.strategy = StrategyName::Weighted;
+        snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
+        snapshot.offers = vec![offer("good")];
+        snapshot.room = None;
+        let plan = decide_with(&snapshot, seed);
+        let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
+        let after = snapshot.capacity.running + snapshot.capacity.coming() + launched(&plan);
+        let told: u64 = snapshot.workers.iter()
+            .filter(|worker| plan.advice.iter().any(|(key, advice)| {
+                *key == worker.key && !advice.terminate && worker.quarantined_since.is_none()
+            }))
+            .map(|worker| u64::from(worker.capacity))
+            .sum();
+        let min = snapshot.settings.min_capacity.min(snapshot.settings.max_capacity);
+        prop_assert!(after + told >= min || launched(&plan) == room);
+    }
+
+    #[test]
+    fn while_work_waits_and_something_works_something_is_launched(
+        snapshot in a_snapshot(),
+        seed in any::<u64>(),
+    ) {
+        let mut snapshot = snapshot;
+        snapshot.settings.strategy = StrategyName::Weighted;
+        snapshot.settings.scaling_ratio = 1.0;
+        let plan = decide_with(&snapshot, seed);
+        let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
+        let viable = snapshot.offers.iter().any(|offer| {
+            is_well(&snapshot, offer) && u64::from(offer.capacity_each) <= room
+        });
+        if plan.change > 0.0 && viable && snapshot.room != Some(0) {
+            prop_assert!(launched(&plan) > 0);
+        }
+    }
+
+    #[test]
+    fn nobody_busy_or_quarantined_is_told_to_go_for_being_too_many(
+        snapshot in a_snapshot(),
+        seed in any::<u64>(),
+    ) {
+        let plan = decide_with(&snapshot, seed);
+        for (key, advice) in &plan.advice {
+            let worker = snapshot.workers.iter().find(|worker| worker.key == *key).unwrap();
+            let convenient = advice.reason == REASON_OVER_CAPACITY;
+            prop_assert!(!convenient || !worker.busy && worker.quarantined_since.is_none());
+            let told = worker.advice.as_ref().is_some_and(|told| {
+                told.terminate && told.reason == REASON_OVER_CAPACITY
+            });
+            prop_assert!(!convenient || !told, "it was told so already");
+            let hold = snapshot.now.millis_since(worker.idle_since) >= worker.idle_hold_ms;
+            prop_assert!(!convenient || hold);
+        }
+    }
+
+    #[test]
+    fn no_plan_launches_and_lets_healthy_capacity_go(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = decide_with(&snapshot, seed);
+        let lets_go = plan.advice.iter().any(|(key, advice)| {
+            let worker = snapshot.workers.iter().find(|worker| worker.key == *key).unwrap();
+            let was_going = worker.advice.as_ref().is_some_and(|advice| advice.terminate);
+            advice.reason == REASON_OVER_CAPACITY && !was_going
+        });
+        prop_assert!(!lets_go || plan.awards.is_empty());
+    }
+
+    #[test]
+    fn what_was_carried_out_is_not_decided_again(snapshot in a_snapshot(), seed in any::<u64>()) {
+        let plan = decide_with(&snapshot, seed);
+        // What could not be had may be had by other draws, so only what was said is looked at then.
+        let complete = f64::from(u32::try_from(launched(&plan)).unwrap()) >= plan.change;
+        let after = decide_with(&carried_out(snapshot, &plan), seed);
+        prop_assert!(after.advice.is_empty(), "{}then\n{}", plan.text(), after.text());
+        if complete {
+            prop_assert!(after.awards.is_empty(), "{}then\n{}", plan.text(), after.text());
+        }
+    }
+
+    #[test]
+    fn everybody_goes_in_the_end_when_nothing_is_wanted(snapshot in a_snapshot()) {
+        let mut snapshot = snapshot;
+        snapshot.settings.min_capacity = 0;
+        snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
+        (snapshot.demand.pending, snapshot.demand.claimed) = (0, 0);
+        snapshot.now = snapshot.now.plus_millis(2 * MAX_QUARANTINE_MS);
+        for worker in &mut snapshot.workers {
+            worker.busy = false;
+        }
+        let plan = decide(&snapshot);
+        prop_assert_eq!(launched(&plan), 0);
+        let left = carried_out(snapshot, &plan);
+        for worker in &left.workers {
+            prop_assert!(worker.advice.as_ref().is_some_and(|advice| advice.terminate));
+        }
+    }
+}

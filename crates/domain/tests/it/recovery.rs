@@ -1,0 +1,179 @@
+//! A launch config that is ill is left alone, tried again, and comes back.
+
+use domain::plan::{Health, Offer, Plan, Snapshot, StrategyName, Tries};
+use domain::time::SECOND_MS;
+
+use crate::common::{decide, decide_with, launched, machines, offer, pool, seconds_ago};
+
+/// All its launches failed, the last one so many seconds ago.
+fn ill(id: &str, failed_launches: u64, seconds: i64) -> Offer {
+    let health = Health {
+        attempted: 4,
+        failed: 4,
+        last_failure: Some(seconds_ago(seconds)),
+        ..Health::default()
+    };
+    let tries = Tries {
+        failed_launches: Some(failed_launches),
+        last: Some(seconds_ago(seconds)),
+        awaited_since: None,
+    };
+    Offer {
+        health,
+        ..offer(id).tried(tries)
+    }
+}
+
+fn waiting(pending: u64, offers: Vec<Offer>) -> Snapshot {
+    let mut snapshot = pool(0, 100);
+    snapshot.demand.pending = pending;
+    snapshot.offers = offers;
+    snapshot
+}
+
+fn has(plan: &Plan, reason: &str) -> bool {
+    plan.reasons.iter().any(|line| line == reason)
+}
+
+#[test]
+fn one_that_is_ill_is_left_alone_until_its_pause_is_over() {
+    let snapshot = waiting(5, vec![ill("a", 1, 59), offer("b")]);
+    let plan = decide(&snapshot);
+    assert_eq!(machines(&plan), "b:5");
+    assert!(has(
+        &plan,
+        "a: skipped, 4 of 4 launches failed in the last hour, tried again at 14:13:21"
+    ));
+    let plan = decide(&waiting(5, vec![ill("a", 1, 60), offer("b")]));
+    assert_eq!(machines(&plan), "a:1 b:4");
+    assert!(has(
+        &plan,
+        "a: tried again, 4 of 4 launches failed in the last hour"
+    ));
+}
+
+#[test]
+fn a_pause_doubles_with_each_failed_launch_and_ends_at_eight_minutes() {
+    for (failed_launches, pause) in [(1, 60), (2, 120), (3, 240), (4, 480), (50, 480)] {
+        let resting = waiting(5, vec![ill("a", failed_launches, pause - 1)]);
+        assert_eq!(launched(&decide(&resting)), 0);
+        let due = waiting(5, vec![ill("a", failed_launches, pause)]);
+        assert_eq!(launched(&decide(&due)), 1);
+    }
+}
+
+#[test]
+fn what_is_ill_is_tried_one_machine_at_a_time() {
+    // With nothing healthy around, each that is due; otherwise one of them, the one that waited longest.
+    let all = || vec![ill("a", 1, 70), ill("b", 1, 90), ill("c", 1, 5)];
+    assert_eq!(machines(&decide(&waiting(50, all()))), "a:1 b:1");
+    let mut some = all();
+    some.push(offer("d"));
+    assert_eq!(machines(&decide(&waiting(50, some))), "b:1 d:49");
+    assert_eq!(machines(&decide(&waiting(1, all()))), "b:1");
+}
+
+#[test]
+fn a_try_is_not_repeated_before_its_outcome_is_known() {
+    let mut snapshot = waiting(5, vec![ill("a", 1, 100)]);
+    assert_eq!(launched(&decide(&snapshot)), 1);
+    // Asked for, no answer yet: not again for a pause.
+    snapshot.offers[0].tries.last = Some(seconds_ago(59));
+    snapshot.offers[0].health.attempted = 5;
+    assert_eq!(launched(&decide(&snapshot)), 0);
+    // Made: not again before it registered or failed, or had half an hour for it.
+    let tried = &mut snapshot.offers[0];
+    tried.health.created = 1;
+    tried.tries.last = Some(seconds_ago(1_799));
+    tried.tries.awaited_since = tried.tries.last;
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 0);
+    assert!(has(
+        &plan,
+        "a: skipped, 4 of 5 launches failed in the last hour, tried again when it is known whether its last \
+         machine comes up"
+    ));
+    snapshot.offers[0].tries.last = Some(seconds_ago(1_800));
+    assert_eq!(launched(&decide(&snapshot)), 1);
+}
+
+#[test]
+fn one_that_came_up_again_is_used_again() {
+    let mut snapshot = waiting(5, vec![ill("a", 1, 100)]);
+    let health = &mut snapshot.offers[0].health;
+    (health.attempted, health.created, health.registered) = (5, 1, 1);
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 5);
+    assert!(has(
+        &plan,
+        "a: weight 0.2, 4 of 5 launches failed in the last hour"
+    ));
+}
+
+#[test]
+fn the_only_machine_that_is_wanted_does_not_try_what_fails_slowly() {
+    let mut slow = ill("slow", 1, 2_000);
+    slow.health.never_registered = 1;
+    slow.health.created = 1;
+    let fast = ill("fast", 1, 100);
+    // A refusal shows at once, so nobody waits long for it.
+    assert_eq!(
+        machines(&decide(&waiting(1, vec![fast, offer("b")]))),
+        "fast:1"
+    );
+    assert_eq!(
+        machines(&decide(&waiting(1, vec![slow.clone(), offer("b")]))),
+        "b:1"
+    );
+    assert_eq!(
+        machines(&decide(&waiting(2, vec![slow.clone(), offer("b")]))),
+        "slow:1 b:1"
+    );
+    assert_eq!(
+        machines(&decide(&waiting(1, vec![slow]))),
+        "slow:1",
+        "it is all there is"
+    );
+}
+
+#[test]
+fn while_work_waits_something_is_tried_within_eight_minutes() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = waiting(3, vec![ill("a", 9, 0), ill("b", 9, 0)]);
+        snapshot.settings.strategy = strategy;
+        let start = snapshot.now;
+        let mut waited_s = 0;
+        while launched(&decide(&snapshot)) == 0 {
+            waited_s += 1;
+            snapshot.now = start.plus_millis(waited_s * SECOND_MS);
+            assert!(waited_s <= 480, "{strategy:?}");
+        }
+        assert_eq!(waited_s, 480);
+    }
+}
+
+#[test]
+fn nothing_is_tried_when_nothing_waits() {
+    let plan = decide(&waiting(0, vec![ill("a", 1, 5_000)]));
+    assert!(plan.is_idle());
+    assert!(
+        has(&plan, "a: 4 of 4 launches failed in the last hour"),
+        "but how it is doing is told"
+    );
+}
+
+#[test]
+fn aws_provisioner_leaves_ill_ones_alone_unless_it_is_literal() {
+    let mut snapshot = waiting(8, vec![ill("a", 1, 10), offer("b")]);
+    snapshot.settings.strategy = StrategyName::AwsProvisioner;
+    snapshot.settings.scaling_ratio = 0.0;
+    assert_eq!(machines(&decide(&snapshot)), "b:8");
+    snapshot.settings.literal = true;
+    let plans: Vec<_> = (0..20)
+        .map(|seed| machines(&decide_with(&snapshot, seed)))
+        .collect();
+    assert!(
+        plans.iter().any(|plan| plan.contains("a:")),
+        "it has no memory of failures"
+    );
+}

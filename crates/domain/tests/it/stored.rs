@@ -1,0 +1,171 @@
+//! Snapshots and plans as documents and as text.
+
+use domain::plan::{BadDocument, Bid, Health, Offer, Plan, Snapshot, StrategyName, Tries};
+use serde_json::{Value, json};
+
+use crate::common::{busy, decide, idle, offer, pool, seconds_ago, told};
+
+/// Something of everything.
+fn snapshot() -> Snapshot {
+    let mut snapshot = pool(1, 20);
+    snapshot.settings.strategy = StrategyName::AwsProvisioner;
+    snapshot.settings.scaling_ratio = -0.2;
+    snapshot.settings.max_price = 1.25;
+    snapshot.demand.pending = 4;
+    snapshot.demand.claimed = 2;
+    snapshot.capacity.running = 2;
+    snapshot.capacity.draining = 1;
+    snapshot.room = Some(7);
+    let bid = Bid {
+        price: Some(0.0333333),
+        utility: 2.0,
+        place: "us-west-2a m5.large spot".to_owned(),
+        available: Some(9),
+    };
+    let ill = Offer {
+        health: Health {
+            attempted: 4,
+            failed: 4,
+            last_failure: Some(seconds_ago(20)),
+            ..Health::default()
+        },
+        bid: Ok(bid.clone()),
+        max_capacity: Some(5),
+        ..offer("ill").tried(Tries {
+            failed_launches: Some(2),
+            last: Some(seconds_ago(30)),
+            awaited_since: Some(seconds_ago(50)),
+        })
+    };
+    let mute = Offer {
+        bid: Err("no prices yet".to_owned()),
+        ..offer("mute")
+    };
+    let good = Offer {
+        bid: Ok(bid),
+        capacity_each: 2,
+        ..offer("good")
+    };
+    snapshot.offers = vec![good, ill, mute];
+    let quarantined = domain::plan::Candidate {
+        quarantined_since: Some(seconds_ago(7)),
+        ..idle("q", 80)
+    };
+    let archived = domain::plan::Candidate {
+        archived: true,
+        ..busy("old")
+    };
+    let leaving = told(idle("leaving", 90), "over capacity");
+    snapshot.workers = vec![busy("w"), archived, leaving, quarantined];
+    snapshot
+}
+
+#[test]
+fn a_snapshot_comes_back_as_it_was_and_plans_alike() {
+    let snapshot = snapshot();
+    let text = snapshot.to_json().to_string();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let read = Snapshot::from_json(&document).unwrap();
+    assert_eq!(read, snapshot);
+    assert_eq!(decide(&read), decide(&snapshot));
+}
+
+#[test]
+fn a_plan_comes_back_as_it_was() {
+    let plan = decide(&snapshot());
+    assert!(!plan.awards.is_empty() && !plan.advice.is_empty());
+    let text = plan.to_json().to_string();
+    assert_eq!(
+        Plan::from_json(&serde_json::from_str(&text).unwrap()).unwrap(),
+        plan
+    );
+}
+
+#[test]
+fn a_snapshot_is_readable() {
+    let document = snapshot().to_json();
+    let content = &document["snapshot"];
+    assert_eq!(document["version"], 1);
+    assert_eq!(content["now"], "2026-09-21T14:13:20.000Z");
+    assert_eq!(content["settings"]["strategy"], "aws-provisioner");
+    assert_eq!(content["demand"], json!({"pending": 4, "claimed": 2}));
+    assert_eq!(content["workers"][0]["key"], "proj/linux/g/w");
+    assert_eq!(content["offers"][2]["bid"], json!({"Err": "no prices yet"}));
+}
+
+fn problem(document: &Value) -> String {
+    match Snapshot::from_json(document).unwrap_err() {
+        BadDocument::Content { kind, problem } => format!("{kind}: {problem}"),
+        other @ BadDocument::Version { .. } => other.to_string(),
+    }
+}
+
+#[test]
+fn what_is_not_such_a_document_is_refused() {
+    let good = snapshot().to_json();
+    let broken = |pointer: &str, value: Value| {
+        let mut document = good.clone();
+        *document.pointer_mut(pointer).unwrap() = value;
+        problem(&document)
+    };
+    assert_eq!(
+        broken("/version", json!(2)),
+        "the snapshot document has version 2, and this program reads version 1"
+    );
+    assert_eq!(
+        problem(&Value::Null),
+        "the snapshot document has version null, and this program reads version 1"
+    );
+    assert!(problem(&json!({"version": 1})).starts_with("snapshot: invalid type: null"));
+    assert!(broken("/snapshot/now", json!("noon")).contains("\"noon\" is not a date and time"));
+    assert!(
+        broken("/snapshot/workers/0/key", json!("a/b/c")).contains("\"a/b/c\" is not a worker")
+    );
+    assert!(broken("/snapshot/poolId", json!("a b")).contains("is not a worker pool id"));
+    let mut extra = good.clone();
+    extra["snapshot"]["settings"]["maxCapcity"] = json!(5);
+    assert!(problem(&extra).contains("unknown field `maxCapcity`"));
+    assert!(Plan::from_json(&good).is_err());
+}
+
+#[test]
+fn a_plan_reads_well() {
+    let mut snapshot = snapshot();
+    snapshot.settings.max_price = 0.5;
+    insta::assert_snapshot!(decide(&snapshot).text(), @r"
+    change 3, target 6
+    launch 2 x good (2 units each, at most $0.066667 an hour each)
+    tell proj/linux/g/old to go: launch config archived
+    tell proj/linux/g/leaving to stay: needed
+    because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2
+    because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, tried again at 14:15:00
+    because mute: skipped, no prices yet
+    because us-west-2a m5.large spot (good): 2 machines, at most $0.066667 an hour each
+    because told 1 to go: launch config archived
+    because told 1 to stay: needed after all
+    ");
+}
+
+#[test]
+fn a_weighted_plan_reads_well() {
+    let mut snapshot = pool(2, 40);
+    snapshot.demand.pending = 10;
+    snapshot.demand.claimed = 3;
+    snapshot.capacity.running = 3;
+    snapshot.capacity.requested = 2;
+    insta::assert_snapshot!(decide(&snapshot).text(), @r"
+    change 8, target 13
+    launch 8 x a (1 unit each)
+    because needed 8: 10 pending, 3 claimed, 3 running, 2 coming, minimum 2, maximum 40, ratio 1
+    because a: 8 machines
+    ");
+    let mut empty = pool(0, 5);
+    empty.workers = vec![idle("w", 60)];
+    empty.capacity.running = 1;
+    insta::assert_snapshot!(decide(&empty).text(), @r"
+    change 0, target 0
+    tell proj/linux/g/w to go: over capacity
+    because needed 0: 0 pending, 1 draining, maximum 5, ratio 1
+    because told 1 to go: over capacity, longest idle first; 0 stay running, 0 wanted
+    ");
+}
