@@ -25,6 +25,8 @@ pub const SLUGID: &str =
     r"^[A-Za-z0-9_-]{8}[Q-T][A-Za-z0-9_-][CGKOSWaeimquy26-][A-Za-z0-9_-]{10}[AQgw]$";
 /// An error's id in a query.
 pub const ERROR_ID_QUERY: &str = r"^[a-zA-Z0-9-_]+$";
+/// A project that tasks belong to.
+pub const PROJECT_ID: &str = r"^[a-zA-Z0-9._/-]{1,500}$";
 /// A run of a task, in a URL.
 pub const RUN_ID: &str = r"^[1-9]*[0-9]+$";
 /// A client.
@@ -71,7 +73,7 @@ pub fn matches(pattern: &'static str, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 14] = [
+    const ALL: [&str; 15] = [
         WORKER_POOL_ID,
         GENERIC_ID,
         WORKER_TYPE,
@@ -79,6 +81,7 @@ mod tests {
         LAUNCH_CONFIG_ID_QUERY,
         SLUGID,
         ERROR_ID_QUERY,
+        PROJECT_ID,
         RUN_ID,
         CLIENT_ID,
         ROLE_ID,

@@ -8,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Methods that we do not serve, the settings of another program's deployment, and the menus of its task pages.
-const LEFT_OUT: [&str; 13] = [
+/// Methods that we do not serve, the settings of another program's deployment, the menus of its task pages, and what no
+/// method uses any more.
+const LEFT_OUT: [&str; 14] = [
     "auth/v1/aws-s3-credentials-response.json",
     "auth/v1/azure-account-list-response.json",
     "auth/v1/azure-container-list-response.json",
@@ -23,6 +24,7 @@ const LEFT_OUT: [&str; 13] = [
     "auth/v1/websocktunnel-token-response.json",
     "common/action-schema-v1.json",
     "common/values.schema.json",
+    "queue/v1/poll-task-urls-response.json",
 ];
 
 fn reference() -> Option<PathBuf> {
@@ -62,13 +64,25 @@ fn by_name(schemas: &Map<String, Value>) -> Value {
         .collect()
 }
 
+/// What came after the copy was made stands in a file of its own.
+fn added_since(folder: &Path, name: &str) -> Value {
+    let text = fs::read_to_string(folder.join("../additions/after-v106.json")).unwrap();
+    let added: Value = serde_json::from_str(&text).unwrap();
+    let (service, file) = name.split_once('/').unwrap();
+    added[service]["schemas"][file].clone()
+}
+
 #[test]
 fn the_shapes_are_those_that_clients_know() {
     let Some(folder) = reference() else { return };
     let schemas = Schemas::new();
-    for name in schemas.names() {
-        let theirs = fs::read_to_string(folder.join(name)).unwrap();
-        let theirs: Value = serde_json::from_str(&theirs).unwrap();
+    // What begins with our own name is not theirs.
+    let names = schemas.names();
+    for name in names.filter(|name| !name.starts_with("fleetwright/")) {
+        let theirs = match fs::read_to_string(folder.join(name)) {
+            Ok(text) => serde_json::from_str(&text).unwrap(),
+            Err(_) => added_since(&folder, name),
+        };
         let ours: Value = serde_json::from_str(schemas.text(name).unwrap()).unwrap();
         assert_eq!(shape(&ours), shape(&theirs), "{name}");
     }
@@ -78,7 +92,7 @@ fn the_shapes_are_those_that_clients_know() {
 fn no_schema_is_left_out_by_mistake() {
     let Some(folder) = reference() else { return };
     let ours: BTreeSet<String> = Schemas::new().names().map(str::to_owned).collect();
-    for service in ["common", "auth/v1", "worker-manager/v1"] {
+    for service in ["common", "auth/v1", "queue/v1", "worker-manager/v1"] {
         for entry in fs::read_dir(folder.join(service)).unwrap() {
             let name = format!("{service}/{}", entry.unwrap().file_name().to_str().unwrap());
             assert_ne!(
