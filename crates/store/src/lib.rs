@@ -2,16 +2,25 @@
 #![doc = include_str!("../README.md")]
 
 mod access_revision;
+mod artifact;
+mod artifact_run;
 mod audit;
 mod client;
 mod error;
 mod error_stats;
+mod event_reader;
+mod event_stream;
 mod failure;
+mod launch;
 mod launch_config;
+mod launch_health;
 mod migration;
+mod notice;
+mod notice_cause;
 mod options;
 mod outbox;
 mod pause;
+mod plan_record;
 mod pool;
 mod postgres_session;
 mod queue_worker;
@@ -22,7 +31,15 @@ mod sqlite;
 mod statement;
 mod stopwatch;
 mod store;
+mod task;
+mod task_claimed;
+mod task_dependency;
+mod task_expiry;
+mod task_group;
+mod task_pending;
+mod task_queue;
 mod tls;
+mod turn;
 mod tx;
 mod value;
 mod worker;
@@ -30,8 +47,13 @@ mod worker_counts;
 mod worker_error;
 mod worker_list;
 mod worker_metadata;
+mod worker_supply;
 
 pub use access_revision::access_revision;
+pub use artifact::{
+    artifact_delete_expired, artifact_get, artifact_insert, artifact_list, artifact_update,
+};
+pub use artifact_run::{TaskRuns, task_runs};
 pub use audit::{audit_by_client, audit_by_entity, audit_insert};
 pub use client::{
     client_delete, client_delete_expired, client_get, client_insert, client_list, client_touch,
@@ -39,34 +61,82 @@ pub use client::{
 };
 pub use error::{DriverError, StoreError};
 pub use error_stats::error_stats;
+pub use event_reader::{
+    EventReader, event_reader_get, event_reader_leave, event_reader_move, event_reader_open,
+    event_reader_take,
+};
+pub use event_stream::{
+    event_delete_before, event_head, event_is_waiting, event_list_after, event_place,
+    event_place_before, event_time_after,
+};
+pub use launch::{
+    launch_delete_before, launch_get, launch_insert, launch_list, launch_list_pending,
+    launch_note_never_registered, launch_note_registered, launch_pending_between,
+    launch_pending_machines, launch_pending_providers, launch_update,
+};
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,
     launch_config_delete_expirable, launch_config_get, launch_config_insert, launch_config_list,
     launch_config_update,
 };
-pub use options::{MAX_CONNECTIONS, Options};
-pub use outbox::{
-    OutboxRow, outbox_delete_published_before, outbox_depth, outbox_mark_published, outbox_push,
-    outbox_take,
+pub use launch_health::launch_health_between;
+pub use notice::{
+    Notice, notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
+    notice_recent, notice_update, notice_waiting,
 };
+pub use notice_cause::{
+    NoticeCause, error_list_after, notice_cause_count, notice_cause_delete,
+    notice_cause_delete_settled, notice_cause_get, notice_cause_insert, notice_cause_list_due,
+    notice_cause_update,
+};
+pub use options::{MAX_CONNECTIONS, Options};
+pub use outbox::{OutboxRow, outbox_depth, outbox_push};
+pub use plan_record::{PlanRecord, plan_delete_before, plan_get, plan_insert, plan_list};
 pub use pool::{
     pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
     pool_update, pools_by_provider,
 };
-pub use queue_worker::{queue_worker_delete_expired, queue_worker_get, queue_worker_upsert};
+pub use queue_worker::{
+    queue_worker_between, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
+    queue_worker_upsert,
+};
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
 pub use session::MAX_ATTEMPTS;
 pub use store::{Engine, Store};
+pub use task::{task_get, task_insert, task_touch, task_update};
+pub use task_claimed::{
+    ClaimedTask, task_busy_workers, task_demand_all, task_demand_of, task_list_claimed,
+    task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
+};
+pub use task_dependency::{
+    task_dependency_release, task_dependents, task_dependents_to_release, task_open_dependencies,
+    task_release_done, task_release_later, task_releases, task_require, task_unknown_dependencies,
+};
+pub use task_expiry::{task_delete_expired, task_list_overdue};
+pub use task_group::{
+    task_group_active, task_group_delete_expired, task_group_get, task_group_insert,
+    task_group_size, task_group_tasks, task_group_touch, task_group_update,
+};
+pub use task_pending::{PendingPlace, PendingTask, task_any_waiting, task_list_pending, task_next};
+pub use task_queue::{
+    Provisioner, TaskQueue, provisioner_get, provisioner_list, task_queue_delete_expired,
+    task_queue_get, task_queue_list, task_queue_seen,
+};
+pub use turn::turn_take;
 pub use tx::{MAX_ROWS, Tx};
 pub use value::MAX_TEXT_BYTES;
 pub use worker::{worker_delete_expired, worker_get, worker_insert, worker_update};
 pub use worker_counts::{
     worker_count_by_state, worker_counts, worker_counts_between, worker_counts_by_launch_config,
 };
-pub use worker_error::{ErrorFilter, error_delete_older_than, error_insert, error_list};
+pub use worker_error::{ErrorFilter, error_delete_older_than, error_get, error_insert, error_list};
 pub use worker_list::{
     WorkerCursor, WorkerFilter, worker_list, worker_list_live, worker_live_providers,
 };
 pub use worker_metadata::{
     MetadataFilter, WorkerMetadata, worker_metadata_get, worker_metadata_list,
+};
+pub use worker_supply::{
+    Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
+    worker_supply_between, worker_supply_quarantined_between,
 };

@@ -33,6 +33,10 @@ static MIGRATIONS: &[Migration] = migrations! {
     1 "0001_access"
     2 "0002_pools_and_workers"
     3 "0003_outbox_and_audit"
+    4 "0004_queue"
+    5 "0005_launches_and_plans"
+    6 "0006_events"
+    7 "0007_notices"
 };
 
 static TABLE: Table = Table {

@@ -1,13 +1,13 @@
 //! What the queue knows of workers. A row here may lack one among the workers, and the other way round.
 
-use domain::id::WorkerKey;
+use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
-use crate::tx::Tx;
+use crate::tx::{ALL_ROWS, Tx};
 use crate::value::to_json;
 
 pub(crate) static TABLE: Table = Table {
@@ -16,12 +16,12 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// How many columns a row takes in an answer, from the first on.
-pub(crate) const N_COLUMNS: usize = 9;
+pub(crate) const N_COLUMNS: usize = 10;
 
 macro_rules! columns {
     () => {
         "task_queue_id, worker_group, worker_id, recent_tasks, quarantine_until, \
-         quarantine_details, expires, first_claim, last_date_active"
+         quarantine_details, expires, first_claim, last_date_active, last_task_ended"
     };
 }
 
@@ -29,12 +29,25 @@ statements! { TABLE;
     GET "queue_worker_get" = concat!(
         "SELECT ", columns!(), " FROM queue_workers \
          WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3");
+    // Who is neither current nor quarantined is not there any more, whether deleted or not.
+    LIST "queue_worker_list" = concat!(
+        "SELECT ", columns!(), " FROM queue_workers \
+         WHERE task_queue_id = $1 AND (worker_group, worker_id) > ($2, $3) \
+         AND (expires >= $4 OR COALESCE(quarantine_until, 0) >= $4) \
+         AND COALESCE(quarantine_until, 0) >= $5 AND COALESCE(quarantine_until, 0) < $6 \
+         ORDER BY worker_group, worker_id LIMIT $7");
     UPSERT "queue_worker_upsert" = concat!(
-        "INSERT INTO queue_workers (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+        "INSERT INTO queue_workers (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
          ON CONFLICT (task_queue_id, worker_group, worker_id) DO UPDATE SET \
          recent_tasks = excluded.recent_tasks, quarantine_until = excluded.quarantine_until, \
          quarantine_details = excluded.quarantine_details, expires = excluded.expires, \
-         first_claim = excluded.first_claim, last_date_active = excluded.last_date_active");
+         first_claim = excluded.first_claim, last_date_active = excluded.last_date_active, \
+         last_task_ended = COALESCE(excluded.last_task_ended, queue_workers.last_task_ended)");
+    BETWEEN "queue_worker_between" = concat!(
+        "SELECT ", columns!(), " FROM queue_workers \
+         WHERE (task_queue_id, worker_group, worker_id) >= ($1, $2, $3) \
+         AND (task_queue_id, worker_group, worker_id) <= ($4, $5, $6) \
+         ORDER BY task_queue_id, worker_group, worker_id LIMIT $7");
     DELETE_EXPIRED "queue_worker_delete_expired" =
         "DELETE FROM queue_workers WHERE (task_queue_id, worker_group, worker_id) IN (\
          SELECT task_queue_id, worker_group, worker_id FROM queue_workers \
@@ -53,6 +66,52 @@ pub fn queue_worker_get(
     tx.row(&GET, &values, queue_worker)
 }
 
+/// All from the first key to the last: the other half of a page of workers.
+pub fn queue_worker_between(
+    tx: &mut Tx<'_>,
+    first: &WorkerKey,
+    last: &WorkerKey,
+) -> Result<Vec<QueueWorker>, StoreError> {
+    let values = [
+        first.pool_id.as_str().into(),
+        first.group.as_str().into(),
+        first.id.as_str().into(),
+        last.pool_id.as_str().into(),
+        last.group.as_str().into(),
+        last.id.as_str().into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&BETWEEN, &values, queue_worker)
+}
+
+/// By group and id; only quarantined ones, or only others, if that is asked for.
+pub fn queue_worker_list(
+    tx: &mut Tx<'_>,
+    task_queue_id: &PoolId,
+    quarantined: Option<bool>,
+    now: Timestamp,
+    after: Option<(&WorkerGroup, &WorkerId)>,
+    limit: u32,
+) -> Result<Vec<QueueWorker>, StoreError> {
+    let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
+    let now_ms = now.as_millis();
+    let (at_least, below) = match quarantined {
+        None => (i64::MIN, i64::MAX),
+        Some(true) => (now_ms, i64::MAX),
+        Some(false) => (i64::MIN, now_ms),
+    };
+    let values = [
+        task_queue_id.as_str().into(),
+        group.into(),
+        id.into(),
+        now.into(),
+        at_least.into(),
+        below.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, queue_worker)
+}
+
 /// Makes the row or replaces it.
 pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
     let recent_tasks = to_json(&worker.recent_tasks);
@@ -69,6 +128,7 @@ pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), 
             worker.expires.into(),
             worker.first_claim.into(),
             worker.last_date_active.into(),
+            worker.last_task_ended.into(),
         ],
     )
     .map(drop)
@@ -96,5 +156,6 @@ pub(crate) fn queue_worker(row: &Row<'_>) -> Result<QueueWorker, BadRow> {
         expires: row.time(6)?,
         first_claim: row.time(7)?,
         last_date_active: row.optional_time(8)?,
+        last_task_ended: row.optional_time(9)?,
     })
 }

@@ -30,14 +30,15 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM workers \
          WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3");
     INSERT "worker_insert" = concat!(
-        "INSERT INTO workers (", columns!(), ") \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
+        "INSERT INTO workers (", columns!(), ", draining) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) \
          ON CONFLICT DO NOTHING");
     UPDATE "worker_update" =
         "UPDATE workers SET provider_id = $1, launch_config_id = $2, state = $3, capacity = $4, \
          expires = $5, last_modified = $6, last_checked = $7, terms = $8, provider_data = $9, \
-         secret = $10, previous_secret = $11, previous_secret_until = $12, version = version + 1 \
-         WHERE worker_pool_id = $13 AND worker_group = $14 AND worker_id = $15 AND version = $16";
+         secret = $10, previous_secret = $11, previous_secret_until = $12, draining = $13, \
+         version = version + 1 \
+         WHERE worker_pool_id = $14 AND worker_group = $15 AND worker_id = $16 AND version = $17";
     DELETE_EXPIRED "worker_delete_expired" =
         "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
          SELECT worker_pool_id, worker_group, worker_id FROM workers \
@@ -82,6 +83,7 @@ pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreErro
             previous.map(|secret| &secret.digest).into(),
             previous.map(|secret| secret.until).into(),
             worker.version.into(),
+            worker.terms.is_draining().into(),
         ],
     )?;
     Ok(n_inserted > 0)
@@ -111,6 +113,7 @@ pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreE
             worker.secret.as_ref().into(),
             previous.map(|secret| &secret.digest).into(),
             previous.map(|secret| secret.until).into(),
+            worker.terms.is_draining().into(),
             worker.key.pool_id.as_str().into(),
             worker.key.group.as_str().into(),
             worker.key.id.as_str().into(),

@@ -26,6 +26,8 @@ statements! { TABLE;
     INSERT "error_insert" = concat!(
         "INSERT INTO worker_errors (", columns!(), ", code) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING");
+    GET "error_get" = concat!("SELECT ", columns!(),
+        " FROM worker_errors WHERE worker_pool_id = $1 AND error_id = $2");
     LIST "error_list" = concat!(
         "SELECT ", columns!(), " FROM worker_errors WHERE worker_pool_id = $1 \
          AND (reported, error_id) < ($2, $3) \
@@ -66,6 +68,15 @@ pub fn error_insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, Store
         ],
     )?;
     Ok(n_inserted > 0)
+}
+
+pub fn error_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    error_id: &ErrorId,
+) -> Result<Option<ErrorReport>, StoreError> {
+    let values = [pool_id.as_str().into(), error_id.as_str().into()];
+    tx.row(&GET, &values, error_report)
 }
 
 /// Newest first; `after` is the moment and id of the last one of the page before.

@@ -18,6 +18,7 @@ macro_rules! joined {
     () => {
         "SELECT q.task_queue_id, q.worker_group, q.worker_id, q.recent_tasks, q.quarantine_until, \
          q.quarantine_details, q.expires, q.first_claim, q.last_date_active, \
+         q.last_task_ended, \
          w.worker_pool_id, w.worker_group, w.worker_id, w.provider_id, w.launch_config_id, w.state, \
          w.capacity, w.created, w.expires, w.last_modified, w.last_checked, w.terms, \
          w.provider_data, w.secret, w.previous_secret, w.previous_secret_until, w.version \

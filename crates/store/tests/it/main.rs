@@ -5,15 +5,22 @@
 )]
 
 mod access;
-mod audit_and_outbox;
+mod artifacts;
+mod audit;
 mod equality;
 mod errors;
+mod events;
 mod launch_configs;
+mod launches;
 mod migrations;
+mod notices;
 mod pools;
 mod queue_workers;
 mod reconnect;
 mod samples;
+mod task_dependencies;
+mod task_queues;
+mod tasks;
 mod texts;
 mod transactions;
 mod workers;

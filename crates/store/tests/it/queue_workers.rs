@@ -2,8 +2,8 @@
 
 use domain::worker::WorkerState;
 use store::{
-    MetadataFilter, queue_worker_delete_expired, queue_worker_get, queue_worker_upsert,
-    worker_insert, worker_metadata_get, worker_metadata_list,
+    MetadataFilter, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
+    queue_worker_upsert, worker_insert, worker_metadata_get, worker_metadata_list,
 };
 
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
@@ -127,4 +127,43 @@ on_both!(a_quarantine_outlives_the_expiry_of_its_worker, |database| {
     })
     .await;
     assert!(held.is_some());
+});
+
+on_both!(workers_are_listed_as_long_as_they_matter, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for (id, expires, quarantine_until) in [
+            ("current", 100, None),
+            ("held", 100, Some(60)),
+            ("held-and-gone", 40, Some(60)),
+            ("once-held", 100, Some(49)),
+            ("gone", 49, Some(49)),
+        ] {
+            let mut seen = queue_worker("a/b", "g", id);
+            seen.expires = at(expires);
+            seen.quarantine_until = quarantine_until.map(at);
+            queue_worker_upsert(tx, &seen)?;
+        }
+        queue_worker_upsert(tx, &queue_worker("a/c", "g", "elsewhere"))
+    })
+    .await;
+    let list = async |quarantined: Option<bool>, after: Option<&'static str>, limit: u32| {
+        let after = after.map(|id| worker_key("a/b", "g", id));
+        let found = read(&store, move |tx| {
+            let after = after.as_ref().map(|key| (&key.group, &key.id));
+            queue_worker_list(tx, &pool_id("a/b"), quarantined, at(50), after, limit)
+        });
+        let ids = found
+            .await
+            .into_iter()
+            .map(|worker| worker.key.id.to_string());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        list(None, None, 9).await,
+        ["current", "held", "held-and-gone", "once-held"]
+    );
+    assert_eq!(list(Some(true), None, 9).await, ["held", "held-and-gone"]);
+    assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
+    assert_eq!(list(None, Some("current"), 1).await, ["held"]);
 });

@@ -103,6 +103,7 @@ pub(crate) fn queue_worker(pool: &str, group: &str, id: &str) -> QueueWorker {
         key: worker_key(pool, group, id),
         first_claim: at(1),
         last_date_active: Some(at(2)),
+        last_task_ended: None,
         expires: at(1_000),
         recent_tasks: vec![TaskRun {
             task_id: "AAAAAAAAQAAAAAAAAAAAAA".to_owned(),

@@ -76,6 +76,14 @@ impl Database {
         })
     }
 
+    /// An empty one on the same engine.
+    pub(crate) fn another(&self) -> Self {
+        match &self.home {
+            Home::File(_) => Self::sqlite(),
+            Home::Schema { .. } => Self::postgres().unwrap(),
+        }
+    }
+
     pub(crate) fn open(&self) -> Store {
         Store::open(&self.options).unwrap()
     }

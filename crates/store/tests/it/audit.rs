@@ -1,12 +1,9 @@
-//! The audit log and the outbox: rows that are only ever added, and events told at least once.
+//! The audit log: rows that are only ever added.
 
 use domain::audit::{AuditEntry, EntityType};
-use store::{
-    audit_by_client, audit_by_entity, audit_insert, outbox_delete_published_before, outbox_depth,
-    outbox_mark_published, outbox_push, outbox_take,
-};
+use store::{audit_by_client, audit_by_entity, audit_insert};
 
-use crate::samples::{at, event, pool_id};
+use crate::samples::at;
 use crate::world::{on_both, read, write};
 
 fn entry(entity_id: &str, client_id: &str, action: &str) -> AuditEntry {
@@ -67,45 +64,3 @@ on_both!(
         assert!(roles.is_empty());
     }
 );
-
-on_both!(events_wait_in_order_until_they_are_marked, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for id in ["one", "two", "three"] {
-            outbox_push(tx, &event(id, "a/b"))?;
-        }
-        Ok(())
-    })
-    .await;
-    let batch = read(&store, |tx| outbox_take(tx, 2)).await;
-    let ids: Vec<_> = batch.iter().map(|row| row.event_id.as_str()).collect();
-    assert_eq!(ids, ["one", "two"]);
-    let body = event("one", "a/b").body;
-    assert_eq!(batch[0].topic, body.exchange().topic());
-    assert_eq!(batch[0].routing_key, body.routing_key());
-    assert_eq!(batch[0].payload, body.payload(at(7)));
-    assert_eq!(batch[0].pool_id, Some(pool_id("a/b")));
-    assert!(batch[0].sequence < batch[1].sequence);
-
-    let sequences: Vec<i64> = batch.iter().map(|row| row.sequence).collect();
-    write(&store, move |tx| {
-        outbox_mark_published(tx, &sequences, at(100))
-    })
-    .await;
-    assert_eq!(read(&store, outbox_depth).await, 1);
-    let rest = read(&store, |tx| outbox_take(tx, 9)).await;
-    assert_eq!(rest[0].event_id, "three");
-    assert_eq!(
-        write(&store, |tx| outbox_delete_published_before(tx, at(100), 9)).await,
-        0
-    );
-    assert_eq!(
-        write(&store, |tx| outbox_delete_published_before(tx, at(101), 1)).await,
-        1
-    );
-    assert_eq!(
-        write(&store, |tx| outbox_delete_published_before(tx, at(101), 9)).await,
-        1
-    );
-    assert_eq!(read(&store, outbox_depth).await, 1);
-});

@@ -1,0 +1,92 @@
+//! Plans as they were decided: a bounded history for each pool.
+
+use domain::id::PoolId;
+use domain::time::Timestamp;
+use serde_json::Value;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::tx::Tx;
+
+static TABLE: Table = Table {
+    name: "plans",
+    key_columns: 2,
+};
+
+statements! { TABLE;
+    INSERT "plan_insert" =
+        "INSERT INTO plans (worker_pool_id, number, created, plan) VALUES ($1, $2, $3, $4)";
+    FORGET "plan_forget" = "DELETE FROM plans WHERE worker_pool_id = $1 AND number <= $2";
+    LIST "plan_list" =
+        "SELECT worker_pool_id, number, created, plan FROM plans \
+         WHERE worker_pool_id = $1 ORDER BY number DESC LIMIT $2";
+    GET "plan_get" =
+        "SELECT worker_pool_id, number, created, plan FROM plans \
+         WHERE worker_pool_id = $1 AND number = $2";
+    DELETE "plan_delete_before" =
+        "DELETE FROM plans WHERE (worker_pool_id, number) IN (SELECT worker_pool_id, number \
+         FROM plans WHERE created < $1 ORDER BY created LIMIT $2)";
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRecord {
+    pub pool_id: PoolId,
+    /// Counts up within the pool.
+    pub number: i64,
+    pub created: Timestamp,
+    pub plan: Value,
+}
+
+/// Keeps this one and those before it, up to so many.
+pub fn plan_insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<(), StoreError> {
+    let plan = record.plan.to_string();
+    let pool_id = record.pool_id.as_str();
+    tx.execute(
+        &INSERT,
+        &[
+            pool_id.into(),
+            record.number.into(),
+            record.created.into(),
+            (&plan).into(),
+        ],
+    )?;
+    let oldest = record.number.saturating_sub(keep);
+    tx.execute(&FORGET, &[pool_id.into(), oldest.into()])
+        .map(drop)
+}
+
+/// Newest first.
+pub fn plan_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    limit: u32,
+) -> Result<Vec<PlanRecord>, StoreError> {
+    tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], plan)
+}
+
+pub fn plan_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<PlanRecord>, StoreError> {
+    tx.row(&GET, &[pool_id.as_str().into(), number.into()], plan)
+}
+
+/// As many as the limit means: ask again.
+pub fn plan_delete_before(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE, &[before.into(), limit.into()])
+}
+
+fn plan(row: &Row<'_>) -> Result<PlanRecord, BadRow> {
+    Ok(PlanRecord {
+        pool_id: row.text(0)?.parse()?,
+        number: row.integer(1)?,
+        created: row.time(2)?,
+        plan: row.json(3)?,
+    })
+}

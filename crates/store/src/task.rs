@@ -1,0 +1,234 @@
+//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+//!
+//! A task that is pending has a row among the pending ones, a task that runs has one among the claimed
+//! ones, and no other task has either: both are written here and nowhere else.
+
+use std::sync::Arc;
+
+use domain::Version;
+use domain::id::TaskId;
+use domain::task::{Claim, Priority, Run, RunDocument, Task, TaskDocument, TaskState};
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::tx::Tx;
+use crate::value::to_json;
+
+pub(crate) static TABLE: Table = Table {
+    name: "tasks",
+    key_columns: 1,
+};
+
+/// How many columns a task takes in an answer, from the first on.
+pub(crate) const N_COLUMNS: usize = 6;
+
+/// The columns of a task, if `t` are the tasks and `d` their definitions.
+macro_rules! columns {
+    () => {
+        "t.task_id, d.definition, t.priority, t.retries_left, t.runs, t.version"
+    };
+}
+pub(crate) use columns;
+
+/// The states of tasks to which something can still happen; as the indexes have it.
+macro_rules! active {
+    () => {
+        "state IN ('unscheduled', 'pending', 'running')"
+    };
+}
+pub(crate) use active;
+
+statements! { TABLE;
+    GET "task_get" = concat!(
+        "SELECT ", columns!(), " FROM tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = $1 AND d.task_id = t.task_id");
+    INSERT "task_insert" =
+        "INSERT INTO tasks (task_id, task_queue_id, task_group_id, priority, deadline, expires, \
+         retries_left, state, runs, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+         ON CONFLICT DO NOTHING";
+    DEFINE "task_define" =
+        "INSERT INTO task_definitions (task_id, definition) VALUES ($1, $2)";
+    UPDATE "task_update" =
+        "UPDATE tasks SET priority = $1, retries_left = $2, state = $3, runs = $4, \
+         version = version + 1 WHERE task_id = $5 AND version = $6";
+    TOUCH "task_touch" = "UPDATE tasks SET version = version + 1 WHERE task_id = $1";
+    WAIT "task_wait" =
+        "INSERT INTO pending_tasks (task_id, run_id, task_queue_id, priority, inserted, deadline) \
+         VALUES ($1, $2, $3, $4, $5, $6)";
+    REORDER "task_reorder" = "UPDATE pending_tasks SET priority = $1 WHERE task_id = $2";
+    STOP_WAITING "task_stop_waiting" = "DELETE FROM pending_tasks WHERE task_id = $1";
+    TAKE "task_take" =
+        "INSERT INTO claimed_tasks (task_id, run_id, task_queue_id, worker_group, worker_id, \
+         claimed, taken_until) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    KEEP "task_keep" = "UPDATE claimed_tasks SET taken_until = $1 WHERE task_id = $2";
+    LET_GO "task_let_go" = "DELETE FROM claimed_tasks WHERE task_id = $1";
+}
+
+/// Where else than among the tasks a task is.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Nowhere,
+    Waiting { run_id: u32, since: Timestamp },
+    Claimed { run_id: u32, claim: &'a Claim },
+}
+
+pub fn task_get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], task)
+}
+
+/// False: there is a task of this name.
+pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+    let definition = &task.definition;
+    let runs = runs_text(task);
+    let n_inserted = tx.execute(
+        &INSERT,
+        &[
+            task.id.as_str().into(),
+            definition.task_queue_id.as_str().into(),
+            definition.task_group_id.as_str().into(),
+            task.priority.rank().into(),
+            definition.deadline.into(),
+            definition.expires.into(),
+            task.retries_left.into(),
+            task.state().as_str().into(),
+            (&runs).into(),
+            task.version.into(),
+        ],
+    )?;
+    if n_inserted == 0 {
+        return Ok(false);
+    }
+    let text = to_json(&TaskDocument::from(&**definition));
+    tx.execute(&DEFINE, &[task.id.as_str().into(), (&text).into()])?;
+    enter(tx, task)?;
+    Ok(true)
+}
+
+/// Writes where the task stands, unless somebody else moved it since `before` was read.
+pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
+    let runs = runs_text(after);
+    tx.execute_guarded(
+        &UPDATE,
+        &[
+            after.priority.rank().into(),
+            after.retries_left.into(),
+            after.state().as_str().into(),
+            (&runs).into(),
+            after.id.as_str().into(),
+            before.version.into(),
+        ],
+    )?;
+    let id = after.id.as_str();
+    match (place(before), place(after)) {
+        (Place::Nowhere, Place::Nowhere) => {}
+        (Place::Waiting { run_id: old, .. }, Place::Waiting { run_id: new, .. }) if old == new => {
+            if before.priority != after.priority {
+                tx.execute(&REORDER, &[after.priority.rank().into(), id.into()])?;
+            }
+        }
+        (Place::Claimed { claim: old, .. }, Place::Claimed { claim: new, .. })
+            if old.started == new.started =>
+        {
+            if old.taken_until != new.taken_until {
+                tx.execute(&KEEP, &[new.taken_until.into(), id.into()])?;
+            }
+        }
+        (left, _) => {
+            leave(tx, after, left)?;
+            enter(tx, after)?;
+        }
+    }
+    Ok(before.version.next())
+}
+
+/// Makes whoever moves this task, or touches it, at the same time do so again, with what we wrote in sight.
+pub fn task_touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
+    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+}
+
+fn place(task: &Task) -> Place<'_> {
+    let Some((run_id, run)) = task.last_run() else {
+        return Place::Nowhere;
+    };
+    match (run.state(), &run.claim) {
+        (TaskState::Pending, _) => Place::Waiting {
+            run_id,
+            since: run.scheduled,
+        },
+        (TaskState::Running, Some(claim)) => Place::Claimed { run_id, claim },
+        (
+            TaskState::Unscheduled
+            | TaskState::Running
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Exception,
+            _,
+        ) => Place::Nowhere,
+    }
+}
+
+fn leave(tx: &mut Tx<'_>, task: &Task, place: Place<'_>) -> Result<(), StoreError> {
+    let statement = match place {
+        Place::Nowhere => return Ok(()),
+        Place::Waiting { .. } => &STOP_WAITING,
+        Place::Claimed { .. } => &LET_GO,
+    };
+    tx.execute_guarded(statement, &[task.id.as_str().into()])
+}
+
+fn enter(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+    let definition = &task.definition;
+    match place(task) {
+        Place::Nowhere => Ok(()),
+        Place::Waiting { run_id, since } => tx
+            .execute(
+                &WAIT,
+                &[
+                    task.id.as_str().into(),
+                    run_id.into(),
+                    definition.task_queue_id.as_str().into(),
+                    task.priority.rank().into(),
+                    since.into(),
+                    definition.deadline.into(),
+                ],
+            )
+            .map(drop),
+        Place::Claimed { run_id, claim } => tx
+            .execute(
+                &TAKE,
+                &[
+                    task.id.as_str().into(),
+                    run_id.into(),
+                    definition.task_queue_id.as_str().into(),
+                    claim.group.as_str().into(),
+                    claim.worker_id.as_str().into(),
+                    claim.started.into(),
+                    claim.taken_until.into(),
+                ],
+            )
+            .map(drop),
+    }
+}
+
+fn runs_text(task: &Task) -> String {
+    let runs: Vec<RunDocument> = task.runs.iter().map(RunDocument::from).collect();
+    to_json(&runs)
+}
+
+pub(crate) fn task(row: &Row<'_>) -> Result<Task, BadRow> {
+    let id: TaskId = row.text(0)?.parse()?;
+    let definition = row.json::<TaskDocument>(1)?.define(&id)?;
+    let rank = row.number(2)?;
+    let runs = row.json::<Vec<RunDocument>>(4)?.into_iter();
+    Ok(Task {
+        definition: Arc::new(definition),
+        priority: Priority::of_rank(rank)
+            .ok_or_else(|| BadRow(format!("{rank} is not a priority")))?,
+        retries_left: row.number(3)?,
+        runs: runs.map(Run::try_from).collect::<Result<_, _>>()?,
+        version: row.version(5)?,
+        id,
+    })
+}

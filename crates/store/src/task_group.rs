@@ -1,0 +1,126 @@
+//! Groups of tasks, and the tasks in them.
+
+use domain::Version;
+use domain::id::{TaskGroupId, TaskId};
+use domain::task::{Task, TaskGroup};
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::task::{active, columns, task};
+use crate::tx::Tx;
+
+static TABLE: Table = Table {
+    name: "task_groups",
+    key_columns: 1,
+};
+
+statements! { TABLE;
+    GET "task_group_get" =
+        "SELECT task_group_id, scheduler_id, expires, sealed, version FROM task_groups \
+         WHERE task_group_id = $1";
+    INSERT "task_group_insert" =
+        "INSERT INTO task_groups (task_group_id, scheduler_id, expires, sealed, version) \
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    UPDATE "task_group_update" =
+        "UPDATE task_groups SET expires = $1, sealed = $2, version = version + 1 \
+         WHERE task_group_id = $3 AND version = $4";
+    TOUCH "task_group_touch" =
+        "UPDATE task_groups SET version = version + 1 WHERE task_group_id = $1";
+    LIST "task_group_tasks" = concat!(
+        "SELECT ", columns!(), " FROM tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_group_id = $1 AND t.task_id > $2 AND d.task_id = t.task_id \
+         ORDER BY t.task_id LIMIT $3");
+    ACTIVE "task_group_active" = concat!(
+        "SELECT task_id FROM tasks WHERE task_group_id = $1 AND task_id > $2 AND ", active!(),
+        " ORDER BY task_id LIMIT $3");
+    SIZE "task_group_size" = "SELECT COUNT(*) FROM tasks WHERE task_group_id = $1";
+    DELETE_EXPIRED "task_group_delete_expired" =
+        "DELETE FROM task_groups WHERE task_group_id IN (\
+         SELECT task_group_id FROM task_groups WHERE expires < $1 ORDER BY expires LIMIT $2)";
+}
+
+pub fn task_group_get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], group)
+}
+
+/// False: there is a group of this name.
+pub fn task_group_insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
+    let values = [
+        group.id.as_str().into(),
+        group.scheduler_id.as_str().into(),
+        group.expires.into(),
+        group.sealed.into(),
+        group.version.into(),
+    ];
+    Ok(tx.execute(&INSERT, &values)? > 0)
+}
+
+pub fn task_group_update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError> {
+    let values = [
+        group.expires.into(),
+        group.sealed.into(),
+        group.id.as_str().into(),
+        group.version.into(),
+    ];
+    tx.execute_guarded(&UPDATE, &values)?;
+    Ok(group.version.next())
+}
+
+/// Makes whoever touches this group at the same time do so again, with what we wrote in sight.
+pub fn task_group_touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
+    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+}
+
+/// The tasks of a group, by id.
+pub fn task_group_tasks(
+    tx: &mut Tx<'_>,
+    id: &TaskGroupId,
+    after: Option<&TaskId>,
+    limit: u32,
+) -> Result<Vec<Task>, StoreError> {
+    let after = after.map_or("", TaskId::as_str);
+    tx.rows(
+        &LIST,
+        &[id.as_str().into(), after.into(), limit.into()],
+        task,
+    )
+}
+
+/// Those to which something can still happen, by id.
+pub fn task_group_active(
+    tx: &mut Tx<'_>,
+    id: &TaskGroupId,
+    after: Option<&TaskId>,
+    limit: u32,
+) -> Result<Vec<TaskId>, StoreError> {
+    let after = after.map_or("", TaskId::as_str);
+    let values = [id.as_str().into(), after.into(), limit.into()];
+    tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+/// How many tasks the group has.
+pub fn task_group_size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
+    let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
+    Ok(size.unwrap_or(0))
+}
+
+/// As many as the limit means: ask again.
+pub fn task_group_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+}
+
+fn group(row: &Row<'_>) -> Result<TaskGroup, BadRow> {
+    Ok(TaskGroup {
+        id: row.text(0)?.parse()?,
+        scheduler_id: row.text(1)?.parse()?,
+        expires: row.time(2)?,
+        sealed: row.optional_time(3)?,
+        version: row.version(4)?,
+    })
+}

@@ -1,0 +1,126 @@
+//! Runs that wait for a worker: which is next, which there are, how many.
+
+use domain::id::PoolId;
+use domain::task::Task;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::row::{BadRow, Row};
+use crate::statement::{Table, statements};
+use crate::task::{N_COLUMNS, columns, task};
+use crate::tx::Tx;
+
+static TABLE: Table = Table {
+    name: "pending_tasks",
+    key_columns: 1,
+};
+
+macro_rules! waiting {
+    () => {
+        " FROM pending_tasks AS p CROSS JOIN tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = p.task_id AND d.task_id = p.task_id AND p.task_queue_id = $1 "
+    };
+}
+
+statements! { TABLE;
+    NEXT "task_next" = concat!(
+        "SELECT ", columns!(), waiting!(), "AND p.deadline > $2 \
+         ORDER BY p.priority, p.sequence LIMIT $3");
+    ANY "task_any_waiting" =
+        "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
+    LIST "task_list_pending" = concat!(
+        "SELECT ", columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", waiting!(),
+        "AND (p.priority, p.sequence) > ($2, $3) ORDER BY p.priority, p.sequence LIMIT $4");
+    COUNT "task_count_pending" =
+        "SELECT COUNT(*) FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2";
+    COUNT_ALL "task_count_pending_all" =
+        "SELECT task_queue_id, COUNT(*) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
+         GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
+}
+
+/// A run that waits, as lists show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingTask {
+    pub task: Task,
+    pub run_id: u32,
+    pub inserted: Timestamp,
+    pub place: PendingPlace,
+}
+
+/// Where a run stands in the line: by priority, then first come, first served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PendingPlace {
+    pub rank: u32,
+    pub sequence: i64,
+}
+
+/// The tasks that are next to be claimed; those past their deadline are not.
+pub fn task_next(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Task>, StoreError> {
+    tx.rows(
+        &NEXT,
+        &[queue.as_str().into(), now.into(), limit.into()],
+        task,
+    )
+}
+
+/// Whether there is anything to claim.
+pub fn task_any_waiting(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
+    Ok(found.is_some())
+}
+
+/// In the order in which they are claimed.
+pub fn task_list_pending(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    after: Option<PendingPlace>,
+    limit: u32,
+) -> Result<Vec<PendingTask>, StoreError> {
+    let (rank, sequence) = after.map_or((-1, 0), |place| (place.rank.into(), place.sequence));
+    let values = [
+        queue.as_str().into(),
+        i64::into(rank),
+        sequence.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, pending)
+}
+
+pub(crate) fn count(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<u64, StoreError> {
+    let values = [queue.as_str().into(), now.into()];
+    Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
+}
+
+/// By queue, for those queues that have any.
+pub(crate) fn count_all(
+    tx: &mut Tx<'_>,
+    after: &str,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<(PoolId, u64)>, StoreError> {
+    let values = [after.into(), now.into(), limit.into()];
+    tx.rows(&COUNT_ALL, &values, |row| {
+        Ok((row.text(0)?.parse()?, row.number(1)?))
+    })
+}
+
+fn pending(row: &Row<'_>) -> Result<PendingTask, BadRow> {
+    Ok(PendingTask {
+        task: task(row)?,
+        run_id: row.number(N_COLUMNS)?,
+        inserted: row.time(N_COLUMNS + 1)?,
+        place: PendingPlace {
+            rank: row.number(N_COLUMNS + 2)?,
+            sequence: row.integer(N_COLUMNS + 3)?,
+        },
+    })
+}

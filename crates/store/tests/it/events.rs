@@ -1,0 +1,266 @@
+//! The stream of events: every event has its place, in an order in which nothing comes too late.
+
+use std::sync::mpsc;
+
+use domain::time::Timestamp;
+use store::{
+    EventReader, Store, event_delete_before, event_head, event_is_waiting, event_list_after,
+    event_place, event_place_before, event_reader_get, event_reader_leave, event_reader_move,
+    event_reader_open, event_reader_take, event_time_after, outbox_depth, outbox_push,
+};
+
+use crate::samples::{at, event, pool_id};
+use crate::world::{Database, on_both, read, write};
+
+async fn push(store: &Store, ids: &'static [&'static str]) {
+    write(store, move |tx| {
+        for id in ids {
+            outbox_push(tx, &event(id, "a/b"))?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// As `push`, at these times.
+async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
+    let times: Vec<i64> = times.into_iter().collect();
+    write(store, move |tx| {
+        for time in &times {
+            let mut event = event("e", "a/b");
+            event.created = at(*time);
+            outbox_push(tx, &event)?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+async fn place(store: &Store, limit: u32) -> Vec<(i64, String)> {
+    let placed = write(store, move |tx| event_place(tx, limit)).await;
+    let placed = placed.into_iter();
+    placed.map(|row| (row.position, row.event_id)).collect()
+}
+
+async fn all(store: &Store) -> Vec<(i64, String)> {
+    let rows = read(store, |tx| event_list_after(tx, 0, 1_000)).await;
+    rows.into_iter()
+        .map(|row| (row.position, row.event_id))
+        .collect()
+}
+
+async fn take(store: &Store, holder: &'static str, now: i64) -> Option<EventReader> {
+    write(store, move |tx| {
+        event_reader_take(tx, "r", holder, at(now), at(now + 10))
+    })
+    .await
+}
+
+fn named(rows: &[(i64, &str)]) -> Vec<(i64, String)> {
+    rows.iter()
+        .map(|(place, id)| (*place, (*id).to_owned()))
+        .collect()
+}
+
+on_both!(events_wait_until_they_are_given_a_place, |database| {
+    let store = database.migrated().await;
+    push(&store, &["one", "two", "three"]).await;
+    assert_eq!(read(&store, outbox_depth).await, 3);
+    assert!(all(&store).await.is_empty());
+    assert_eq!(place(&store, 2).await, named(&[(1, "one"), (2, "two")]));
+    assert!(read(&store, event_is_waiting).await);
+    assert_eq!(place(&store, 2).await, named(&[(3, "three")]));
+    assert!(!read(&store, event_is_waiting).await);
+    assert!(place(&store, 2).await.is_empty());
+    assert_eq!(read(&store, event_head).await, 3);
+
+    let rest = read(&store, |tx| event_list_after(tx, 1, 9)).await;
+    let body = event("two", "a/b").body;
+    assert_eq!(rest.len(), 2);
+    assert_eq!(rest[0].topic, body.exchange().topic());
+    assert_eq!(rest[0].routing_key, body.routing_key());
+    assert_eq!(rest[0].payload, body.payload(at(7)));
+    assert_eq!(rest[0].pool_id, Some(pool_id("a/b")));
+    assert_eq!(rest[0].created, at(7));
+});
+
+on_both!(numbers_that_were_never_used_leave_no_holes, |database| {
+    let store = database.migrated().await;
+    push(&store, &["one"]).await;
+    let failed = store.write("fails", |tx| {
+        outbox_push(tx, &event("never", "a/b"))?;
+        Err::<(), _>(store::StoreError::Closed)
+    });
+    assert!(failed.await.is_err());
+    push(&store, &["two"]).await;
+    assert_eq!(place(&store, 9).await, named(&[(1, "one"), (2, "two")]));
+});
+
+/// On SQLite one transaction writes at a time, so there this cannot happen.
+#[tokio::test]
+async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    let (is_pushed, pushed) = mpsc::channel();
+    let (go_on, gone_on) = mpsc::channel::<()>();
+    let slow = store.clone();
+    let slow = tokio::spawn(async move {
+        slow.write("slow", move |tx| {
+            outbox_push(tx, &event("late", "a/b"))?;
+            is_pushed.send(()).unwrap();
+            gone_on.recv().unwrap();
+            Ok::<_, store::StoreError>(())
+        })
+        .await
+    });
+    tokio::task::spawn_blocking(move || pushed.recv().unwrap())
+        .await
+        .unwrap();
+    push(&store, &["early"]).await;
+    assert_eq!(place(&store, 9).await, named(&[(1, "early")]));
+    go_on.send(()).unwrap();
+    slow.await.unwrap().unwrap();
+    assert_eq!(place(&store, 9).await, named(&[(2, "late")]));
+    assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
+}
+
+on_both!(many_that_give_places_at_once_give_each_once, |database| {
+    const N_EVENTS: usize = 300;
+    let first = database.migrated().await;
+    let stores = [first.clone(), database.open(), database.open()];
+    let mut tasks = Vec::new();
+    for store in stores {
+        tasks.push(tokio::spawn(async move {
+            let mut placed = Vec::new();
+            for _ in 0..N_EVENTS / 3 {
+                push(&store, &["e"]).await;
+                placed.extend(place(&store, 7).await);
+            }
+            placed
+        }));
+    }
+    let mut placed = Vec::new();
+    for task in tasks {
+        let mine: Vec<i64> = task.await.unwrap().into_iter().map(|(n, _)| n).collect();
+        assert!(mine.is_sorted());
+        placed.extend(mine);
+    }
+    loop {
+        match place(&first, 100).await {
+            rest if rest.is_empty() => break,
+            rest => placed.extend(rest.into_iter().map(|(n, _)| n)),
+        }
+    }
+    placed.sort_unstable();
+    let expected: Vec<i64> = (1..=i64::try_from(N_EVENTS).unwrap()).collect();
+    assert_eq!(placed, expected);
+});
+
+on_both!(old_events_go_unless_a_reader_needs_them, |database| {
+    let store = database.migrated().await;
+    push_at(&store, [10, 20, 30, 40]).await;
+    place(&store, 9).await;
+    let forget = async |before: i64, keep_after: i64, limit: u32| {
+        write(&store, move |tx| {
+            event_delete_before(tx, at(before), keep_after, limit)
+        })
+        .await
+    };
+    assert_eq!(forget(10, i64::MAX, 9).await, 0);
+    assert_eq!(forget(99, 1, 9).await, 1);
+    assert_eq!(forget(99, 1, 9).await, 0);
+    assert_eq!(forget(40, i64::MAX, 1).await, 1);
+    assert_eq!(forget(40, i64::MAX, 9).await, 1);
+    assert_eq!(all(&store).await, named(&[(4, "e")]));
+    assert_eq!(forget(99, i64::MAX, 9).await, 1);
+    // Places are never given twice, even when no event is left.
+    push(&store, &["next"]).await;
+    assert_eq!(place(&store, 9).await, named(&[(5, "next")]));
+});
+
+on_both!(an_event_that_waits_is_never_forgotten, |database| {
+    let store = database.migrated().await;
+    push_at(&store, [10]).await;
+    let forgotten = write(&store, |tx| event_delete_before(tx, at(99), i64::MAX, 9));
+    assert_eq!(forgotten.await, 0);
+    assert_eq!(place(&store, 9).await.len(), 1);
+});
+
+on_both!(a_time_has_its_place_in_the_stream, |database| {
+    let store = database.migrated().await;
+    let before = async |time: Timestamp| read(&store, move |tx| event_place_before(tx, time)).await;
+    assert_eq!(before(at(5)).await, 0);
+    push_at(&store, (1..=50).map(|n| n * 10)).await;
+    place(&store, 100).await;
+    write(&store, |tx| event_delete_before(tx, at(101), i64::MAX, 100)).await;
+    for (time, place) in [
+        (0, 10),
+        (110, 10),
+        (111, 11),
+        (255, 25),
+        (500, 49),
+        (501, 50),
+    ] {
+        assert_eq!(before(at(time)).await, place, "{time}");
+    }
+    let first = read(&store, |tx| event_time_after(tx, 0)).await;
+    assert_eq!(first, Some((11, at(110))));
+    assert_eq!(read(&store, |tx| event_time_after(tx, 50)).await, None);
+});
+
+on_both!(a_reader_begins_with_what_happens_from_now_on, |database| {
+    let store = database.migrated().await;
+    assert_eq!(take(&store, "p1", 100).await, None);
+    push(&store, &["past"]).await;
+    place(&store, 9).await;
+    for _ in 0..2 {
+        write(&store, |tx| event_reader_open(tx, "r")).await;
+        push(&store, &["next"]).await;
+        place(&store, 9).await;
+    }
+    let reader = read(&store, |tx| event_reader_get(tx, "r")).await.unwrap();
+    assert_eq!(reader.position, 1);
+});
+
+on_both!(one_process_reads_at_a_time, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| event_reader_open(tx, "r")).await;
+    let first = take(&store, "p1", 100).await.unwrap();
+    assert_eq!(take(&store, "p2", 105).await, None);
+    assert_eq!(take(&store, "p1", 105).await.unwrap().fence, first.fence);
+    // p1 held it until 115.
+    assert_eq!(take(&store, "p2", 114).await, None);
+    let second = take(&store, "p2", 115).await.unwrap();
+    assert!(second.fence > first.fence);
+
+    let mover = async |fence: i64, position: i64| {
+        write(&store, move |tx| {
+            event_reader_move(tx, "r", fence, position)
+        })
+        .await
+    };
+    assert!(!mover(first.fence, 7).await, "who lost it cannot move it");
+    assert!(mover(second.fence, 7).await);
+    assert!(!mover(second.fence, 6).await, "it never goes back");
+    for holder in ["p1", "p2"] {
+        write(&store, move |tx| event_reader_leave(tx, "r", holder, at(116))).await;
+    }
+    let third = take(&store, "p1", 116).await.unwrap();
+    assert_eq!((third.position, third.holder.as_str()), (7, "p1"));
+});
+
+on_both!(of_many_that_want_to_read_one_may, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| event_reader_open(tx, "r")).await;
+    let tasks = ["a", "b", "c", "d", "e"].map(|holder| {
+        let store = database.open();
+        tokio::spawn(async move { take(&store, holder, 100).await })
+    });
+    let mut n_taken = 0;
+    for task in tasks {
+        n_taken += usize::from(task.await.unwrap().is_some());
+    }
+    assert_eq!(n_taken, 1);
+});

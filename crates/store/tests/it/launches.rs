@@ -1,0 +1,404 @@
+//! Launches, plans and turns: what was decided, and what became of it.
+
+use domain::Version;
+use domain::id::LaunchToken;
+use domain::launch::{Cause, Launch, LaunchState};
+use domain::plan::Health;
+use domain::worker::{Advice, WorkerState};
+use serde_json::json;
+use store::{
+    PlanRecord, StoreError, launch_delete_before, launch_get, launch_health_between, launch_insert,
+    launch_list, launch_list_pending, launch_note_never_registered, launch_note_registered,
+    launch_pending_between, launch_pending_machines, launch_update, plan_delete_before, plan_get,
+    plan_insert, plan_list, queue_worker_upsert, turn_take, worker_get, worker_insert,
+    worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
+    worker_supply_between, worker_supply_quarantined_between,
+};
+
+use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::world::{on_both, read, write};
+
+fn token(number: u8) -> LaunchToken {
+    let letter = char::from(b'a' + number);
+    format!("fN1SbArXTPSVFNUvaOli{letter}Q").parse().unwrap()
+}
+
+fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
+    Launch {
+        token: token(number),
+        pool_id: pool_id(pool),
+        provider_id: "cloud".parse().unwrap(),
+        launch_config_id: config.parse().unwrap(),
+        machines: 3,
+        capacity_each: 2,
+        max_price: Some(0.033_334),
+        state,
+        made: 0,
+        plan: 7,
+        created: at(1_000 + i64::from(number)),
+        last_modified: at(1_000 + i64::from(number)),
+        version: Version::FIRST,
+    }
+}
+
+fn refused(cause: Cause) -> LaunchState {
+    LaunchState::Refused {
+        cause,
+        problem: "no".to_owned(),
+    }
+}
+
+fn unknown() -> LaunchState {
+    LaunchState::Unknown {
+        problem: "no answer".to_owned(),
+    }
+}
+
+on_both!(a_launch_comes_back_as_it_was_stored, |database| {
+    let store = database.migrated().await;
+    let states = [
+        LaunchState::Open,
+        LaunchState::Accepted,
+        refused(Cause::Quota),
+        unknown(),
+    ];
+    for (number, state) in (1..).zip(states) {
+        let mut expected = launch(number, "a/b", "lc", state);
+        if number == 2 {
+            expected.max_price = None;
+        }
+        let stored = expected.clone();
+        write(&store, move |tx| launch_insert(tx, &stored)).await;
+        let found = read(&store, move |tx| launch_get(tx, &token(number))).await;
+        assert_eq!(found, Some(expected));
+    }
+    assert_eq!(read(&store, |tx| launch_get(tx, &token(9))).await, None);
+    let newest = read(&store, |tx| launch_list(tx, &pool_id("a/b"), 2)).await;
+    assert_eq!(
+        newest
+            .iter()
+            .map(|launch| &launch.token)
+            .collect::<Vec<_>>(),
+        [&token(4), &token(3)]
+    );
+});
+
+on_both!(an_outcome_is_written_once, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))
+    })
+    .await;
+    let version = write(&store, |tx| {
+        let settled = Launch {
+            state: LaunchState::Accepted,
+            made: 2,
+            last_modified: at(9_000),
+            ..launch(1, "a/b", "lc", LaunchState::Open)
+        };
+        launch_update(tx, &settled)
+    })
+    .await;
+    assert_eq!(version, Version::FIRST.next());
+    let second = store.write("second", |tx| {
+        launch_update(tx, &launch(1, "a/b", "lc", refused(Cause::Lost)))
+    });
+    let second: Result<_, StoreError> = second.await;
+    assert!(second.is_err(), "the version was that of the first outcome");
+    let found = read(&store, |tx| launch_get(tx, &token(1))).await.unwrap();
+    assert_eq!((found.state, found.made), (LaunchState::Accepted, 2));
+});
+
+on_both!(
+    launches_without_an_answer_count_as_capacity_to_come,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+            launch_insert(
+                tx,
+                &Launch {
+                    made: 1,
+                    ..launch(2, "a/b", "lc", unknown())
+                },
+            )?;
+            launch_insert(tx, &launch(3, "a/b", "lc", LaunchState::Accepted))?;
+            launch_insert(tx, &launch(4, "a/b", "other", refused(Cause::Capacity)))?;
+            launch_insert(tx, &launch(5, "a/c", "lc", LaunchState::Open))
+        })
+        .await;
+        let pending = read(&store, |tx| {
+            launch_pending_between(tx, &pool_id("a/b"), &pool_id("a/b"))
+        })
+        .await;
+        assert_eq!(pending, [(pool_id("a/b"), "lc".parse().unwrap(), 10)]);
+        let provider = "cloud".parse().unwrap();
+        let machines = read(&store, move |tx| launch_pending_machines(tx, &provider)).await;
+        assert_eq!(machines, 8);
+        let provider = "cloud".parse().unwrap();
+        let waiting = read(&store, move |tx| launch_list_pending(tx, &provider, 2)).await;
+        let tokens: Vec<_> = waiting.iter().map(|launch| launch.token.clone()).collect();
+        assert_eq!(tokens, [token(1), token(2)]);
+        let nobody = "nobody".parse().unwrap();
+        let none = read(&store, move |tx| launch_pending_machines(tx, &nobody)).await;
+        assert_eq!(none, 0);
+    }
+);
+
+on_both!(health_is_what_became_of_recent_launches, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for number in 1..=4 {
+            launch_insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
+        }
+        launch_insert(tx, &launch(5, "a/b", "lc", LaunchState::Accepted))?;
+        let settle = |number, state, made| Launch {
+            state,
+            made,
+            last_modified: at(2_000),
+            ..launch(number, "a/b", "lc", LaunchState::Open)
+        };
+        launch_update(tx, &settle(1, refused(Cause::Capacity), 0))?;
+        launch_update(tx, &settle(2, refused(Cause::Throttled), 0))?;
+        launch_update(tx, &settle(3, LaunchState::Accepted, 3))?;
+        launch_note_registered(tx, &token(3))?;
+        launch_note_registered(tx, &token(3))?;
+        launch_note_never_registered(tx, &token(3), at(5_000))
+    })
+    .await;
+    let health = read(&store, |tx| {
+        launch_health_between(tx, at(1_002), &pool_id("a/a"), &pool_id("a/z"))
+    })
+    .await;
+    let expected = Health {
+        attempted: 12,
+        failed: 0,
+        created: 3,
+        registered: 2,
+        never_registered: 1,
+        last_failure: Some(at(5_000)),
+    };
+    assert_eq!(health, [(pool_id("a/b"), "lc".parse().unwrap(), expected)]);
+    let with_first = read(&store, |tx| {
+        launch_health_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
+    })
+    .await;
+    assert_eq!(with_first[0].2.failed, 3, "refused for want of capacity");
+});
+
+on_both!(only_settled_launches_are_forgotten, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
+        launch_insert(tx, &launch(2, "a/b", "lc", LaunchState::Accepted))?;
+        launch_insert(tx, &launch(3, "a/b", "lc", refused(Cause::Lost)))?;
+        launch_insert(tx, &launch(4, "a/b", "lc", unknown()))
+    })
+    .await;
+    assert_eq!(
+        write(&store, |tx| launch_delete_before(tx, at(1_003), 9)).await,
+        1
+    );
+    assert_eq!(
+        write(&store, |tx| launch_delete_before(tx, at(9_000), 9)).await,
+        1
+    );
+    let left = read(&store, |tx| launch_list(tx, &pool_id("a/b"), 9)).await;
+    assert_eq!(left.len(), 2);
+});
+
+on_both!(a_pool_keeps_its_last_plans, |database| {
+    let store = database.migrated().await;
+    let plan = |pool: &str, number: i64| PlanRecord {
+        pool_id: pool_id(pool),
+        number,
+        created: at(number),
+        plan: json!({"version": 1, "number": number}),
+    };
+    write(&store, move |tx| {
+        plan_insert(tx, &plan("a/c", 1), 3)?;
+        (1..=5).try_for_each(|number| plan_insert(tx, &plan("a/b", number), 3))
+    })
+    .await;
+    let kept = read(&store, |tx| plan_list(tx, &pool_id("a/b"), 9)).await;
+    assert_eq!(kept, [plan("a/b", 5), plan("a/b", 4), plan("a/b", 3)]);
+    assert_eq!(
+        read(&store, |tx| plan_get(tx, &pool_id("a/b"), 4)).await,
+        Some(plan("a/b", 4))
+    );
+    assert_eq!(
+        read(&store, |tx| plan_get(tx, &pool_id("a/b"), 1)).await,
+        None
+    );
+    assert_eq!(
+        write(&store, |tx| plan_delete_before(tx, at(4), 9)).await,
+        2
+    );
+});
+
+on_both!(turns_count_up_for_each_name, |database| {
+    let store = database.migrated().await;
+    let taken = write(&store, |tx| {
+        Ok((
+            turn_take(tx, "a")?,
+            turn_take(tx, "b")?,
+            turn_take(tx, "a")?,
+        ))
+    });
+    assert_eq!(taken.await, (1, 1, 2));
+});
+
+on_both!(
+    of_many_that_decide_at_once_each_has_a_turn_of_its_own,
+    |database| {
+        let store = database.migrated().await;
+        let deciders = (0..16).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { write(&store, |tx| turn_take(tx, "pool")).await })
+        });
+        let mut turns = Vec::new();
+        for decider in deciders.collect::<Vec<_>>() {
+            turns.push(decider.await.unwrap());
+        }
+        turns.sort_unstable();
+        assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
+    }
+);
+
+on_both!(supply_is_grouped_by_what_workers_are_good_for, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        let mut number = 0;
+        let mut add = |config: Option<&str>, state, draining: bool| {
+            number += 1;
+            let mut worker = worker("a/b", "g", &format!("w{number}"));
+            worker.launch_config_id = config.map(|id| id.parse().unwrap());
+            worker.state = state;
+            worker.capacity = 2;
+            worker.terms.advice = draining.then(|| Advice {
+                terminate: true,
+                reason: "over capacity".to_owned(),
+                decided_at: 0,
+            });
+            worker_insert(tx, &worker)
+        };
+        add(Some("lc"), WorkerState::Running, false)?;
+        add(Some("lc"), WorkerState::Running, false)?;
+        add(Some("lc"), WorkerState::Running, true)?;
+        add(Some("lc"), WorkerState::Requested, false)?;
+        add(None, WorkerState::Stopping, false)?;
+        add(Some("lc"), WorkerState::Stopped, false)?;
+        let mut elsewhere = worker("a/c", "g", "w");
+        elsewhere.state = WorkerState::Running;
+        worker_insert(tx, &elsewhere)?;
+        let mut ill = queue_worker("a/b", "g", "w2");
+        ill.quarantine_until = Some(at(5_000));
+        queue_worker_upsert(tx, &ill)
+    })
+    .await;
+    let supply = read(&store, |tx| {
+        worker_supply_between(tx, &pool_id("a/b"), &pool_id("a/b"))
+    })
+    .await;
+    let summary: Vec<_> = supply
+        .iter()
+        .map(|group| {
+            let config = group
+                .launch_config_id
+                .as_ref()
+                .map_or("-", |id| id.as_str());
+            format!(
+                "{config} {} {} {}x{}",
+                group.state, group.draining, group.count, group.capacity
+            )
+        })
+        .collect();
+    assert_eq!(
+        summary,
+        [
+            "- stopping false 1x2",
+            "lc requested false 1x2",
+            "lc running false 2x4",
+            "lc running true 1x2",
+        ]
+    );
+    let quarantined = read(&store, |tx| {
+        let at_its_end = at(5_000);
+        worker_supply_quarantined_between(tx, at_its_end, &pool_id("a/a"), &pool_id("a/z"))
+    })
+    .await;
+    assert_eq!(quarantined.len(), 1);
+    assert_eq!((quarantined[0].count, quarantined[0].capacity), (1, 2));
+    let after = read(&store, |tx| {
+        worker_supply_quarantined_between(tx, at(5_001), &pool_id("a/a"), &pool_id("a/z"))
+    });
+    assert_eq!(after.await, []);
+});
+
+on_both!(
+    workers_are_listed_by_state_for_those_who_end_them,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (id, state) in [
+                ("a", WorkerState::Stopping),
+                ("b", WorkerState::Running),
+                ("c", WorkerState::Stopping),
+                ("d", WorkerState::Stopped),
+            ] {
+                let mut worker = worker("a/b", "g", id);
+                worker.state = state;
+                worker_insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        let provider = worker("a/b", "g", "a").provider_id;
+        let for_count = provider.clone();
+        let count = read(&store, move |tx| worker_live_machines(tx, &for_count)).await;
+        assert_eq!(count, 3);
+        let running = read(&store, |tx| {
+            worker_list_in_state(tx, &pool_id("a/b"), WorkerState::Running, 9)
+        })
+        .await;
+        assert_eq!(running.len(), 1);
+        let stopping = read(&store, move |tx| {
+            let first = worker_list_stopping(tx, &provider, None, 1)?;
+            let rest = worker_list_stopping(tx, &provider, Some(&first[0].key), 9)?;
+            Ok([first, rest].concat())
+        })
+        .await;
+        let ids: Vec<_> = stopping
+            .iter()
+            .map(|worker| worker.key.id.as_str())
+            .collect();
+        assert_eq!(ids, ["a", "c"]);
+    }
+);
+
+on_both!(a_look_is_noted_without_a_new_version, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        for id in ["a", "b", "c"] {
+            worker_insert(tx, &worker("a/b", "g", id))?;
+        }
+        Ok(())
+    })
+    .await;
+    let before = worker("a/b", "g", "a");
+    let provider = before.provider_id.clone();
+    let noted = write(&store, move |tx| {
+        let (first, last) = (worker_key("a/b", "g", "a"), worker_key("a/b", "g", "b"));
+        let n_first = worker_note_checked(tx, &provider, &first, &last, at(70_000), at(70_000))?;
+        let n_again = worker_note_checked(tx, &provider, &first, &last, at(80_000), at(60_000))?;
+        Ok((n_first, n_again))
+    });
+    assert_eq!(noted.await, (2, 0));
+    let after = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (after.last_checked, after.version),
+        (at(70_000), before.version)
+    );
+});

@@ -1,0 +1,448 @@
+//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+
+use domain::Version;
+use domain::demand::Demand;
+use domain::id::{PoolId, TaskId};
+use domain::task::{Moved, Priority, Task, TaskDocument, TaskGroup};
+use serde_json::json;
+use store::{
+    PendingPlace, Store, StoreError, Tx, task_any_waiting, task_busy_workers, task_delete_expired,
+    task_demand_all, task_demand_of, task_get, task_group_active, task_group_delete_expired,
+    task_group_get, task_group_insert, task_group_size, task_group_tasks, task_group_update,
+    task_insert, task_list_claimed, task_list_claims_expired, task_list_claims_of_worker,
+    task_list_overdue, task_list_pending, task_next, task_update,
+};
+
+use crate::samples::{at, pool_id, worker_key};
+use crate::world::{on_both, read, write};
+
+/// Names a task by a number.
+pub(crate) fn task_id(number: u32) -> TaskId {
+    format!("{number:08}QACAAAAAAAAAAA").parse().unwrap()
+}
+
+pub(crate) fn document(queue: &str) -> TaskDocument {
+    serde_json::from_value(json!({
+        "taskQueueId": queue, "schedulerId": "-", "dependencies": [], "requires": "all-completed",
+        "routes": [], "priority": "low", "retries": 1, "created": "1970-01-01T00:00:00Z",
+        "deadline": "1970-01-01T00:01:40Z", "expires": "1970-01-01T00:03:20Z", "scopes": [],
+        "payload": {"command": ["é", 1.5]}, "metadata": {}, "tags": {"kind": "test"}, "extra": {},
+        "taskGroupId": "00000000QACAAAAAAAAAAA",
+    }))
+    .unwrap()
+}
+
+pub(crate) fn task(number: u32, queue: &str) -> Task {
+    let id = task_id(number);
+    let definition = document(queue).define(&id).unwrap();
+    Task::new(id, definition)
+}
+
+pub(crate) fn pending(number: u32, queue: &str, now: i64) -> Task {
+    task(number, queue).schedule(at(now)).unwrap().task
+}
+
+fn claimed(task: Task, worker: &str, now: i64, until: i64) -> Task {
+    let (run_id, _) = task.last_run().unwrap();
+    let (group, worker) = ("g".parse().unwrap(), worker.parse().unwrap());
+    let moved = task.claim(run_id, &group, &worker, at(now), at(until));
+    moved.unwrap().task
+}
+
+pub(crate) async fn insert(store: &Store, tasks: Vec<Task>) {
+    write(store, move |tx| {
+        for task in &tasks {
+            assert!(task_insert(tx, task)?);
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// Moves a task as it is stored, and returns it as it is stored then.
+pub(crate) async fn change(
+    store: &Store,
+    number: u32,
+    step: impl Fn(Task) -> Task + Send + 'static,
+) -> Task {
+    write(store, move |tx| {
+        let before = task_get(tx, &task_id(number))?.unwrap();
+        let after = step(before.clone());
+        task_update(tx, &before, &after)?;
+        Ok(task_get(tx, &task_id(number))?.unwrap())
+    })
+    .await
+}
+
+async fn next(store: &Store, queue: &'static str, now: i64) -> Vec<String> {
+    let tasks = read(store, move |tx| {
+        task_next(tx, &pool_id(queue), at(now), 100)
+    })
+    .await;
+    tasks.iter().map(|task| task.id.to_string()).collect()
+}
+
+async fn demand(store: &Store, queue: &'static str, now: i64) -> (u64, u64) {
+    let demand = read(store, move |tx| {
+        task_demand_of(tx, &pool_id(queue), at(now))
+    })
+    .await;
+    (demand.pending, demand.claimed)
+}
+
+fn ids(numbers: &[u32]) -> Vec<String> {
+    numbers
+        .iter()
+        .map(|number| task_id(*number).to_string())
+        .collect()
+}
+
+on_both!(a_task_is_read_as_it_was_written, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![task(1, "a/b"), pending(2, "a/b", 5)]).await;
+    let (one, two) = read(&store, |tx| {
+        Ok((task_get(tx, &task_id(1))?, task_get(tx, &task_id(2))?))
+    })
+    .await;
+    assert_eq!(one, Some(task(1, "a/b")));
+    assert_eq!(two, Some(pending(2, "a/b", 5)));
+    assert_eq!(read(&store, |tx| task_get(tx, &task_id(3))).await, None);
+});
+
+on_both!(a_second_task_of_one_name_is_not_inserted, |database| {
+    let store = database.migrated().await;
+    insert(&store, vec![pending(1, "a/b", 5)]).await;
+    let other = task(1, "c/d");
+    assert!(!write(&store, move |tx| task_insert(tx, &other)).await);
+    assert_eq!(
+        read(&store, |tx| task_get(tx, &task_id(1))).await,
+        Some(pending(1, "a/b", 5))
+    );
+    assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
+});
+
+on_both!(
+    a_task_waits_is_claimed_and_ends_and_the_counts_follow,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, vec![task(1, "a/b")]).await;
+        assert_eq!(demand(&store, "a/b", 6).await, (0, 0));
+        change(&store, 1, |task| task.schedule(at(5)).unwrap().task).await;
+        assert_eq!(demand(&store, "a/b", 6).await, (1, 0));
+        let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
+        assert_eq!(running.version, Version(3));
+        assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
+        // A claim that has run out is nobody's work.
+        assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
+        change(&store, 1, |task| {
+            task.reclaim(0, at(9), at(30)).unwrap().task
+        })
+        .await;
+        assert_eq!(demand(&store, "a/b", 20).await, (0, 1));
+        change(&store, 1, |task| task.expire_claim(0, at(30)).unwrap().task).await;
+        assert_eq!(demand(&store, "a/b", 31).await, (1, 0));
+        change(&store, 1, |task| claimed(task, "w", 32, 40)).await;
+        change(&store, 1, |task| task.report(1, true, at(33)).unwrap().task).await;
+        assert_eq!(demand(&store, "a/b", 34).await, (0, 0));
+    }
+);
+
+on_both!(
+    of_two_moves_of_one_task_the_second_sees_the_first,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, vec![pending(1, "a/b", 5)]).await;
+        let stale = read(&store, |tx| task_get(tx, &task_id(1))).await.unwrap();
+        change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
+        let late = claimed(stale.clone(), "other", 8, 20);
+        let failed: Result<_, StoreError> = store
+            .write("stale", move |tx| task_update(tx, &stale, &late))
+            .await;
+        assert!(
+            matches!(failed, Err(StoreError::Congested { .. })),
+            "{failed:?}"
+        );
+        let kept = read(&store, |tx| task_get(tx, &task_id(1))).await.unwrap();
+        assert_eq!(kept.runs[0].claim.as_ref().unwrap().worker_id.as_str(), "w");
+    }
+);
+
+on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
+    let store = database.migrated().await;
+    let urgent = |mut task: Task, priority| {
+        task.priority = priority;
+        task
+    };
+    insert(
+        &store,
+        vec![
+            pending(3, "a/b", 5),
+            urgent(pending(2, "a/b", 6), Priority::High),
+            pending(1, "a/b", 7),
+            urgent(pending(4, "a/b", 8), Priority::High),
+            pending(5, "a/bc", 8),
+        ],
+    )
+    .await;
+    assert_eq!(next(&store, "a/b", 10).await, ids(&[2, 4, 3, 1]));
+    change(&store, 1, |task| {
+        task.change_priority(Priority::Highest).unwrap().task
+    })
+    .await;
+    assert_eq!(next(&store, "a/b", 10).await, ids(&[1, 2, 4, 3]));
+    let listed = read(&store, |tx| task_list_pending(tx, &pool_id("a/b"), None, 2)).await;
+    let places: Vec<PendingPlace> = listed.iter().map(|row| row.place).collect();
+    assert_eq!(listed[1].task.id, task_id(2));
+    assert_eq!((listed[1].run_id, listed[1].inserted), (0, at(6)));
+    let rest = read(&store, move |tx| {
+        task_list_pending(tx, &pool_id("a/b"), Some(places[1]), 9)
+    });
+    let rest: Vec<TaskId> = rest.await.iter().map(|row| row.task.id.clone()).collect();
+    assert_eq!(rest, [task_id(4), task_id(3)]);
+});
+
+on_both!(
+    what_is_past_its_deadline_is_neither_counted_nor_next,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, vec![pending(1, "a/b", 5)]).await;
+        assert_eq!(next(&store, "a/b", 99_999).await, ids(&[1]));
+        assert!(
+            read(&store, |tx| task_any_waiting(
+                tx,
+                &pool_id("a/b"),
+                at(99_999)
+            ))
+            .await
+        );
+        assert!(next(&store, "a/b", 100_000).await.is_empty());
+        assert!(
+            !read(&store, |tx| task_any_waiting(
+                tx,
+                &pool_id("a/b"),
+                at(100_000)
+            ))
+            .await
+        );
+        assert_eq!(demand(&store, "a/b", 100_000).await, (0, 0));
+    }
+);
+
+on_both!(all_demands_come_by_pool_in_pages_without_gaps, |database| {
+    let store = database.migrated().await;
+    let mut tasks = Vec::new();
+    for (number, queue) in (0..).zip(["p/a", "p/b", "p/c", "p/d", "p/e", "p/a"]) {
+        tasks.push(pending(number, queue, 5));
+    }
+    for (number, queue) in (10..).zip(["p/b", "p/d", "p/f", "p/f"]) {
+        tasks.push(claimed(pending(number, queue, 5), "w", 6, 50));
+    }
+    insert(&store, tasks).await;
+    let expected: Vec<(PoolId, Demand)> = [
+        ("p/a", 2, 0),
+        ("p/b", 1, 1),
+        ("p/c", 1, 0),
+        ("p/d", 1, 1),
+        ("p/e", 1, 0),
+        ("p/f", 0, 2),
+    ]
+    .map(|(queue, pending, claimed)| (pool_id(queue), Demand { pending, claimed }))
+    .to_vec();
+    for limit in 1..=7_u32 {
+        let mut all = Vec::new();
+        // More pages than there are pools would be a loop without end.
+        for _ in 0..10 {
+            let after = all.last().map(|(id, _): &(PoolId, Demand)| id.clone());
+            let page = read(&store, move |tx| {
+                task_demand_all(tx, after.as_ref(), limit, at(10))
+            })
+            .await;
+            assert!(page.len() <= limit as usize);
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, expected, "limit {limit}");
+    }
+});
+
+on_both!(claims_are_found_by_worker_queue_and_end, |database| {
+    let store = database.migrated().await;
+    insert(
+        &store,
+        vec![
+            claimed(pending(1, "a/b", 5), "w", 9, 30),
+            claimed(pending(2, "a/b", 5), "w", 8, 20),
+            claimed(pending(3, "a/b", 5), "v", 7, 40),
+            claimed(pending(4, "c/d", 5), "w", 6, 10),
+        ],
+    )
+    .await;
+    let of_worker = read(&store, |tx| {
+        task_list_claims_of_worker(tx, &worker_key("a/b", "g", "w"), 9)
+    });
+    assert_eq!(of_worker.await, [(task_id(1), 0), (task_id(2), 0)]);
+    let busy = read(&store, |tx| task_busy_workers(tx, &pool_id("a/b"), at(25))).await;
+    let busy: Vec<&str> = busy.iter().map(|(_, id)| id.as_str()).collect();
+    assert_eq!(busy, ["v", "w"]);
+    let busy = read(&store, |tx| task_busy_workers(tx, &pool_id("a/b"), at(35))).await;
+    assert_eq!(busy.len(), 1);
+    let expired = read(&store, |tx| task_list_claims_expired(tx, at(20), 9)).await;
+    assert_eq!(expired, [(task_id(4), 0), (task_id(2), 0)]);
+    let listed = read(&store, |tx| task_list_claimed(tx, &pool_id("a/b"), None, 2)).await;
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|row| (row.claimed, row.task.id.clone()))
+        .collect();
+    assert_eq!(listed, [(at(7), task_id(3)), (at(8), task_id(2))]);
+    let rest = read(&store, |tx| {
+        task_list_claimed(tx, &pool_id("a/b"), Some((at(8), &task_id(2))), 9)
+    });
+    assert_eq!(rest.await[0].task.id, task_id(1));
+});
+
+on_both!(
+    groups_list_their_tasks_and_those_that_are_left,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, vec![task(1, "a/b"), task(2, "a/b"), task(3, "a/b")]).await;
+        let group_id = || "00000000QACAAAAAAAAAAA".parse().unwrap();
+        change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
+        let (tasks, active, size) = read(&store, move |tx| {
+            Ok((
+                task_group_tasks(tx, &group_id(), Some(&task_id(1)), 9)?,
+                task_group_active(tx, &group_id(), None, 9)?,
+                task_group_size(tx, &group_id())?,
+            ))
+        })
+        .await;
+        let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
+        assert_eq!(listed, [task_id(2), task_id(3)]);
+        assert_eq!(active, [task_id(1), task_id(3)]);
+        assert_eq!(size, 3);
+    }
+);
+
+on_both!(a_group_is_made_once_sealed_and_forgotten, |database| {
+    let store = database.migrated().await;
+    let group = TaskGroup::new(
+        "00000000QACAAAAAAAAAAA".parse().unwrap(),
+        "-".parse().unwrap(),
+        at(1),
+    );
+    let (first, id) = (group.clone(), group.id.clone());
+    let inserted = |tx: &mut Tx<'_>| {
+        let first = TaskGroup::new(
+            "00000000QACAAAAAAAAAAA".parse().unwrap(),
+            "-".parse().unwrap(),
+            at(1),
+        );
+        task_group_insert(tx, &first)
+    };
+    assert!(write(&store, inserted).await);
+    assert!(!write(&store, inserted).await);
+    let read_back = read(&store, move |tx| task_group_get(tx, &id)).await;
+    assert_eq!(read_back.as_ref(), Some(&first));
+    let mut sealed = group.clone();
+    sealed.sealed = Some(at(4));
+    let version = write(&store, move |tx| task_group_update(tx, &sealed)).await;
+    assert_eq!(version, Version(2));
+    let expires = group.expires;
+    let deleted = move |tx: &mut Tx<'_>| task_group_delete_expired(tx, expires, 9);
+    assert_eq!(write(&store, deleted).await, 0);
+    let deleted = move |tx: &mut Tx<'_>| task_group_delete_expired(tx, expires.plus_millis(1), 9);
+    assert_eq!(write(&store, deleted).await, 1);
+});
+
+on_both!(
+    overdue_tasks_are_found_until_they_are_resolved,
+    |database| {
+        let store = database.migrated().await;
+        insert(&store, vec![task(1, "a/b"), pending(2, "a/b", 5)]).await;
+        let overdue = |now| move |tx: &mut Tx<'_>| task_list_overdue(tx, at(now), 9);
+        assert!(read(&store, overdue(100_000)).await.is_empty());
+        assert_eq!(read(&store, overdue(100_001)).await.len(), 2);
+        change(&store, 1, |task| task.miss_deadline(at(100_001)).task).await;
+        assert_eq!(read(&store, overdue(100_001)).await, [task_id(2)]);
+    }
+);
+
+on_both!(an_expired_task_leaves_nothing_behind, |database| {
+    let store = database.migrated().await;
+    insert(
+        &store,
+        vec![
+            pending(1, "a/b", 5),
+            claimed(pending(2, "a/b", 5), "w", 6, 900_000),
+        ],
+    )
+    .await;
+    let gone = |now| move |tx: &mut Tx<'_>| task_delete_expired(tx, at(now), 1);
+    assert_eq!(write(&store, gone(200_000)).await, 0);
+    assert_eq!(write(&store, gone(200_001)).await, 1);
+    assert_eq!(write(&store, gone(200_001)).await, 1);
+    assert_eq!(write(&store, gone(200_001)).await, 0);
+    assert_eq!(demand(&store, "a/b", 7).await, (0, 0));
+    assert_eq!(read(&store, |tx| task_get(tx, &task_id(1))).await, None);
+    // The name is free again.
+    insert(&store, vec![pending(1, "a/b", 5)]).await;
+});
+
+/// Claims what is next until nothing is left; says what it got.
+async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
+    let mut got = Vec::new();
+    loop {
+        let name = worker.clone();
+        let claimed: Result<Option<TaskId>, StoreError> = store
+            .write("claim", move |tx| {
+                let Some(before) = task_next(tx, &pool_id("a/b"), at(10), 1)?.pop() else {
+                    return Ok(None);
+                };
+                let (group, worker) = ("g".parse().unwrap(), name.parse().unwrap());
+                let Moved { task, .. } = before
+                    .clone()
+                    .claim(0, &group, &worker, at(10), at(50))
+                    .unwrap();
+                task_update(tx, &before, &task)?;
+                Ok(Some(task.id))
+            })
+            .await;
+        match claimed {
+            Ok(Some(id)) => got.push(id),
+            Ok(None) => return got,
+            // Others were faster ten times in a row.
+            Err(StoreError::Congested { .. }) => {}
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+}
+
+on_both!(
+    of_many_that_claim_through_two_stores_each_task_has_one,
+    |database| {
+        let (one, two) = (database.migrated().await, database.open());
+        insert(
+            &one,
+            (0..120).map(|number| pending(number, "a/b", 5)).collect(),
+        )
+        .await;
+        let claimers: Vec<_> = (0..8)
+            .map(|number| {
+                let store = if number % 2 == 0 {
+                    one.clone()
+                } else {
+                    two.clone()
+                };
+                tokio::spawn(claim_all(store, format!("w{number}")))
+            })
+            .collect();
+        let mut all = Vec::new();
+        for claimer in claimers {
+            all.extend(claimer.await.unwrap());
+        }
+        all.sort();
+        assert_eq!(all, (0..120).map(task_id).collect::<Vec<_>>());
+        assert_eq!(demand(&one, "a/b", 11).await, (0, 120));
+    }
+);
