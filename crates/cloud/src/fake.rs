@@ -1,56 +1,211 @@
 //! A cloud in memory.
 //!
-//! It takes the pool configs of a real cloud, so that a copy of a real fleet can be tried here, and
-//! proves its workers with tokens that it signs itself.
+//! It takes pool configs of its own, or those of a real cloud so that a copy of a real fleet can be tried here, and
+//! proves its workers with tokens that it signs itself. Time is the given clock, so nothing here waits by itself. Tests
+//! script it: see [`Fate`] for what a launch can come to, and the methods of [`FakeCloud`] for the rest.
 
-use std::sync::Arc;
+mod fate;
+mod inventory;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use access::Secret;
-use access::seal::Keyring;
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{ProviderId, WorkerKey};
-use domain::lifecycle;
+use domain::id::{WorkerGroup, WorkerId, WorkerKey};
+use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
+use domain::plan::Bid;
+use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 
+pub use self::fate::{Call, Decider, Fate};
+use self::inventory::Machine;
+pub use self::script::FakeMachine;
+use self::script::State;
+use crate::identity::Tokens;
 use crate::{
-    AcceptedConfig, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
-    Proof, ProofRefused, Provider, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
+    ProofRefused, Provider, ProviderContext, Sighting, Verified,
 };
 
+/// How many workers `look` takes at a time.
+const LOOK_BATCH: usize = 1_000;
+/// Where machines are whose launch config does not say.
+const NOWHERE: &str = "fake";
+
+/// How the cloud is while nobody scripts it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FakeSettings {
+    /// Whose pool configs it takes.
+    pub accepts: AcceptedConfig,
+    /// How many machines there can be at a time, in all; nothing: as many as anybody likes.
+    pub stock: Option<u64>,
+    /// How long a machine takes to come up.
+    pub boot_seconds: u32,
+    /// Dollars per hour and machine, where a launch config does not say.
+    pub price: Option<f64>,
+}
+
+/// A cloud whose pool configs the fake one takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcceptedConfig {
+    Aws,
+    Azure,
+    /// Its own.
+    #[default]
+    Fake,
+    Google,
+}
+
 pub struct FakeCloud {
-    id: ProviderId,
-    accepts: AcceptedConfig,
-    schemas: Schemas,
-    keyring: Arc<Keyring>,
+    context: ProviderContext,
+    settings: FakeSettings,
+    tokens: Tokens,
+    state: Mutex<State>,
+    /// The clock may have moved.
+    moved: Notify,
+}
+
+/// The keys that all kinds of launch configs may have here.
+struct Wishes {
+    group: WorkerGroup,
+    price: Option<f64>,
+    stock: Option<u64>,
+    boot_ms: i64,
+}
+
+impl AcceptedConfig {
+    fn schema(self) -> &'static str {
+        match self {
+            Self::Aws => "worker-manager/v1/config-aws.json",
+            Self::Azure => "worker-manager/v1/config-azure.json",
+            Self::Fake => "fleetwright/v1/config-fake.json",
+            Self::Google => "worker-manager/v1/config-google.json",
+        }
+    }
 }
 
 impl FakeCloud {
-    pub fn new(
-        id: ProviderId,
-        accepts: AcceptedConfig,
-        schemas: Schemas,
-        keyring: Arc<Keyring>,
-    ) -> Self {
+    pub fn new(context: ProviderContext, settings: FakeSettings) -> Self {
         Self {
-            id,
-            accepts,
-            schemas,
-            keyring,
+            tokens: Tokens::new(&context),
+            context,
+            settings,
+            state: Mutex::default(),
+            moved: Notify::new(),
         }
     }
 
     /// What the metadata service of this cloud would give the worker to prove itself with.
     pub fn identity_token(&self, worker: &WorkerKey) -> Secret {
-        Secret::new(
-            self.keyring
-                .digest(&self.purpose(), &Secret::new(worker.to_string())),
-        )
+        self.tokens.token(worker)
     }
 
-    fn purpose(&self) -> String {
-        format!("fake-identity:{}", self.id)
+    fn now(&self) -> Timestamp {
+        self.context.clock.now()
+    }
+
+    /// The state as of now.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.inventory.settle(self.now());
+        state
+    }
+
+    fn wishes(&self, config: &LaunchConfig) -> Wishes {
+        let configuration = &config.configuration;
+        let text = |key: &str| configuration.get(key).and_then(Value::as_str);
+        let group = text("region").or_else(|| text("location"));
+        let number = |key: &str| configuration.get(key).and_then(Value::as_i64);
+        let boot_seconds = number("bootSeconds").unwrap_or(self.settings.boot_seconds.into());
+        Wishes {
+            group: group
+                .and_then(|group| group.parse().ok())
+                .unwrap_or_else(|| NOWHERE.parse().expect("it is a group")),
+            price: configuration
+                .get("price")
+                .and_then(Value::as_f64)
+                .or(self.settings.price),
+            stock: configuration.get("stock").and_then(Value::as_u64),
+            boot_ms: boot_seconds.saturating_mul(SECOND_MS),
+        }
+    }
+
+    /// How many more machines there can be; `None`: as many as anybody likes.
+    fn room(&self, state: &State, config: &LaunchConfig, wishes: &Wishes) -> Option<u64> {
+        let (inventory, id) = (&state.inventory, config.id.as_str());
+        let group = wishes.group.as_str();
+        let of_config = state.stock.get(id).copied().or(wishes.stock);
+        [
+            (self.settings.stock, inventory.live()),
+            (of_config, inventory.live_in(id)),
+            (state.stock.get(group).copied(), inventory.live_in(group)),
+        ]
+        .into_iter()
+        .filter_map(|(stock, live)| Some(stock?.saturating_sub(live)))
+        .min()
+    }
+
+    fn make(&self, state: &mut State, order: &LaunchOrder<'_>, number: u32) -> Option<Machine> {
+        let wishes = self.wishes(order.launch_config);
+        if self.room(state, order.launch_config, &wishes) == Some(0) {
+            return None;
+        }
+        let id = format!("{}-{number}", order.token);
+        let key = WorkerKey {
+            pool_id: order.pool.id.clone(),
+            group: wishes.group,
+            id: id.parse::<WorkerId>().ok()?,
+        };
+        let now = self.now();
+        let mut machine = Machine::new(key, now);
+        machine.token = Some(order.token.clone());
+        machine.launch_config_id = Some(order.launch_config.id.clone());
+        machine.up = Some(now.plus_millis(wishes.boot_ms));
+        Some(machine)
+    }
+
+    /// Makes what the fate of the call allows. `Err` is what the cloud says instead.
+    fn fulfil(
+        &self,
+        state: &mut State,
+        order: &LaunchOrder<'_>,
+        fate: &Fate,
+    ) -> Result<(), LaunchError> {
+        let limit = match fate {
+            Fate::Partial(limit) => *limit,
+            Fate::Refused(cause) => return Err(refused(*cause, "the script says so")),
+            Fate::CallLost => return Err(LaunchError::Unknown("the call was lost".to_owned())),
+            Fate::Made | Fate::AnswerLost | Fate::NeverUp | Fate::Dying(_) => u32::MAX,
+        };
+        let mut n_made = 0;
+        for number in 0..order.machines.min(limit) {
+            let Some(mut machine) = self.make(state, order, number) else {
+                break;
+            };
+            if *fate == Fate::NeverUp {
+                machine.up = None;
+            }
+            if let Fate::Dying(after_ms) = fate {
+                let dies = machine.made.plus_millis(*after_ms);
+                machine.gone = Some((dies, "it died by itself"));
+            }
+            state.inventory.add(machine);
+            n_made += 1;
+        }
+        if n_made == 0 {
+            return Err(refused(Cause::Capacity, "there is no stock left"));
+        }
+        Ok(())
     }
 }
 
@@ -61,41 +216,13 @@ impl Provider for FakeCloud {
     }
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
-        self.schemas.validate(self.accepts.schema(), config)
+        let schemas: Schemas = self.context.schemas;
+        schemas.validate(self.settings.accepts.schema(), config)
     }
 
     /// As on a real cloud: a worker registers once, while it is still only requested.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-        let refuse = |detail: &str| ProofRefused {
-            message: "Token validation error",
-            detail: detail.to_owned(),
-        };
-        let Proof::Token(token) = claim.proof else {
-            return Err(refuse("the proof is no token"));
-        };
-        let signed = Secret::new(claim.worker.key.to_string());
-        if !self
-            .keyring
-            .digest_matches(&self.purpose(), token.expose(), &signed)
-        {
-            return Err(refuse("the token is not one of ours for this worker"));
-        }
-        let state = claim
-            .worker
-            .state
-            .register()
-            .map_err(|problem| refuse(&problem.to_string()))?;
-        let terms = &claim.worker.terms;
-        Ok(Verified {
-            state,
-            lasts_ms: terms
-                .reregistration_timeout
-                .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
-            worker_config: terms
-                .worker_config
-                .clone()
-                .unwrap_or_else(|| Value::Object(Map::new())),
-        })
+        self.tokens.verify(claim)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
@@ -105,103 +232,139 @@ impl Provider for FakeCloud {
 
 #[async_trait]
 impl Machines for FakeCloud {
-    async fn launch(&self, _order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
-        Ok(Vec::new())
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        let state = self.state();
+        let bid = |config: &LaunchConfig| {
+            let wishes = self.wishes(config);
+            if let Some(silence) = state.silent.get(config.id.as_str()) {
+                return Err(silence.clone());
+            }
+            let scripted = state.prices.get(config.id.as_str()).copied();
+            let mut bid = Bid::plain(wishes.group.to_string());
+            bid.available = self.room(&state, config, &wishes);
+            bid.price = scripted.or(wishes.price);
+            Ok(bid)
+        };
+        ask.launch_configs.iter().map(bid).collect()
     }
 
-    async fn look(&self, _workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        Ok(Vec::new())
+    async fn refresh(&self) -> Result<(), CloudError> {
+        self.state().begin(Call::Refresh)
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let (answer, due) = {
+            let mut state = self.state();
+            let fate = state.next_fate(order);
+            (
+                self.answer(&mut state, order, &fate),
+                self.now().plus_millis(state.answer_delay_ms),
+            )
+        };
+        self.wait_until(due).await;
+        answer
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let mut state = self.state();
+        state.begin(Call::Look)?;
+        let at = state.as_of(self.now());
+        let seen = |worker: &Worker| {
+            let known = state.inventory.get(&worker.key.id);
+            let known =
+                known.filter(|machine| machine.key == worker.key && machine.token.is_some());
+            let sighting = known.map_or(Sighting::NotFound, |machine| machine.seen(at));
+            (worker.key.clone(), sighting)
+        };
+        let answer = workers.iter().take(LOOK_BATCH).map(seen).collect();
+        Ok(state.told(answer))
+    }
+
+    fn look_batch(&self) -> usize {
+        LOOK_BATCH
     }
 
     async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
-        Ok(Vec::new())
+        let mut state = self.state();
+        state.begin(Call::Owned)?;
+        let at = state.as_of(self.now());
+        let is_there = |machine: &&Machine| match machine.seen(at) {
+            Sighting::Alive | Sighting::Going => machine.token.is_some(),
+            Sighting::Gone(_) | Sighting::NotFound => false,
+        };
+        let owned = |machine: &Machine| Owned {
+            token: machine.token.clone(),
+            machine: launched(machine),
+        };
+        let answer = state.inventory.all().filter(is_there).map(owned).collect();
+        Ok(state.told(answer))
     }
 
-    async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let mut state = self.state();
+        state.begin(Call::End)?;
+        let (now, stop_ms) = (self.now(), state.stop_ms);
+        let id = &worker.key.id;
+        let ours = state
+            .inventory
+            .get_mut(id)
+            .filter(|machine| machine.key == worker.key && machine.token.is_some());
+        if let Some(machine) = ours {
+            machine.end_asked.get_or_insert(now);
+            let gone = now.plus_millis(stop_ms);
+            state.inventory.goes(id, gone, "it was ended");
+            state.inventory.settle(now);
+        }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use domain::worker::WorkerState;
-    use serde_json::json;
-
-    use crate::provider_tests::{Case, keyring, schemas, worker};
-
-    use super::*;
-
-    fn cloud(accepts: AcceptedConfig) -> FakeCloud {
-        FakeCloud::new("fake".parse().unwrap(), accepts, schemas(), keyring())
-    }
-
-    #[tokio::test]
-    async fn a_requested_worker_with_its_token_is_verified_once() {
-        let cloud = cloud(AcceptedConfig::Google);
-        let worker = worker(WorkerState::Requested);
-        let proof = || Proof::Token(cloud.identity_token(&worker.key));
-        let case = Case {
-            worker: worker.clone(),
-            proof: proof(),
-            config: json!({}),
-        };
-        assert_eq!(
-            case.verify(&cloud).await.unwrap().state,
-            WorkerState::Running
-        );
-
-        let again = Worker {
-            state: WorkerState::Running,
-            ..worker.clone()
-        };
-        let case = Case {
-            worker: again,
-            proof: proof(),
-            config: json!({}),
-        };
-        let refused = case.verify(&cloud).await.unwrap_err();
-        assert_eq!(refused.message, "Token validation error");
-        assert_eq!(refused.detail, "a running worker cannot become running");
-    }
-
-    #[tokio::test]
-    async fn a_token_of_another_worker_or_another_kind_of_proof_is_refused() {
-        let cloud = cloud(AcceptedConfig::Google);
-        let worker = worker(WorkerState::Requested);
-        let mut other = worker.key.clone();
-        other.id = "another".parse().unwrap();
-        for proof in [
-            Proof::Token(cloud.identity_token(&other)),
-            Proof::Token(Secret::new("")),
-            Proof::Document(json!("text")),
-        ] {
-            let case = Case {
-                worker: worker.clone(),
-                proof,
-                config: json!({}),
-            };
-            assert_eq!(
-                case.verify(&cloud).await.unwrap_err().message,
-                "Token validation error"
-            );
+impl FakeCloud {
+    /// What the cloud does about the order, and what it says.
+    fn answer(
+        &self,
+        state: &mut State,
+        order: &LaunchOrder<'_>,
+        fate: &Fate,
+    ) -> Result<Vec<Launched>, LaunchError> {
+        if let Fate::Refused(cause) = fate
+            && is_said_at_the_door(*cause)
+        {
+            return Err(refused(*cause, "the script says so"));
         }
-    }
-
-    #[test]
-    fn each_kind_of_config_is_checked_by_its_own_schema() {
-        let mut config = json!({"minCapacity": 0, "maxCapacity": 1, "launchConfigs": [],
-            "lifecycle": {"queueInactivityTimeout": 2}});
-        for accepts in [
-            AcceptedConfig::Aws,
-            AcceptedConfig::Azure,
-            AcceptedConfig::Google,
-        ] {
-            let invalid = cloud(accepts).validate(&mut config).unwrap_err();
-            let message = invalid.message("http://localhost");
-            assert!(
-                message.contains("queueInactivityTimeout must be >= 1200"),
-                "{message}"
-            );
+        if state.inventory.made_by(order.token).is_none() {
+            self.fulfil(state, order, fate)?;
         }
+        if matches!(fate, Fate::AnswerLost | Fate::CallLost) {
+            return Err(LaunchError::Unknown("the answer was lost".to_owned()));
+        }
+        let made = state.inventory.made_by(order.token).unwrap_or_default();
+        Ok(made.into_iter().map(launched).collect())
+    }
+}
+
+/// Says the cloud this before it looks at what it is asked for?
+fn is_said_at_the_door(cause: Cause) -> bool {
+    match cause {
+        Cause::Throttled | Cause::Credentials | Cause::Unavailable => true,
+        Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => false,
+    }
+}
+
+fn refused(cause: Cause, problem: &str) -> LaunchError {
+    LaunchError::Refused {
+        cause,
+        problem: format!("{cause}: {problem}"),
+    }
+}
+
+fn launched(machine: &Machine) -> Launched {
+    Launched {
+        group: machine.key.group.clone(),
+        id: machine.key.id.clone(),
+        provider_data: Value::Object(Map::from_iter([(
+            "made".to_owned(),
+            json!(machine.made.as_millis()),
+        )])),
     }
 }

@@ -1,20 +1,35 @@
 //! Where workers come from. The only crate that knows vendors.
 
+mod aws;
 mod config;
+mod context;
+mod exec;
+mod external;
 mod fake;
+mod identity;
+mod local;
 mod null;
+mod outside;
 mod provider;
 #[cfg(test)]
 mod provider_tests;
 mod providers;
 mod statik;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use config::{AcceptedConfig, ProviderConfig};
-pub use fake::FakeCloud;
+pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use config::ProviderConfig;
+pub use context::ProviderContext;
+pub use exec::{ExecProvider, ExecSettings};
+pub use external::{ExternalProvider, ExternalSettings};
+pub use fake::{AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettings, Fate};
+pub use identity::identity_token;
+pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use provider::{
     BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, Owned, Proof, ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
+    Machines, NotValidated, Owned, Proof, ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
 };
 pub use providers::{NotAvailable, Providers};
 pub use statik::StaticProvider;

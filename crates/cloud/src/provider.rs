@@ -24,6 +24,12 @@ pub trait Provider: Send + Sync {
     /// Checks a pool's config, and writes defaults into it.
     fn validate(&self, config: &mut Value) -> Result<(), Invalid>;
 
+    /// Checks what only the other side can judge, and writes its defaults. Called by handlers, after `validate` has
+    /// found nothing.
+    async fn validate_outside(&self, _config: &mut Value) -> Result<(), NotValidated> {
+        Ok(())
+    }
+
     /// Gets ready. May be called again and again, side by side; failing takes only this provider
     /// out of service, until the next try.
     async fn setup(&self) -> Result<(), SetupFailed> {
@@ -151,6 +157,15 @@ pub enum CloudError {
     /// It understood, and will never do it.
     #[error("the cloud refuses: {0}")]
     Refused(String),
+}
+
+/// A pool's config is not good, or nobody can tell now.
+#[derive(Debug, thiserror::Error)]
+pub enum NotValidated {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error("the config cannot be checked now")]
+    Cloud(#[from] CloudError),
 }
 
 /// No machine was made, as far as is known.

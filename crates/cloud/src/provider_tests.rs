@@ -1,6 +1,7 @@
 //! What the tests of all providers share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use access::Secret;
 use access::seal::{Key, Keyring};
@@ -8,11 +9,13 @@ use contract::Schemas;
 use domain::Version;
 use domain::id::WorkerKey;
 use domain::pool::{Pool, PoolDefinition};
-use domain::time::Timestamp;
+use domain::time::{Clock, Timestamp};
 use domain::worker::{Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::{IdentityClaim, Proof, ProofRefused, Provider, Verified};
+use crate::{IdentityClaim, Proof, ProofRefused, Provider, ProviderContext, Verified};
+
+pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 
 /// One claim of one worker in one pool.
 pub(crate) struct Case {
@@ -23,14 +26,7 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) async fn verify(&self, provider: &dyn Provider) -> Result<Verified, ProofRefused> {
-        let definition = PoolDefinition {
-            provider_id: self.worker.provider_id.clone(),
-            description: String::new(),
-            config: self.config.as_object().unwrap().clone(),
-            owner: "ops@example.com".to_owned(),
-            email_on_error: false,
-        };
-        let pool = Pool::new(self.worker.key.pool_id.clone(), definition, now());
+        let pool = pool(&self.worker, &self.config);
         let claim = IdentityClaim {
             pool: &pool,
             worker: &self.worker,
@@ -38,6 +34,53 @@ impl Case {
             now: now(),
         };
         provider.verify(&claim).await
+    }
+}
+
+/// The pool of a worker.
+pub(crate) fn pool(worker: &Worker, config: &Value) -> Pool {
+    let definition = PoolDefinition {
+        provider_id: worker.provider_id.clone(),
+        description: String::new(),
+        config: config.as_object().unwrap().clone(),
+        owner: "ops@example.com".to_owned(),
+        email_on_error: false,
+    };
+    Pool::new(worker.key.pool_id.clone(), definition, now())
+}
+
+/// Stands still unless it is moved.
+pub(crate) struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(now().as_millis())))
+    }
+
+    pub(crate) fn advance_ms(&self, millis: i64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// For a provider of this name, without a folder, and with a clock that stands.
+pub(crate) fn context(id: &str) -> ProviderContext {
+    context_at(id, &TestClock::new())
+}
+
+pub(crate) fn context_at(id: &str, clock: &Arc<TestClock>) -> ProviderContext {
+    ProviderContext {
+        id: id.parse().unwrap(),
+        schemas: schemas(),
+        keyring: keyring(),
+        root_url: ROOT_URL.to_owned(),
+        data: None,
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
     }
 }
 

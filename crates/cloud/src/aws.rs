@@ -1,0 +1,175 @@
+//! Amazon EC2, spoken to directly: its Query API, signed, in every region that the account may use.
+//!
+//! Launch configs have the form that Taskcluster gave them, and workers find on their machines what they would find
+//! there. A launch carries its token to EC2, which does not act on one token twice, and onto the machines.
+
+mod answers;
+mod client;
+mod config;
+mod credentials;
+mod error;
+mod http;
+mod identity;
+mod identity_keys;
+mod launch;
+mod list_prices;
+mod machines;
+mod marks;
+mod parameters;
+mod prices;
+mod row;
+mod sign;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use contract::{Invalid, Problem, Schemas};
+use domain::id::ProviderId;
+use domain::time::Clock;
+use serde_json::Value;
+
+pub use config::{AwsConfig, BadAwsConfig};
+
+use self::answers::DescribeRegions;
+use self::client::Ec2;
+use self::credentials::Keys;
+use self::http::Http;
+use self::identity_keys::IdentityKeys;
+use self::parameters::Parameters;
+use self::prices::Prices;
+use crate::{
+    IdentityClaim, Machines, ProofRefused, Provider, ProviderContext, SetupFailed, Verified,
+};
+
+const SCHEMA: &str = "worker-manager/v1/config-aws.json";
+
+pub struct AwsProvider {
+    id: ProviderId,
+    schemas: Schemas,
+    root_url: String,
+    clock: Arc<dyn Clock>,
+    home_region: String,
+    /// The only regions to use; empty: all that the account may.
+    wanted_regions: Vec<String>,
+    /// Known after the set-up.
+    regions: OnceLock<BTreeSet<String>>,
+    ec2: Ec2,
+    prices: Prices,
+    identity_keys: IdentityKeys,
+}
+
+impl AwsProvider {
+    pub fn new(config: &AwsConfig, context: ProviderContext) -> Self {
+        let config = config.clone();
+        let http = Http::new();
+        let keys = Keys::new(
+            config.source,
+            config.home_region.clone(),
+            http.clone(),
+            Arc::clone(&context.clock),
+        );
+        Self {
+            id: context.id,
+            schemas: context.schemas,
+            root_url: context.root_url,
+            ec2: Ec2::new(config.endpoint, http, keys, Arc::clone(&context.clock)),
+            clock: context.clock,
+            home_region: config.home_region,
+            wanted_regions: config.regions,
+            regions: OnceLock::new(),
+            prices: Prices::new(config.on_demand_prices),
+            identity_keys: IdentityKeys::new(config.identity_keys),
+        }
+    }
+
+    fn serves(&self, region: &str) -> bool {
+        self.regions
+            .get()
+            .is_some_and(|regions| regions.contains(region))
+    }
+
+    /// The regions that we use.
+    fn regions(&self) -> Result<&BTreeSet<String>, String> {
+        self.regions
+            .get()
+            .ok_or_else(|| "its regions are not known before the set-up".to_owned())
+    }
+
+    /// A pool that names a region which is not there would never get a worker.
+    fn check_regions(&self, config: &Value) -> Result<(), Invalid> {
+        let launch_configs = config["launchConfigs"].as_array();
+        let mut problems = Vec::new();
+        for (index, one) in launch_configs.into_iter().flatten().enumerate() {
+            let region = one["region"].as_str().unwrap_or_default();
+            if !self.serves(region) {
+                problems.push(Problem {
+                    pointer: format!("/launchConfigs/{index}/region"),
+                    message: format!(
+                        "must be a region that provider {} uses, not {region:?}",
+                        self.id
+                    ),
+                });
+            }
+        }
+        problems.truncate(contract::MAX_PROBLEMS);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Invalid {
+            schema: SCHEMA.to_owned(),
+            problems,
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for AwsProvider {
+    fn kind(&self) -> &'static str {
+        "aws"
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.schemas.validate(SCHEMA, config)?;
+        self.check_regions(config)
+    }
+
+    /// Learns which regions there are, and so whether our credentials are good for anything.
+    async fn setup(&self) -> Result<(), SetupFailed> {
+        let answer: DescribeRegions = self
+            .ec2
+            .call(&self.home_region, "DescribeRegions", &Parameters::default())
+            .await
+            .map_err(|problem| SetupFailed(problem.to_string()))?;
+        let there: BTreeSet<String> = answer
+            .region_info
+            .items
+            .into_iter()
+            .map(|region| region.region_name)
+            .collect();
+        let used = if self.wanted_regions.is_empty() {
+            there
+        } else {
+            let wanted: BTreeSet<String> = self.wanted_regions.iter().cloned().collect();
+            if let Some(missing) = wanted.difference(&there).next() {
+                return Err(SetupFailed(format!(
+                    "the account may not use region {missing}, which its section names: enable it at AWS, or take it out of regions"
+                )));
+            }
+            wanted
+        };
+        // Whoever was first knows the same.
+        self.regions.get_or_init(|| used);
+        Ok(())
+    }
+
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        identity::verify(claim, &self.identity_keys)
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}

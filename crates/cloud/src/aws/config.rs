@@ -1,0 +1,264 @@
+//! What the configuration file says about a provider of kind `aws`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use access::Secret;
+use serde::Deserialize;
+
+use super::credentials::{KeyText, Source};
+use super::identity_keys::PublicKey;
+
+/// The most dollars per hour that a configured price may be.
+const MAX_PRICE: f64 = 4_000.0;
+
+/// The section `[providers.<id>]` with `kind = "aws"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Section")]
+pub struct AwsConfig {
+    pub(crate) source: Source,
+    pub(crate) home_region: String,
+    /// Empty: all that the account may use.
+    pub(crate) regions: Vec<String>,
+    pub(crate) endpoint: String,
+    /// By `<type>` or `<region>/<type>`, in millionths of a dollar per hour.
+    pub(crate) on_demand_prices: BTreeMap<String, u64>,
+    /// Further keys that sign identity documents: of a region, or of all.
+    pub(crate) identity_keys: Vec<(Option<String>, PublicKey)>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    access_key_id: Option<String>,
+    secret_access_key: Option<Secret>,
+    secret_access_key_file: Option<PathBuf>,
+    session_token: Option<Secret>,
+    #[serde(default = "default_home_region")]
+    home_region: String,
+    #[serde(default)]
+    regions: Vec<String>,
+    #[serde(default = "default_endpoint")]
+    endpoint: String,
+    #[serde(default)]
+    on_demand_prices: BTreeMap<String, f64>,
+    #[serde(default)]
+    identity_keys: Vec<IdentityKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IdentityKey {
+    region: Option<String>,
+    key: String,
+}
+
+/// The section contradicts itself, or is not what EC2 could do something with.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum BadAwsConfig {
+    #[error("access_key_id needs secret_access_key or secret_access_key_file, one of them")]
+    Secret,
+    #[error(
+        "secret_access_key, secret_access_key_file and session_token need access_key_id; without any of them, credentials are looked for where AWS's tools look"
+    )]
+    KeyId,
+    #[error("{key} = {value:?} is not the name of an AWS region, like us-east-1")]
+    Region { key: &'static str, value: String },
+    #[error(
+        "endpoint must start with https://, or http:// for a server on this machine; it is {0:?}"
+    )]
+    Endpoint(String),
+    #[error(
+        "on_demand_prices.{kind:?} must be dollars per hour, from 0 to {MAX_PRICE}; it is {price}"
+    )]
+    Price { kind: String, price: f64 },
+    #[error(
+        "identity_keys[{0}].key is not a public RSA key or certificate, in PEM or as base64 of its DER form"
+    )]
+    IdentityKey(usize),
+}
+
+impl TryFrom<Section> for AwsConfig {
+    type Error = BadAwsConfig;
+
+    fn try_from(section: Section) -> Result<Self, BadAwsConfig> {
+        let source = source(
+            section.access_key_id,
+            section.secret_access_key,
+            section.secret_access_key_file,
+            section.session_token,
+        )?;
+        if !is_endpoint(&section.endpoint) {
+            return Err(BadAwsConfig::Endpoint(section.endpoint));
+        }
+        check_region("home_region", &section.home_region)?;
+        for region in &section.regions {
+            check_region("regions", region)?;
+        }
+        let mut identity_keys = Vec::new();
+        for (index, IdentityKey { region, key }) in section.identity_keys.into_iter().enumerate() {
+            if let Some(region) = &region {
+                check_region("identity_keys.region", region)?;
+            }
+            let key = PublicKey::parse(&key).ok_or(BadAwsConfig::IdentityKey(index))?;
+            identity_keys.push((region, key));
+        }
+        Ok(Self {
+            source,
+            home_region: section.home_region,
+            regions: section.regions,
+            endpoint: section.endpoint,
+            on_demand_prices: section
+                .on_demand_prices
+                .into_iter()
+                .map(in_millionths)
+                .collect::<Result<_, _>>()?,
+            identity_keys,
+        })
+    }
+}
+
+fn default_home_region() -> String {
+    "us-east-1".to_owned()
+}
+
+fn default_endpoint() -> String {
+    "https://ec2.{region}.amazonaws.com".to_owned()
+}
+
+fn source(
+    access_key_id: Option<String>,
+    given: Option<Secret>,
+    file: Option<PathBuf>,
+    session_token: Option<Secret>,
+) -> Result<Source, BadAwsConfig> {
+    let Some(access_key_id) = access_key_id else {
+        return if given.is_none() && file.is_none() && session_token.is_none() {
+            Ok(Source::Chain)
+        } else {
+            Err(BadAwsConfig::KeyId)
+        };
+    };
+    let secret_access_key = match (given, file) {
+        (Some(given), None) => KeyText::Given(given),
+        (None, Some(file)) => KeyText::File(file),
+        (None, None) | (Some(_), Some(_)) => return Err(BadAwsConfig::Secret),
+    };
+    Ok(Source::Keys {
+        access_key_id,
+        secret_access_key,
+        session_token,
+    })
+}
+
+/// A region becomes part of a host name, so nothing else may be in it.
+fn check_region(key: &'static str, region: &str) -> Result<(), BadAwsConfig> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=38).contains(&region.len()) && region.bytes().all(allowed) {
+        Ok(())
+    } else {
+        let value = region.to_owned();
+        Err(BadAwsConfig::Region { key, value })
+    }
+}
+
+/// Calls carry credentials in the form of signatures, and user data: not in the clear over a network.
+fn is_endpoint(url: &str) -> bool {
+    let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let after = |start: &str| url.strip_prefix(start);
+    let is_here = here.iter().filter_map(|start| after(start));
+    after("https://").is_some_and(|host| !host.is_empty())
+        || is_here
+            .into_iter()
+            .any(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the price is between 0 and MAX_PRICE"
+)]
+fn in_millionths((kind, price): (String, f64)) -> Result<(String, u64), BadAwsConfig> {
+    if (0.0..=MAX_PRICE).contains(&price) {
+        Ok((kind, (price * 1e6).round() as u64))
+    } else {
+        Err(BadAwsConfig::Price { kind, price })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(section: Value) -> Result<AwsConfig, String> {
+        serde_json::from_value(section).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn an_empty_section_uses_amazons_own_places() {
+        let config = read(json!({})).unwrap();
+        assert_eq!(config.source, Source::Chain);
+        assert_eq!(config.home_region, "us-east-1");
+        assert_eq!(config.endpoint, "https://ec2.{region}.amazonaws.com");
+        assert!(config.regions.is_empty() && config.identity_keys.is_empty());
+    }
+
+    #[test]
+    fn a_price_is_kept_to_the_millionth() {
+        let config = read(json!({"on_demand_prices": {"m5.large": 0.096}})).unwrap();
+        assert_eq!(config.on_demand_prices["m5.large"], 96_000);
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_named() {
+        for (section, problem) in [
+            (json!({"access_key_id": "a"}), "access_key_id needs"),
+            (
+                json!({"access_key_id": "a", "secret_access_key": "b", "secret_access_key_file": "c"}),
+                "one of them",
+            ),
+            (json!({"secret_access_key": "b"}), "need access_key_id"),
+            (json!({"session_token": "b"}), "need access_key_id"),
+            (
+                json!({"home_region": "US East"}),
+                "home_region = \"US East\"",
+            ),
+            (json!({"regions": ["a.b"]}), "regions = \"a.b\""),
+            (
+                json!({"endpoint": "http://10.0.0.1"}),
+                "endpoint must start with",
+            ),
+            (
+                json!({"endpoint": "http://localhost.evil"}),
+                "endpoint must start with",
+            ),
+            (json!({"endpoint": "https://"}), "endpoint must start with"),
+            (
+                json!({"on_demand_prices": {"m5.large": -1}}),
+                "on_demand_prices",
+            ),
+            (
+                json!({"identity_keys": [{"key": "?"}]}),
+                "identity_keys[0].key",
+            ),
+            (json!({"regoins": []}), "unknown field `regoins`"),
+        ] {
+            let refused = read(section.clone()).unwrap_err();
+            assert!(refused.contains(problem), "{section}: {refused}");
+            assert!(!refused.contains("\"b\""), "a secret is printed: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_server_on_this_machine_may_speak_in_the_clear() {
+        for endpoint in [
+            "http://127.0.0.1:5000",
+            "http://localhost/x",
+            "http://[::1]:1",
+        ] {
+            assert!(read(json!({"endpoint": endpoint})).is_ok(), "{endpoint}");
+        }
+    }
+}

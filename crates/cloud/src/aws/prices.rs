@@ -1,0 +1,236 @@
+//! What machines cost now: spot prices as EC2 tells them now and then, list prices from a table.
+//!
+//! Bids are made without a call outside. So what was asked about is remembered, and `refresh` asks EC2 for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use domain::plan::Bid;
+use domain::plan::spot_prices::PriceTable;
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use serde_json::{Map, Value};
+
+use super::launch::is_spot;
+use super::list_prices::list_price;
+
+/// A region's spot prices are asked for again after this time.
+const FRESH_MS: i64 = 5 * MINUTE_MS;
+/// Prices older than this are no longer spoken of.
+const STALE_MS: i64 = HOUR_MS;
+/// A kind of machine that nobody has asked about for so long is forgotten.
+const FORGET_MS: i64 = DAY_MS;
+/// No more kinds of machines (each in its region) are remembered.
+const MAX_WANTED: usize = 2_000;
+
+pub(crate) struct Prices {
+    /// From the configuration: by `<region>/<type>` or `<type>`, in millionths of a dollar per hour.
+    on_demand: BTreeMap<String, u64>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Region and type, and when a bid last wanted to know.
+    wanted: BTreeMap<(String, String), Timestamp>,
+    spot: BTreeMap<String, Spot>,
+}
+
+/// The spot prices of a region.
+struct Spot {
+    at: Timestamp,
+    /// The highest of the last half hour: a machine will have to live with that.
+    highest: PriceTable,
+}
+
+impl Prices {
+    pub(crate) fn new(on_demand: BTreeMap<String, u64>) -> Self {
+        Self {
+            on_demand,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What one machine of this launch config would cost, and what and where it would be.
+    pub(crate) fn bid(&self, region: &str, asked: &Map<String, Value>, now: Timestamp) -> Bid {
+        let zone = asked
+            .get("Placement")
+            .and_then(|placement| placement["AvailabilityZone"].as_str());
+        let kind = asked.get("InstanceType").and_then(Value::as_str);
+        let spot = is_spot(asked);
+        let price = kind.and_then(|kind| {
+            if spot {
+                self.spot_price(region, kind, zone, now)
+            } else {
+                self.on_demand_price(region, kind)
+            }
+        });
+        let place = format!(
+            "{} {} {}",
+            zone.unwrap_or(region),
+            kind.unwrap_or("of EC2's choice"),
+            if spot { "spot" } else { "on-demand" }
+        );
+        Bid {
+            price,
+            ..Bid::plain(place)
+        }
+    }
+
+    /// Regions whose spot prices should be asked for now, with the types that matter there.
+    pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<String, BTreeSet<String>> {
+        let mut known = self.known();
+        known
+            .wanted
+            .retain(|_, asked| now.millis_since(*asked) < FORGET_MS);
+        let mut due: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (region, kind) in known.wanted.keys() {
+            let fresh = known
+                .spot
+                .get(region)
+                .is_some_and(|spot| now.millis_since(spot.at) < FRESH_MS);
+            if !fresh {
+                due.entry(region.clone()).or_default().insert(kind.clone());
+            }
+        }
+        due
+    }
+
+    pub(crate) fn learn(&self, region: &str, highest: PriceTable, now: Timestamp) {
+        let spot = Spot { at: now, highest };
+        self.known().spot.insert(region.to_owned(), spot);
+    }
+
+    /// Where EC2 may choose the zone, the dearest one is what it may cost.
+    fn spot_price(
+        &self,
+        region: &str,
+        kind: &str,
+        zone: Option<&str>,
+        now: Timestamp,
+    ) -> Option<f64> {
+        let mut known = self.known();
+        let key = (region.to_owned(), kind.to_owned());
+        if known.wanted.len() < MAX_WANTED || known.wanted.contains_key(&key) {
+            known.wanted.insert(key, now);
+        }
+        let spot = known.spot.get(region)?;
+        if now.millis_since(spot.at) >= STALE_MS {
+            return None;
+        }
+        let zones = spot.highest.get(kind)?;
+        match zone {
+            Some(zone) => zones.get(zone).copied(),
+            None => zones.values().copied().reduce(f64::max),
+        }
+    }
+
+    fn on_demand_price(&self, region: &str, kind: &str) -> Option<f64> {
+        let own = self
+            .on_demand
+            .get(&format!("{region}/{kind}"))
+            .or_else(|| self.on_demand.get(kind));
+        match own {
+            Some(millionths) => u32::try_from(*millionths)
+                .ok()
+                .map(|millionths| f64::from(millionths) / 1e6),
+            None => list_price(region, kind),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // What is known is whole after every statement, so a panic elsewhere does not spoil it.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000 + minute * MINUTE_MS)
+    }
+
+    fn bid(prices: &Prices, asked: Value, minute: i64) -> Bid {
+        prices.bid("us-west-2", asked.as_object().unwrap(), at(minute))
+    }
+
+    fn spot(kind: &str) -> Value {
+        json!({"InstanceType": kind, "InstanceMarketOptions": {"MarketType": "spot"}})
+    }
+
+    #[test]
+    fn a_spot_bid_learns_its_price_after_a_refresh_and_loses_it_when_it_is_stale() {
+        let prices = Prices::new(BTreeMap::new());
+        assert_eq!(bid(&prices, spot("m5.large"), 0).price, None);
+        let due: Vec<_> = prices.due(at(0)).into_iter().collect();
+        assert_eq!(
+            due,
+            [(
+                "us-west-2".to_owned(),
+                BTreeSet::from(["m5.large".to_owned()])
+            )]
+        );
+        let zones = [("us-west-2a", 0.04), ("us-west-2b", 0.05)];
+        let zones = zones.map(|(zone, price)| (zone.to_owned(), price)).into();
+        let table = PriceTable::from([("m5.large".to_owned(), zones)]);
+        prices.learn("us-west-2", table, at(0));
+        assert_eq!(bid(&prices, spot("m5.large"), 1).price, Some(0.05));
+        let mut in_zone = spot("m5.large");
+        in_zone["Placement"] = json!({"AvailabilityZone": "us-west-2a"});
+        assert_eq!(
+            bid(&prices, in_zone, 1),
+            Bid {
+                price: Some(0.04),
+                ..Bid::plain("us-west-2a m5.large spot".to_owned())
+            }
+        );
+        assert!(prices.due(at(4)).is_empty());
+        assert_eq!(prices.due(at(5)).len(), 1);
+        assert_eq!(bid(&prices, spot("m5.large"), 60).price, None);
+    }
+
+    #[test]
+    fn what_nobody_asks_about_any_more_is_forgotten() {
+        let prices = Prices::new(BTreeMap::new());
+        bid(&prices, spot("m5.large"), 0);
+        assert!(prices.due(at(24 * 60)).is_empty());
+    }
+
+    #[test]
+    fn so_many_kinds_are_remembered_and_no_more() {
+        let prices = Prices::new(BTreeMap::new());
+        for number in 0..MAX_WANTED + 10 {
+            bid(&prices, spot(&format!("x{number}.large")), 0);
+        }
+        assert_eq!(prices.due(at(0))["us-west-2"].len(), MAX_WANTED);
+    }
+
+    #[test]
+    fn configured_prices_come_before_the_table_and_those_of_a_region_first() {
+        let prices = Prices::new(BTreeMap::from([
+            ("m5.large".to_owned(), 200_000),
+            ("us-west-2/m5.large".to_owned(), 300_000),
+            ("eu-west-1/c5.large".to_owned(), 1),
+        ]));
+        let price = |kind: &str| bid(&prices, json!({"InstanceType": kind}), 0).price;
+        assert_eq!(price("m5.large"), Some(0.3));
+        assert_eq!(price("c5.large"), Some(0.085));
+        assert_eq!(price("u9.enormous"), None);
+    }
+
+    #[test]
+    fn a_bid_says_what_and_where() {
+        let prices = Prices::new(BTreeMap::new());
+        assert_eq!(
+            bid(&prices, json!({"InstanceType": "m5.large"}), 0).place,
+            "us-west-2 m5.large on-demand"
+        );
+        assert_eq!(
+            bid(&prices, json!({"LaunchTemplate": {}}), 0).place,
+            "us-west-2 of EC2's choice on-demand"
+        );
+    }
+}

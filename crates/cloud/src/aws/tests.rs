@@ -1,0 +1,73 @@
+//! The provider as a whole, and what its tests share.
+
+mod chain;
+mod launching;
+mod looking;
+mod moto;
+mod proxy;
+mod scripted;
+
+use domain::Version;
+use domain::launch_config::LaunchConfig;
+use domain::pool::{Pool, PoolDefinition};
+use serde_json::{Map, Value};
+
+use super::launch::{self, Call};
+use crate::provider_tests::now;
+use crate::{LaunchError, LaunchOrder};
+
+/// An order for three machines of one launch config.
+pub(crate) struct Ordering {
+    pool: Pool,
+    launch_config: LaunchConfig,
+    max_price: Option<f64>,
+}
+
+impl Ordering {
+    pub(crate) const TOKEN: &str = "AAAAAAAAQgGAAAAAAAAAAA";
+
+    pub(crate) fn of(configuration: Value) -> Self {
+        let definition = PoolDefinition {
+            provider_id: "aws".parse().unwrap(),
+            description: String::new(),
+            config: Map::new(),
+            owner: "ops@example.com".to_owned(),
+            email_on_error: false,
+        };
+        let pool = Pool::new("proj/ci".parse().unwrap(), definition, now());
+        Self {
+            launch_config: LaunchConfig {
+                pool_id: pool.id.clone(),
+                id: "lc-1".parse().unwrap(),
+                archived: false,
+                position: 0,
+                configuration: configuration.as_object().unwrap().clone(),
+                created: now(),
+                last_modified: now(),
+                version: Version::FIRST,
+            },
+            pool,
+            max_price: None,
+        }
+    }
+
+    pub(crate) fn paying(mut self, max_price: Option<f64>) -> Self {
+        self.max_price = max_price;
+        self
+    }
+
+    /// As the provider `aws` of `https://fleet.example.com` would call EC2.
+    pub(crate) fn call(&self) -> Result<Call, LaunchError> {
+        let order = LaunchOrder {
+            token: &Self::TOKEN.parse().unwrap(),
+            pool: &self.pool,
+            launch_config: &self.launch_config,
+            machines: 3,
+            capacity_each: 1,
+            max_price: self.max_price,
+            root_url: "https://fleet.example.com",
+            now: now(),
+        };
+        launch::call(&order, &"aws".parse().unwrap(), order.root_url)
+    }
+}

@@ -1,0 +1,188 @@
+//! Machines on moto: looked at, found again, ended; and what they cost.
+
+use serde_json::{Value, json};
+
+use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, simple};
+use super::proxy::Trouble;
+use crate::aws::answers::Done;
+use crate::aws::parameters::Parameters;
+use crate::aws::{AwsConfig, AwsProvider};
+use crate::provider_tests::context_at;
+use crate::testing::{Fixture as _, contract};
+use crate::{BidRequest, CloudError, Machines as _, Provider as _, Sighting};
+
+#[tokio::test]
+async fn ec2_keeps_the_contract_of_all_providers() {
+    let Some(moto) = OnMoto::start("contract").await else {
+        return;
+    };
+    contract(&moto).await;
+}
+
+#[tokio::test]
+async fn one_unknown_machine_does_not_hide_the_others() {
+    let Some(moto) = OnMoto::start("split").await else {
+        return;
+    };
+    let mut workers = moto.launch(FIRST_TOKEN, 3).await.unwrap();
+    for id in ["i-0123456789abcdef0", "no-instance-id"] {
+        let mut unknown = workers[0].clone();
+        unknown.key.id = id.parse().unwrap();
+        workers.push(unknown);
+    }
+    moto.provider.end(&workers[1]).await.unwrap();
+    let seen = moto.seen(&workers).await;
+    assert_eq!((&seen[0], &seen[2]), (&Sighting::Alive, &Sighting::Alive));
+    assert!(matches!(seen[1], Sighting::Gone(_)), "{:?}", seen[1]);
+    assert_eq!(seen[3..], [Sighting::NotFound, Sighting::NotFound]);
+    let asked = moto.proxy.calls("DescribeInstances");
+    assert!(asked.last().unwrap().values().any(|it| it == "instance-id"));
+}
+
+#[tokio::test]
+async fn a_region_that_fails_hides_only_its_own_machines() {
+    let Some(moto) = OnMoto::start("regions").await else {
+        return;
+    };
+    let mut east = simple();
+    east["region"] = json!("us-east-1");
+    east["launchConfig"]["Placement"] = json!({"AvailabilityZone": "us-east-1a"});
+    let mut workers = moto.launch(FIRST_TOKEN, 1).await.unwrap();
+    workers.extend(
+        moto.launch_by(&moto.provider, SECOND_TOKEN, 1, east)
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        moto.seen(&workers).await,
+        [Sighting::Alive, Sighting::Alive]
+    );
+    moto.refuse("DescribeInstances", 503, "RequestLimitExceeded");
+    let seen = moto.provider.look(&workers).await.unwrap();
+    assert_eq!(seen.len(), 1, "one region was throttled");
+    for _ in 0..2 {
+        moto.refuse("DescribeInstances", 503, "RequestLimitExceeded");
+    }
+    let blind = moto.provider.look(&workers).await.unwrap_err();
+    assert!(matches!(blind, CloudError::Throttled(_)), "{blind}");
+    // What is owned is told whole or not at all.
+    moto.refuse("DescribeInstances", 500, "InternalError");
+    let unknown = moto.provider.owned().await.unwrap_err();
+    assert!(matches!(unknown, CloudError::Unavailable(_)), "{unknown}");
+    assert_eq!(moto.owned().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_stopped_machine_is_ended_when_it_is_seen() {
+    let Some(moto) = OnMoto::start("stopped").await else {
+        return;
+    };
+    let workers = moto.launch(FIRST_TOKEN, 1).await.unwrap();
+    let stop = Parameters::default().with_list("InstanceId", [workers[0].key.id.as_str()]);
+    let _done: Done = moto
+        .provider
+        .ec2
+        .call("us-west-2", "StopInstances", &stop)
+        .await
+        .unwrap();
+    assert_eq!(moto.seen(&workers).await, [Sighting::Going]);
+    let seen = moto.seen(&workers).await;
+    assert!(matches!(seen[0], Sighting::Gone(_)), "{seen:?}");
+}
+
+#[tokio::test]
+async fn an_end_that_is_throttled_is_told_and_the_next_one_works() {
+    let Some(moto) = OnMoto::start("end").await else {
+        return;
+    };
+    let workers = moto.launch(FIRST_TOKEN, 1).await.unwrap();
+    moto.refuse("TerminateInstances", 503, "RequestLimitExceeded");
+    let throttled = moto.provider.end(&workers[0]).await.unwrap_err();
+    assert!(matches!(throttled, CloudError::Throttled(_)), "{throttled}");
+    moto.proxy.next("TerminateInstances", Trouble::LoseAnswer);
+    let lost = moto.provider.end(&workers[0]).await.unwrap_err();
+    assert!(matches!(lost, CloudError::Unavailable(_)), "{lost}");
+    moto.provider.end(&workers[0]).await.unwrap();
+    let n_calls = moto.proxy.calls("TerminateInstances").len();
+    moto.provider.end(&workers[0]).await.unwrap();
+    // What has ended is not told again.
+    assert_eq!(moto.proxy.calls("TerminateInstances").len(), n_calls);
+    assert_eq!(moto.owned().await, []);
+}
+
+#[tokio::test]
+async fn spot_prices_reach_the_bids_after_a_refresh() {
+    let Some(moto) = OnMoto::start("prices").await else {
+        return;
+    };
+    let (pool, spot) = moto.pool(&simple());
+    let mut on_demand = simple();
+    on_demand["launchConfig"]["InstanceMarketOptions"] = Value::Null;
+    let mut elsewhere = simple();
+    elsewhere["region"] = json!("eu-west-1");
+    let (on_demand, elsewhere) = (moto.pool(&on_demand).1, moto.pool(&elsewhere).1);
+    let configs = [spot, on_demand, elsewhere];
+    let bids = || {
+        moto.provider.bids(&BidRequest {
+            pool_id: &pool.id,
+            launch_configs: &configs,
+            now: moto.now(),
+        })
+    };
+    let before = bids();
+    assert_eq!(before[0].as_ref().unwrap().price, None);
+    assert_eq!(
+        before[0].as_ref().unwrap().place,
+        "us-west-2a m5.large spot"
+    );
+    assert_eq!(before[1].as_ref().unwrap().price, Some(0.096));
+    assert_eq!(
+        before[2],
+        Err("this provider does not use region eu-west-1".to_owned())
+    );
+    moto.refuse("DescribeSpotPriceHistory", 503, "RequestLimitExceeded");
+    let throttled = moto.provider.refresh().await.unwrap_err();
+    assert!(matches!(throttled, CloudError::Throttled(_)), "{throttled}");
+    let history = format!(
+        "<DescribeSpotPriceHistoryResponse><spotPriceHistorySet><item>\
+         <instanceType>m5.large</instanceType><productDescription>Linux/UNIX</productDescription>\
+         <spotPrice>0.0345</spotPrice><timestamp>{}</timestamp>\
+         <availabilityZone>us-west-2a</availabilityZone><novelty>1</novelty></item>\
+         </spotPriceHistorySet><nextToken/></DescribeSpotPriceHistoryResponse>",
+        moto.now()
+    );
+    let answer = Trouble::Answer {
+        status: 200,
+        body: history,
+    };
+    moto.proxy.next("DescribeSpotPriceHistory", answer);
+    moto.provider.refresh().await.unwrap();
+    assert_eq!(bids()[0].as_ref().unwrap().price, Some(0.0345));
+    let asked = moto.proxy.calls("DescribeSpotPriceHistory").pop().unwrap();
+    assert_eq!(asked["InstanceType.1"], "m5.large");
+    assert_eq!(asked["ProductDescription.1"], "Linux/UNIX");
+    // Moto's own history is made up, but it is EC2's form.
+    moto.clock.advance_ms(6 * 60_000);
+    moto.provider.refresh().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_region_that_the_account_may_not_use_keeps_the_provider_out_of_service() {
+    let Some(moto) = OnMoto::start("setup").await else {
+        return;
+    };
+    let config: AwsConfig = serde_json::from_value(json!({
+        "access_key_id": "AKID", "secret_access_key": "hush",
+        "endpoint": moto.proxy.url, "regions": ["mars-north-1"],
+    }))
+    .unwrap();
+    let provider = AwsProvider::new(&config, context_at("aws", &moto.clock));
+    let refused = provider.setup().await.unwrap_err().to_string();
+    assert!(
+        refused.contains("may not use region mars-north-1"),
+        "{refused}"
+    );
+    moto.refuse("DescribeRegions", 401, "AuthFailure");
+    let refused = provider.setup().await.unwrap_err().to_string();
+    assert!(refused.contains("AuthFailure"), "{refused}");
+}

@@ -1,0 +1,431 @@
+//! A service keeps the contract, and what can happen on the line is told apart.
+
+use std::sync::Arc;
+
+use domain::id::ProviderId;
+use domain::launch_config::LaunchConfig;
+use domain::time::{Clock as _, MINUTE_MS, Timestamp};
+use domain::worker::{Worker, WorkerState};
+use serde_json::{Value, json};
+
+use super::server::{Mood, SECRET, TestService};
+use super::*;
+use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
+use crate::testing::{self, Fixture, contract};
+use crate::{
+    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Machines as _, Proof, Provider,
+    Sighting,
+};
+
+const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
+
+/// Price, utility and place, or why there is no bid.
+type ShortBid = Result<(Option<f64>, f64, String), String>;
+
+struct World {
+    clock: Arc<TestClock>,
+    service: TestService,
+    provider: ExternalProvider,
+}
+
+impl World {
+    /// Set up, with a second for each call.
+    async fn new() -> Self {
+        let clock = TestClock::new();
+        let service = TestService::start(&clock).await;
+        let provider = ExternalProvider::new(context_at("racks", &clock), settings(&service.url));
+        provider.setup().await.unwrap();
+        Self {
+            clock,
+            service,
+            provider,
+        }
+    }
+
+    fn launch_configs(&self, sizes: &[&str]) -> Vec<LaunchConfig> {
+        let pool = testing::pool(self, json!({}));
+        let config = |(size, position): (&&str, u32)| {
+            let content = json!({"workerConfig": {}, "size": size});
+            testing::launch_config(&pool, position, content.as_object().unwrap().clone())
+        };
+        sizes.iter().zip(0..).map(config).collect()
+    }
+
+    async fn launch(&self) -> Result<Vec<Launched>, LaunchError> {
+        let pool = testing::pool(self, json!({}));
+        let config = self.launch_configs(&["small"]).remove(0);
+        let token = TOKEN.parse().unwrap();
+        let order = LaunchOrder {
+            token: &token,
+            pool: &pool,
+            launch_config: &config,
+            machines: 2,
+            capacity_each: 1,
+            max_price: None,
+            root_url: ROOT_URL,
+            now: self.clock.now(),
+        };
+        self.provider.launch(&order).await
+    }
+
+    fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
+        let configs = self.launch_configs(sizes);
+        let ask = BidRequest {
+            pool_id: &configs[0].pool_id,
+            launch_configs: &configs,
+            now: self.clock.now(),
+        };
+        let bids = self.provider.bids(&ask).into_iter();
+        bids.map(|bid| bid.map(|it| (it.price, it.utility, it.place)))
+            .collect()
+    }
+}
+
+fn settings(url: &str) -> ExternalSettings {
+    ExternalSettings {
+        url: url.to_owned(),
+        secret: Some(Secret::new(SECRET)),
+        secret_file: None,
+        time_limit_seconds: 1,
+    }
+}
+
+#[async_trait]
+impl Fixture for World {
+    fn provider(&self) -> &dyn Provider {
+        &self.provider
+    }
+
+    fn id(&self) -> ProviderId {
+        "racks".parse().unwrap()
+    }
+
+    fn root_url(&self) -> String {
+        ROOT_URL.to_owned()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn config(&self) -> Value {
+        json!({"minCapacity": 0, "maxCapacity": 10, "launchConfigs": [{"workerConfig": {}}]})
+    }
+
+    fn default_pointer(&self) -> Option<&'static str> {
+        Some("/launchConfigs/0/size")
+    }
+
+    fn wrong_config(&self) -> (Value, &'static str) {
+        let mut config = self.config();
+        config["launchConfigs"][0]["size"] = json!("huge");
+        (config, "/launchConfigs/0/size")
+    }
+
+    fn unlaunchable(&self) -> Option<(Value, Cause)> {
+        let content = json!({"workerConfig": {}, "size": "sold out"});
+        Some((content, Cause::Capacity))
+    }
+
+    fn proof(&self, worker: &Worker) -> Proof {
+        Proof::Document(json!(format!("sealed:{}", worker.key.id)))
+    }
+
+    async fn foreigner(&self) -> Option<Worker> {
+        let worker = worker(WorkerState::Running);
+        self.service.add_foreign(worker.key.id.as_str());
+        Some(worker)
+    }
+
+    async fn foreigner_lives(&self, worker: &Worker) -> bool {
+        self.service.state.machines.lock().unwrap()[worker.key.id.as_str()].is_there
+    }
+
+    async fn settle(&self) {
+        self.clock.advance_ms(1_000);
+    }
+}
+
+#[tokio::test]
+async fn a_service_keeps_the_contract() {
+    contract(&World::new().await).await;
+}
+
+#[tokio::test]
+async fn the_service_says_how_much_it_can_do() {
+    let world = World::new().await;
+    assert_eq!(world.provider.look_batch(), 7);
+    assert_eq!(world.provider.max_machines(), Some(12));
+    assert_eq!(world.provider.kind(), "external");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_a_matter_of_credentials() {
+    let world = World::new().await;
+    let wrong = ExternalSettings {
+        secret: Some(Secret::new("another-secret-that-is-long-enough")),
+        ..settings(&world.service.url)
+    };
+    let provider = ExternalProvider::new(context_at("racks", &world.clock), wrong);
+    let failed = provider.setup().await.unwrap_err().to_string();
+    assert_eq!(
+        failed,
+        "the cloud does not accept our credentials: setup: status 401"
+    );
+}
+
+#[tokio::test]
+async fn a_launch_that_gets_no_answer_may_have_made_machines() {
+    for (mood, wanted) in [
+        (Mood::Silent, "launch: no answer in time"),
+        (Mood::HangsUp, "launch: no answer: "),
+        (
+            Mood::Says(500, "<h1>Oops</h1>".to_owned()),
+            "launch: status 500, and the body",
+        ),
+        (
+            Mood::Says(302, String::new()),
+            "launch: status 302, and the body",
+        ),
+        (
+            Mood::Says(200, "{}".to_owned()),
+            "must have required property 'machines'",
+        ),
+        (
+            Mood::Says(200, "x".repeat(MAX_ANSWER_BYTES + 1)),
+            "launch: the answer is longer than",
+        ),
+    ] {
+        let world = World::new().await;
+        world.service.be(mood.clone());
+        match world.launch().await {
+            Err(LaunchError::Unknown(problem)) => assert!(problem.contains(wanted), "{problem}"),
+            other => panic!("{wanted}: {other:?}"),
+        }
+        let made = matches!(mood, Mood::Silent | Mood::HangsUp);
+        world.service.be(Mood::Well);
+        let owned = world.provider.owned().await.unwrap();
+        assert_eq!(owned.len(), if made { 2 } else { 0 }, "{wanted}");
+        assert!(
+            owned
+                .iter()
+                .all(|it| it.token.as_ref().unwrap().as_str() == TOKEN)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_did_not_get_there_made_none() {
+    let world = World::new().await;
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let provider = ExternalProvider::new(context_at("racks", &world.clock), settings(&url));
+    let failed = provider.setup().await.unwrap_err().to_string();
+    assert!(failed.contains("setup: no answer"), "{failed}");
+    let world = World { provider, ..world };
+    match world.launch().await {
+        Err(LaunchError::Refused { cause, problem }) => {
+            assert_eq!(cause, Cause::Unavailable, "{problem}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_closed_door_says_why() {
+    let world = World::new().await;
+    for (status, cause) in [
+        (401, Cause::Credentials),
+        (403, Cause::Credentials),
+        (429, Cause::Throttled),
+    ] {
+        world.service.be(Mood::Says(status, "closed".to_owned()));
+        match world.launch().await {
+            Err(LaunchError::Refused {
+                cause: told,
+                problem,
+            }) => {
+                assert_eq!((told, problem), (cause, format!("launch: status {status}")));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let body = json!({"cause": "quota", "message": "no more racks"}).to_string();
+    world.service.be(Mood::Says(429, body));
+    let refused = LaunchError::Refused {
+        cause: Cause::Quota,
+        problem: "no more racks".to_owned(),
+    };
+    assert_eq!(
+        world.launch().await,
+        Err(refused),
+        "what the body says goes first"
+    );
+    let refused = world.provider.owned().await;
+    assert_eq!(
+        refused,
+        Err(CloudError::Refused("no more racks".to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn bids_are_remembered_and_grow_old() {
+    let world = World::new().await;
+    let plain = || Ok((None, 1.0, String::new()));
+    let sizes = ["small", "large", "sold out"];
+    assert_eq!(
+        world.bids(&sizes),
+        [plain(), plain(), plain()],
+        "nobody was asked yet"
+    );
+    assert_eq!(
+        world.service.n_questions("bids"),
+        0,
+        "and bidding asks nobody"
+    );
+    world.provider.refresh().await.unwrap();
+    let known = [
+        Ok((Some(1.0), 1.0, String::new())),
+        Ok((Some(2.0), 3.0, "row 7".to_owned())),
+        Err("sold out".to_owned()),
+    ];
+    assert_eq!(world.bids(&sizes), known);
+    world.clock.advance_ms(10 * MINUTE_MS);
+    assert_eq!(world.bids(&sizes), known);
+    world.clock.advance_ms(1);
+    assert_eq!(world.bids(&sizes), [plain(), plain(), plain()]);
+    world.provider.refresh().await.unwrap();
+    assert_eq!(world.bids(&sizes), known);
+
+    world
+        .service
+        .be(Mood::Says(200, json!({"bids": [{}]}).to_string()));
+    let failed = world.provider.refresh().await.unwrap_err().to_string();
+    assert!(
+        failed.contains("1 bids came for 3 launch configs"),
+        "{failed}"
+    );
+    world
+        .service
+        .be(Mood::Says(200, json!({"bids": []}).to_string()));
+    world.provider.refresh().await.unwrap();
+    assert_eq!(world.bids(&sizes), known, "no opinion changes nothing");
+
+    // What nobody wants any more is not asked for.
+    world.clock.advance_ms(61 * MINUTE_MS);
+    let before = world.service.n_questions("bids");
+    world.provider.refresh().await.unwrap();
+    assert_eq!(world.service.n_questions("bids"), before);
+}
+
+#[tokio::test]
+async fn a_sighting_of_somebody_else_is_a_wrong_answer() {
+    let world = World::new().await;
+    let asked = worker(WorkerState::Running);
+    let workers = std::slice::from_ref(&asked);
+    let seen = world.provider.look(workers).await.unwrap();
+    assert_eq!(seen, [(asked.key.clone(), Sighting::NotFound)]);
+    let other = json!({"sightings": [{"workerPoolId": "a/b", "workerGroup": "dc1", "workerId": "other",
+        "state": "gone"}]});
+    world.service.be(Mood::Says(200, other.to_string()));
+    let failed = world.provider.look(workers).await.unwrap_err().to_string();
+    assert!(
+        failed.contains("speaks of a/b/dc1/other, which was not asked about"),
+        "{failed}"
+    );
+    world
+        .service
+        .be(Mood::Says(200, json!({"sightings": []}).to_string()));
+    assert_eq!(
+        world.provider.look(workers).await,
+        Ok(Vec::new()),
+        "not seen either way"
+    );
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_given_up() {
+    let world = World::new().await;
+    let page = json!({"machines": [], "continuation": "more"});
+    world.service.be(Mood::Says(200, page.to_string()));
+    let failed = world.provider.owned().await.unwrap_err().to_string();
+    assert!(failed.contains("did not end within 1000 pages"), "{failed}");
+    assert_eq!(world.service.n_questions("owned"), 1_000);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_named() {
+    let clock = TestClock::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        let path = folder.path().join("secret");
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let with = |change: &dyn Fn(&mut ExternalSettings)| {
+        let mut settings = settings("http://127.0.0.1:1");
+        change(&mut settings);
+        ExternalProvider::new(context_at("racks", &clock), settings)
+    };
+    let short = file("short\n");
+    type Change<'a> = &'a dyn Fn(&mut ExternalSettings);
+    let cases: [(Change<'_>, &str); 6] = [
+        (&|it| it.url = "racks".to_owned(), "providers.racks.url: "),
+        (
+            &|it| it.url = "ftp://racks".to_owned(),
+            "providers.racks.url must begin with http",
+        ),
+        (
+            &|it| it.secret = None,
+            "providers.racks.secret or secret_file: give one of them",
+        ),
+        (
+            &|it| it.secret_file = short.clone(),
+            "providers.racks.secret or secret_file: give one of them",
+        ),
+        (
+            &|it| it.secret = Some(Secret::new("x")),
+            "providers.racks.secret is shorter than 22",
+        ),
+        (
+            &|it| {
+                it.secret = None;
+                it.secret_file = Some("/no/such/file".into());
+            },
+            "providers.racks.secret_file (/no/such/file): ",
+        ),
+    ];
+    for (change, wanted) in cases {
+        let failed = with(change).setup().await.unwrap_err().to_string();
+        assert!(failed.starts_with(wanted), "{failed}");
+    }
+    let world = World::new().await;
+    let from_file = ExternalSettings {
+        secret: None,
+        secret_file: file(&format!("{SECRET}\n")),
+        ..settings(&world.service.url)
+    };
+    let provider = ExternalProvider::new(context_at("racks", &world.clock), from_file);
+    provider.setup().await.unwrap();
+    assert!(!format!("{:?}", settings("http://x")).contains(SECRET));
+}
+
+#[tokio::test]
+async fn no_two_questions_have_the_same_nonce() {
+    let world = World::new().await;
+    let service = Service {
+        context: context_at("racks", &world.clock),
+        settings: settings("http://127.0.0.1:1/"),
+        line: OnceLock::new(),
+        n_questions: AtomicU64::new(0),
+    };
+    let line = service.connect().unwrap();
+    let sign = || service.signature(&line, &line.url, b"{}");
+    let (one, other) = (sign(), sign());
+    assert_ne!(one, other);
+    assert!(
+        one.contains("id=\"racks\"") && one.contains("hash="),
+        "{one}"
+    );
+}

@@ -1,0 +1,132 @@
+//! Worker processes on this machine.
+//!
+//! A process outlives us: what is needed to know it again is in its folder (see `folder`), so a restart adopts all and
+//! ends none. It has a process group of its own, and its output goes straight into a file.
+
+mod environment;
+mod folder;
+mod host;
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::Invalid;
+use domain::id::WorkerKey;
+use domain::plan::Bid;
+use domain::worker::Worker;
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::host::{Host, Order, Step};
+use crate::{
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
+    ProofRefused, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+};
+
+const SCHEMA: &str = "fleetwright/v1/config-local.json";
+/// How many workers `look` takes at a time.
+const LOOK_BATCH: usize = 1_000;
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalSettings {
+    /// How many workers there can be at a time; nothing: as many as there are processor cores.
+    pub max_machines: Option<u32>,
+    /// The program and its arguments; `{identity}` stands for the path of the worker's identity file. Nothing: this
+    /// very program as a worker.
+    pub command: Vec<String>,
+}
+
+pub struct LocalProvider(Arc<Host>);
+
+impl LocalProvider {
+    pub fn new(context: ProviderContext, settings: LocalSettings) -> Self {
+        Self::with_steps(context, settings, |_| ())
+    }
+
+    /// `at_step` is told how far a launch has come: tests stop there.
+    fn with_steps(context: ProviderContext, settings: LocalSettings, at_step: fn(Step)) -> Self {
+        Self(Arc::new(Host::new(context, settings, at_step)))
+    }
+
+    /// Runs what touches files and processes where it may take its time.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Host>) -> T + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let host = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || work(&host)).await;
+        done.map_err(|problem| CloudError::Unavailable(problem.to_string()))
+    }
+}
+
+#[async_trait]
+impl Provider for LocalProvider {
+    fn kind(&self) -> &'static str {
+        "local"
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.0.context.schemas.validate(SCHEMA, config)?;
+        let problems = environment::problems(config);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Invalid {
+            schema: SCHEMA.to_owned(),
+            problems,
+        })
+    }
+
+    async fn setup(&self) -> Result<(), SetupFailed> {
+        let done = self.run(|host| host.set_up()).await;
+        done.map_err(|problem| SetupFailed(problem.to_string()))?
+    }
+
+    /// A worker registers once, while it is still only requested.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        self.0.tokens.verify(claim)
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for LocalProvider {
+    fn max_machines(&self) -> Option<u64> {
+        Some(self.0.max_machines.into())
+    }
+
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        let bid = |_| Ok(Bid::plain(self.0.group.to_string()));
+        ask.launch_configs.iter().map(bid).collect()
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let order = Order::new(order);
+        let done = self.run(move |host| host.launch(&order)).await;
+        done.unwrap_or_else(|problem| Err(LaunchError::Unknown(problem.to_string())))
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let keys: Vec<WorkerKey> = workers.iter().map(|worker| worker.key.clone()).collect();
+        self.run(move |host| host.look(keys)).await?
+    }
+
+    fn look_batch(&self) -> usize {
+        LOOK_BATCH
+    }
+
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        self.run(|host| host.owned()).await?
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let key = worker.key.clone();
+        self.run(move |host| host.end(&key)).await?
+    }
+}

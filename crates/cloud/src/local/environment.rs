@@ -1,0 +1,45 @@
+//! The environment variables that a launch config may ask for.
+
+use contract::Problem;
+use serde_json::Value;
+
+use super::folder::IDENTITY_VARIABLE;
+
+/// Names and values that no process could be started with, or that are ours.
+pub(super) fn problems(config: &Value) -> Vec<Problem> {
+    let launch_configs = config.get("launchConfigs").and_then(Value::as_array);
+    let mut problems = Vec::new();
+    for (index, launch_config) in launch_configs.into_iter().flatten().enumerate() {
+        let variables = launch_config.get("env").and_then(Value::as_object);
+        for (name, value) in variables.into_iter().flatten() {
+            let Some(message) = variable_problem(name, value.as_str().unwrap_or_default()) else {
+                continue;
+            };
+            let key = name.replace('~', "~0").replace('/', "~1");
+            problems.push(Problem {
+                pointer: format!("/launchConfigs/{index}/env/{key}"),
+                message: message.to_owned(),
+            });
+            if problems.len() == contract::MAX_PROBLEMS {
+                return problems;
+            }
+        }
+    }
+    problems
+}
+
+fn variable_problem(name: &str, value: &str) -> Option<&'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty()
+        || !name.chars().all(is_plain)
+        || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Some("must have a name of letters, digits and _, not beginning with a digit");
+    }
+    if name == IDENTITY_VARIABLE {
+        return Some("must not be set: each worker gets its own");
+    }
+    value
+        .contains('\0')
+        .then_some("must not contain a NUL character")
+}

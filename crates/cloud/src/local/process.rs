@@ -1,0 +1,197 @@
+//! A process of this machine, named so that it is never mistaken for a later one with its number.
+//!
+//! Linux gives numbers out again; number, start time and boot together happen once.
+
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// More processes than this are not looked through.
+const MAX_PROCESSES: usize = 100_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Process {
+    pid: i32,
+    /// In the kernel's ticks since it booted.
+    start_time: u64,
+    boot_id: String,
+}
+
+/// What `/proc/<pid>/stat` says.
+struct Stat {
+    is_zombie: bool,
+    group: i32,
+    start_time: u64,
+}
+
+impl Process {
+    /// The process that has this number now.
+    pub(super) fn with_pid(pid: u32) -> io::Result<Self> {
+        let pid = i32::try_from(pid).map_err(io::Error::other)?;
+        let stat = Stat::read(pid)?;
+        Ok(Self {
+            pid,
+            start_time: stat.start_time,
+            boot_id: boot_id()?,
+        })
+    }
+
+    /// The process group leader whose environment has this variable; `None`: there is none.
+    pub(super) fn with_variable(name: &str, value: &str) -> io::Result<Option<Self>> {
+        let wanted = format!("{name}={value}");
+        for entry in fs::read_dir("/proc")?.take(MAX_PROCESSES) {
+            let Some(pid) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            // A process may end, and those of others may not be read.
+            let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+                continue;
+            };
+            let mut variables = environment.split(|byte| *byte == 0);
+            if !variables.any(|variable| variable == wanted.as_bytes()) {
+                continue;
+            }
+            if let Ok(stat) = Stat::read(pid)
+                && stat.group == pid
+                && !stat.is_zombie
+            {
+                return Ok(Some(Self {
+                    pid,
+                    start_time: stat.start_time,
+                    boot_id: boot_id()?,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        let stat = Stat::read(self.pid);
+        stat.is_ok_and(|stat| !stat.is_zombie && stat.start_time == self.start_time)
+            && boot_id().is_ok_and(|boot_id| boot_id == self.boot_id)
+    }
+
+    /// Sends the signal to the process and its group; gone already is success.
+    pub(super) fn signal_group(&self, signal: Signal) -> io::Result<()> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        match killpg(Pid::from_raw(self.pid), signal) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(problem) => Err(problem.into()),
+        }
+    }
+}
+
+impl Stat {
+    fn read(pid: i32) -> io::Result<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat"))?)
+            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
+    }
+
+    /// The name in brackets may hold anything, brackets too: what counts stands behind the last one.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        Some(Self {
+            is_zombie: matches!(*fields.first()?, "Z" | "X"),
+            group: fields.get(2)?.parse().ok()?,
+            start_time: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+fn boot_id() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn we_are_alive_and_a_process_with_our_number_that_began_earlier_is_not() {
+        let me = Process::with_pid(std::process::id()).unwrap();
+        assert!(me.is_alive());
+        for other in [
+            Process {
+                start_time: me.start_time - 1,
+                ..me.clone()
+            },
+            Process {
+                boot_id: "another".to_owned(),
+                ..me.clone()
+            },
+            Process {
+                pid: i32::MAX,
+                ..me.clone()
+            },
+        ] {
+            assert!(!other.is_alive(), "{other:?}");
+            // Nobody is hit.
+            other.signal_group(Signal::SIGKILL).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_is_read_over() {
+        let fields = (4..=22).map(|n| n.to_string()).collect::<Vec<_>>();
+        let stat = Stat::parse(&format!("7 (a) Z (b) S {}", fields.join(" "))).unwrap();
+        assert!(!stat.is_zombie);
+        assert_eq!((stat.group, stat.start_time), (5, 22));
+        assert!(
+            Stat::parse(&format!("7 (a) Z {}", fields.join(" ")))
+                .unwrap()
+                .is_zombie
+        );
+        for text in ["", "7 (a", "7 (a) S", "7 (a) S 1 x"] {
+            assert!(Stat::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_environment() {
+        let mark = format!("{}-found", std::process::id());
+        // It speaks once it is there: before that, its environment may not be.
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "echo; read line"])
+            .env("FLEETWRIGHT_TEST_MARK", &mark)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut line)
+            .unwrap();
+        let found = Process::with_variable("FLEETWRIGHT_TEST_MARK", &mark).unwrap();
+        assert_eq!(found, Some(Process::with_pid(child.id()).unwrap()));
+        found
+            .as_ref()
+            .unwrap()
+            .signal_group(Signal::SIGKILL)
+            .unwrap();
+        child.wait().unwrap();
+        assert!(!found.unwrap().is_alive());
+        let other = Process::with_variable("FLEETWRIGHT_TEST_MARK", "no such").unwrap();
+        assert_eq!(other, None);
+    }
+}

@@ -1,0 +1,629 @@
+//! Real processes: started, found again, ended, and never doubled.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use domain::id::ProviderId;
+use domain::launch::Cause;
+use domain::time::{Clock as _, Timestamp};
+use domain::worker::WorkerState;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::folder::{self, IDENTITY_VARIABLE};
+use super::host::{GRACE_MS, group_named, own_command};
+use super::*;
+use crate::Proof;
+use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
+use crate::testing::{self, Fixture, contract};
+
+const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
+const OTHER_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
+/// In the environment of a parent that dies: where its folder is, and after which step of its second worker.
+const CRASH_FOLDER: &str = "FLEETWRIGHT_TEST_CRASH_FOLDER";
+const CRASH_STEP: &str = "FLEETWRIGHT_TEST_CRASH_STEP";
+const CRASH_TEST: &str = "local::tests::a_parent_that_dies";
+/// What a test waits for is there after so many looks.
+const MAX_LOOKS: usize = 1_000;
+
+struct Machine {
+    data: TempDir,
+    clock: Arc<TestClock>,
+    provider: LocalProvider,
+    foreigner: Mutex<Option<Child>>,
+}
+
+impl Machine {
+    /// Workers are `sleep`s.
+    async fn new() -> Self {
+        Self::running(&["/bin/sleep", "600"], 10).await
+    }
+
+    async fn running(command: &[&str], max_machines: u32) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let clock = TestClock::new();
+        let provider = provider(data.path(), &clock, command, max_machines);
+        provider.setup().await.unwrap();
+        Self {
+            data,
+            clock,
+            provider,
+            foreigner: Mutex::default(),
+        }
+    }
+
+    /// The server starts again.
+    async fn restart(&mut self) {
+        self.provider = provider(self.data.path(), &self.clock, &["/bin/sleep", "600"], 10);
+        self.provider.setup().await.unwrap();
+    }
+
+    fn root(&self) -> PathBuf {
+        self.data.path().join("local/here")
+    }
+
+    async fn launch(&self, token: &str, machines: u32) -> Result<Vec<Worker>, LaunchError> {
+        self.launch_with(token, machines, json!({})).await
+    }
+
+    async fn launch_with(
+        &self,
+        token: &str,
+        machines: u32,
+        content: Value,
+    ) -> Result<Vec<Worker>, LaunchError> {
+        let pool = testing::pool(self, json!({}));
+        let config = testing::launch_config(&pool, 0, content.as_object().unwrap().clone());
+        let token = token.parse().unwrap();
+        let order = LaunchOrder {
+            token: &token,
+            pool: &pool,
+            launch_config: &config,
+            machines,
+            capacity_each: 3,
+            max_price: None,
+            root_url: ROOT_URL,
+            now: self.clock.now(),
+        };
+        let launched = self.provider.launch(&order).await?;
+        let row = |launched| testing::row(self, &pool, &config, launched);
+        Ok(launched.into_iter().map(row).collect())
+    }
+
+    async fn seen(&self, worker: &Worker) -> Sighting {
+        let workers = std::slice::from_ref(worker);
+        self.provider.look(workers).await.unwrap().remove(0).1
+    }
+
+    /// Waits until it is gone, and says what is known of why.
+    async fn gone(&self, worker: &Worker) -> String {
+        for _ in 0..MAX_LOOKS {
+            if let Sighting::Gone(why) = self.seen(worker).await {
+                return why.unwrap();
+            }
+            self.settle().await;
+        }
+        panic!("{} is still there", worker.key);
+    }
+
+    async fn wait_for_file(&self, path: &Path) -> String {
+        for _ in 0..MAX_LOOKS {
+            match fs::read_to_string(path) {
+                Ok(text) if text.ends_with('\n') => return text,
+                Ok(_) | Err(_) => self.settle().await,
+            }
+        }
+        panic!("{} does not appear", path.display());
+    }
+
+    async fn owned(&self) -> Vec<String> {
+        let owned = self.provider.owned().await.unwrap();
+        let mut ids: Vec<String> = owned.iter().map(|it| it.machine.id.to_string()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// The processes of all our workers.
+    fn processes(&self) -> Vec<i32> {
+        let mark = format!("{IDENTITY_VARIABLE}={}/", self.root().display());
+        let marked = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|variable| variable.starts_with(mark.as_bytes()))
+        };
+        let names = fs::read_dir("/proc").unwrap().flatten();
+        let pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(marked).collect()
+    }
+
+    /// A process has its environment a moment after its parent goes on.
+    async fn n_processes(&self, wanted: usize) -> Vec<i32> {
+        for _ in 0..MAX_LOOKS {
+            let processes = self.processes();
+            if processes.len() == wanted {
+                return processes;
+            }
+            self.settle().await;
+        }
+        panic!(
+            "there are not {wanted} processes but {:?}",
+            self.processes()
+        );
+    }
+
+    fn file(&self, worker: &Worker, name: &str) -> PathBuf {
+        self.root().join(worker.key.id.as_str()).join(name)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if let Some(mut foreigner) = self.foreigner.lock().unwrap().take() {
+            foreigner.kill().unwrap();
+            foreigner.wait().unwrap();
+        }
+    }
+}
+
+fn provider(data: &Path, clock: &Arc<TestClock>, command: &[&str], max: u32) -> LocalProvider {
+    LocalProvider::with_steps(context(data, clock), settings(command, max), |_| ())
+}
+
+fn context(data: &Path, clock: &Arc<TestClock>) -> ProviderContext {
+    ProviderContext {
+        data: Some(data.to_owned()),
+        ..context_at("here", clock)
+    }
+}
+
+fn settings(command: &[&str], max_machines: u32) -> LocalSettings {
+    LocalSettings {
+        max_machines: Some(max_machines),
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+    }
+}
+
+#[async_trait]
+impl Fixture for Machine {
+    fn provider(&self) -> &dyn Provider {
+        &self.provider
+    }
+
+    fn id(&self) -> ProviderId {
+        "here".parse().unwrap()
+    }
+
+    fn root_url(&self) -> String {
+        ROOT_URL.to_owned()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn config(&self) -> Value {
+        json!({"minCapacity": 0, "maxCapacity": 10, "lifecycle": {},
+            "launchConfigs": [{"workerConfig": {}, "env": {"A": "b"}}]})
+    }
+
+    fn default_pointer(&self) -> Option<&'static str> {
+        Some("/lifecycle/reregistrationTimeout")
+    }
+
+    fn wrong_config(&self) -> (Value, &'static str) {
+        let mut config = self.config();
+        config["launchConfigs"][0]["env"] = json!({"FLEETWRIGHT_IDENTITY": "mine"});
+        (config, "/launchConfigs/0/env/FLEETWRIGHT_IDENTITY")
+    }
+
+    fn unlaunchable(&self) -> Option<(Value, Cause)> {
+        None
+    }
+
+    fn proof(&self, worker: &Worker) -> Proof {
+        let identity = fs::read_to_string(self.file(worker, "identity.json")).unwrap();
+        let identity: Value = serde_json::from_str(&identity).unwrap();
+        Proof::Token(access::Secret::new(
+            identity["proof"]["token"].as_str().unwrap(),
+        ))
+    }
+
+    async fn foreigner(&self) -> Option<Worker> {
+        let child = Program::new("/bin/sleep")
+            .arg("600")
+            .process_group(0)
+            .spawn();
+        *self.foreigner.lock().unwrap() = Some(child.unwrap());
+        Some(worker(WorkerState::Running))
+    }
+
+    async fn foreigner_lives(&self, _worker: &Worker) -> bool {
+        let mut child = self.foreigner.lock().unwrap();
+        child.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    async fn settle(&self) {
+        let mut beat = tokio::time::interval(Duration::from_millis(10));
+        beat.tick().await;
+        beat.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn local_workers_keep_the_contract() {
+    contract(&Machine::new().await).await;
+}
+
+#[tokio::test]
+async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
+    let script = r#"cp "$0" copy; env > environment; exec sleep 600"#;
+    let machine = Machine::running(&["/bin/sh", "-c", script, "{identity}"], 1).await;
+    let content = json!({"env": {"COLOUR": "blue"}, "workerManager": {"launchConfigId": "lc"}});
+    let worker = machine
+        .launch_with(TOKEN, 1, content)
+        .await
+        .unwrap()
+        .remove(0);
+    let work = machine.file(&worker, "work");
+    let environment = machine.wait_for_file(&work.join("environment")).await;
+    let identity = machine.file(&worker, "identity.json");
+    assert!(environment.contains("\nCOLOUR=blue\n") || environment.starts_with("COLOUR=blue\n"));
+    assert!(environment.contains(&format!("FLEETWRIGHT_IDENTITY={}\n", identity.display())));
+    assert!(
+        !environment.contains("CARGO"),
+        "our own environment stays ours: {environment}"
+    );
+    let copy: Value =
+        serde_json::from_str(&fs::read_to_string(work.join("copy")).unwrap()).unwrap();
+    let mut expected = json!({
+        "rootUrl": ROOT_URL,
+        "providerId": "here",
+        "workerPoolId": "test/pool",
+        "workerGroup": machine.provider.0.group.as_str(),
+        "workerId": format!("{TOKEN}-0"),
+        "launchConfigId": "lc",
+        "capacity": 3,
+        "workDir": work,
+    });
+    expected["proof"] = copy["proof"].clone();
+    assert_eq!(copy, expected);
+    assert_eq!(
+        fs::metadata(identity).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert_eq!(
+        fs::metadata(machine.root()).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+}
+
+#[tokio::test]
+async fn a_restart_adopts_all_and_ends_none() {
+    let mut machine = Machine::new().await;
+    let mut workers = machine.launch(TOKEN, 2).await.unwrap();
+    workers.extend(machine.launch(OTHER_TOKEN, 1).await.unwrap());
+    let (before, owned) = (machine.n_processes(3).await, machine.owned().await);
+    machine.restart().await;
+    assert_eq!(machine.processes(), before);
+    assert_eq!(machine.owned().await, owned);
+    for worker in &workers {
+        assert_eq!(machine.seen(worker).await, Sighting::Alive);
+        machine.provider.end(worker).await.unwrap();
+    }
+    for worker in &workers {
+        machine.gone(worker).await;
+    }
+    assert_eq!(machine.owned().await, Vec::<String>::new());
+}
+
+/// Kills itself, as `kill -9` would, after the step that the environment names, for its second worker.
+fn die_at(step: Step) {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    if std::env::var(CRASH_STEP).is_ok_and(|wanted| wanted == format!("{step:?}"))
+        && SEEN.fetch_add(1, Ordering::SeqCst) == 1
+    {
+        let _ = kill(Pid::this(), Signal::SIGKILL);
+    }
+}
+
+#[tokio::test]
+#[ignore = "the test below runs this as a process of its own"]
+async fn a_parent_that_dies() {
+    let Some(folder) = std::env::var_os(CRASH_FOLDER) else {
+        return;
+    };
+    let clock = TestClock::new();
+    let settings = settings(&["/bin/sleep", "600"], 10);
+    let context = context(Path::new(&folder), &clock);
+    let mut machine = Machine::new().await;
+    machine.provider = LocalProvider::with_steps(context, settings, die_at);
+    machine.provider.setup().await.unwrap();
+    let _ = machine.launch(TOKEN, 3).await;
+    unreachable!("it was killed before");
+}
+
+#[tokio::test]
+async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() {
+    for (step, n_alive) in [(Step::Intended, 1), (Step::Started, 2), (Step::Recorded, 2)] {
+        let mut machine = Machine::new().await;
+        let parent = Program::new(std::env::current_exe().unwrap())
+            .args([CRASH_TEST, "--exact", "--ignored", "--nocapture"])
+            .env(CRASH_FOLDER, machine.data.path())
+            .env(CRASH_STEP, format!("{step:?}"))
+            .output()
+            .unwrap();
+        let status = std::os::unix::process::ExitStatusExt::signal(&parent.status);
+        assert_eq!(
+            status,
+            Some(9),
+            "{step:?}: {}",
+            String::from_utf8_lossy(&parent.stdout)
+        );
+
+        machine.restart().await;
+        let id = |number| format!("{TOKEN}-{number}");
+        let ids: Vec<_> = (0..n_alive).map(id).collect();
+        assert_eq!(
+            machine.owned().await,
+            ids,
+            "{step:?}: all that live are found by their token"
+        );
+        machine.n_processes(n_alive).await;
+
+        // The same launch again starts what was never begun, and nothing twice.
+        let workers = machine.launch(TOKEN, 3).await.unwrap();
+        assert_eq!(workers.len(), 3);
+        machine.n_processes(n_alive + 1).await;
+        assert_eq!(machine.seen(&workers[0]).await, Sighting::Alive);
+        assert_eq!(machine.seen(&workers[2]).await, Sighting::Alive);
+        match step {
+            Step::Intended => assert_eq!(
+                machine.gone(&workers[1]).await,
+                "its process was never seen"
+            ),
+            Step::Started | Step::Recorded => {
+                assert_eq!(machine.seen(&workers[1]).await, Sighting::Alive);
+            }
+        }
+        for worker in &workers {
+            machine.provider.end(worker).await.unwrap();
+            machine.gone(worker).await;
+        }
+        machine.n_processes(0).await;
+    }
+}
+
+#[tokio::test]
+async fn two_launches_at_once_with_one_token_make_one_process() {
+    let machine = Machine::new().await;
+    let (one, other) = tokio::join!(machine.launch(TOKEN, 1), machine.launch(TOKEN, 1));
+    assert_eq!(one.unwrap()[0].key, other.unwrap()[0].key);
+    machine.n_processes(1).await;
+}
+
+#[tokio::test]
+async fn there_are_never_more_workers_than_allowed() {
+    let machine = Machine::running(&["/bin/sleep", "600"], 2).await;
+    assert_eq!(machine.provider.max_machines(), Some(2));
+    let workers = machine.launch(TOKEN, 3).await.unwrap();
+    assert_eq!(workers.len(), 2);
+    match machine.launch(OTHER_TOKEN, 1).await {
+        Err(LaunchError::Refused { cause, problem }) => {
+            assert_eq!(cause, Cause::Capacity);
+            assert_eq!(problem, "there are 2 workers here already, and at most 2");
+        }
+        other => panic!("{other:?}"),
+    }
+    machine.provider.end(&workers[0]).await.unwrap();
+    machine.gone(&workers[0]).await;
+    assert_eq!(machine.launch(OTHER_TOKEN, 1).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_a_mistake_in_the_configuration_and_leaves_nothing() {
+    let machine = Machine::running(&["/no/such/program"], 2).await;
+    match machine.launch(TOKEN, 1).await {
+        Err(LaunchError::Refused { cause, problem }) => {
+            assert_eq!(cause, Cause::Configuration);
+            assert!(
+                problem.starts_with("a worker cannot be started: "),
+                "{problem}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(machine.root()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_want_to_go_is_killed_after_its_grace() {
+    let script = "trap '' TERM; echo ready; while :; do sleep 600 & wait; done";
+    let machine = Machine::running(&["/bin/sh", "-c", script], 1).await;
+    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
+    machine
+        .wait_for_file(&machine.file(&worker, "worker.log"))
+        .await;
+    machine.provider.end(&worker).await.unwrap();
+    machine.clock.advance_ms(GRACE_MS - 1);
+    machine.provider.end(&worker).await.unwrap();
+    assert_eq!(machine.seen(&worker).await, Sighting::Going);
+    assert_eq!(machine.owned().await.len(), 1);
+    machine.clock.advance_ms(1);
+    machine.provider.end(&worker).await.unwrap();
+    let why = machine.gone(&worker).await;
+    assert!(why.starts_with("it was killed by signal 9; see "), "{why}");
+    machine.n_processes(0).await;
+}
+
+#[tokio::test]
+async fn how_a_worker_ended_is_known_and_it_leaves_no_zombie() {
+    let machine = Machine::running(&["/bin/sh", "-c", "echo $$; exit 3"], 1).await;
+    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
+    let why = machine.gone(&worker).await;
+    let log = machine.file(&worker, "worker.log");
+    assert_eq!(why, format!("it exited with code 3; see {}", log.display()));
+    let pid = fs::read_to_string(log).unwrap();
+    assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
+}
+
+#[tokio::test]
+async fn a_log_that_grows_too_large_is_cut_and_goes_on() {
+    let script = "head -c 5000000 /dev/zero | tr '\\0' 'x'; echo; echo end; \
+        while [ ! -e go ]; do sleep 0.01; done; echo more; exec sleep 600";
+    let machine = Machine::running(&["/bin/sh", "-c", script], 1).await;
+    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
+    let log = machine.file(&worker, "worker.log");
+    for _ in 0..MAX_LOOKS {
+        if fs::read(&log).unwrap().ends_with(b"end\n") {
+            break;
+        }
+        machine.settle().await;
+    }
+    assert_eq!(machine.owned().await.len(), 1);
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+    let old = fs::read(machine.file(&worker, "worker.log.1")).unwrap();
+    assert_eq!(old.len(), 1024 * 1024);
+    assert!(old.ends_with(b"x\nend\n"));
+    fs::write(machine.file(&worker, "work/go"), "").unwrap();
+    assert_eq!(machine.wait_for_file(&log).await, "more\n");
+    machine.owned().await;
+    assert_eq!(
+        fs::read_to_string(&log).unwrap(),
+        "more\n",
+        "a short log is left alone"
+    );
+}
+
+#[tokio::test]
+async fn folders_of_the_dead_are_kept_for_a_day() {
+    let mut machine = Machine::running(&["/bin/true"], 1).await;
+    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
+    machine.gone(&worker).await;
+    let unfinished = machine
+        .root()
+        .join(format!(".new-{}-7-x", machine.clock.now().as_millis()));
+    fs::create_dir(&unfinished).unwrap();
+    machine.clock.advance_ms(3_600_001);
+    machine.restart().await;
+    assert!(!unfinished.exists());
+    machine.clock.advance_ms(86_400_000 - 3_600_001);
+    machine.owned().await;
+    assert!(matches!(machine.seen(&worker).await, Sighting::Gone(_)));
+    machine.clock.advance_ms(1);
+    machine.owned().await;
+    assert_eq!(machine.seen(&worker).await, Sighting::NotFound);
+    machine.provider.end(&worker).await.unwrap();
+}
+
+#[tokio::test]
+async fn folders_that_are_not_ours_are_left_alone() {
+    let machine = Machine::new().await;
+    fs::create_dir(machine.root().join("strange")).unwrap();
+    fs::create_dir(machine.root().join("broken")).unwrap();
+    fs::write(machine.root().join("broken/launch.json"), "{").unwrap();
+    machine.clock.advance_ms(10 * 86_400_000);
+    assert_eq!(machine.owned().await, Vec::<String>::new());
+    assert!(machine.root().join("strange").exists() && machine.root().join("broken").exists());
+}
+
+#[tokio::test]
+async fn one_broken_folder_hides_no_other() {
+    let machine = Machine::new().await;
+    let workers = machine.launch(TOKEN, 2).await.unwrap();
+    for name in ["process.json", "alive"] {
+        fs::remove_file(machine.file(&workers[0], name)).unwrap();
+    }
+    assert_eq!(machine.owned().await, [workers[1].key.id.to_string()]);
+    let seen = machine.provider.look(&workers).await.unwrap();
+    assert_eq!(seen, [(workers[1].key.clone(), Sighting::Alive)]);
+}
+
+#[tokio::test]
+async fn a_worker_whose_number_was_not_written_down_is_found_and_ended() {
+    let machine = Machine::new().await;
+    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
+    machine.n_processes(1).await;
+    fs::remove_file(machine.file(&worker, "process.json")).unwrap();
+    assert_eq!(machine.seen(&worker).await, Sighting::Alive);
+    assert!(machine.file(&worker, "process.json").exists());
+    machine.provider.end(&worker).await.unwrap();
+    machine.gone(&worker).await;
+}
+
+#[test]
+fn a_relative_folder_is_made_absolute() {
+    let context = context(Path::new("data"), &TestClock::new());
+    let folder = context.folder("local").unwrap();
+    assert_eq!(
+        folder,
+        std::env::current_dir().unwrap().join("data/local/here")
+    );
+}
+
+#[tokio::test]
+async fn without_a_folder_the_provider_is_out_of_service_and_says_what_is_missing() {
+    let clock = TestClock::new();
+    let provider = LocalProvider::new(context_at("here", &clock), LocalSettings::default());
+    let failed = provider.setup().await.unwrap_err().to_string();
+    assert!(failed.contains("name one as `data`"), "{failed}");
+    assert!(matches!(
+        provider.owned().await,
+        Err(CloudError::Unavailable(_))
+    ));
+    assert!(provider.max_machines().unwrap() >= 1);
+}
+
+#[tokio::test]
+async fn a_launch_before_the_set_up_starts_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let mut machine = Machine::new().await;
+    machine.provider = provider(data.path(), &machine.clock, &["/bin/sleep", "600"], 1);
+    folder::make_root(&data.path().join("local/here")).unwrap();
+    let refused = machine.launch(TOKEN, 1).await.unwrap_err().to_string();
+    assert!(refused.contains("the provider is not set up"), "{refused}");
+}
+
+#[test]
+fn the_own_command_is_this_program_as_a_worker() {
+    let command = own_command().unwrap();
+    assert_eq!(
+        command[0],
+        std::env::current_exe().unwrap().to_str().unwrap()
+    );
+    assert_eq!(command[1..], ["worker", "--identity", "{identity}"]);
+}
+
+#[test]
+fn variables_that_no_process_can_have_are_refused_with_their_place() {
+    let config = json!({"launchConfigs": [
+        {"env": {"GOOD_1": "any = thing"}},
+        {"env": {"": "x", "1A": "x", "A=B": "x", "A/B": "x", "NUL": "a\0b"}},
+    ]});
+    let problems = environment::problems(&config);
+    let pointers: Vec<_> = problems.iter().map(|it| it.pointer.as_str()).collect();
+    let place = "/launchConfigs/1/env/";
+    let names = ["", "1A", "A=B", "A~1B", "NUL"].map(|name| format!("{place}{name}"));
+    assert_eq!(pointers.len(), 5);
+    assert!(
+        names.iter().all(|name| pointers.contains(&name.as_str())),
+        "{pointers:?}"
+    );
+}
+
+#[test]
+fn any_host_name_becomes_a_group() {
+    assert_eq!(group_named("ci-7.example.com").as_str(), "ci-7-example-com");
+    assert_eq!(group_named(&"ü".repeat(50)).as_str(), "-".repeat(38));
+    assert_eq!(group_named("").as_str(), "local");
+}

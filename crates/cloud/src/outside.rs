@@ -1,0 +1,395 @@
+//! A provider that somebody else wrote, behind a versioned protocol: docs/providers/protocol.md says what it is.
+//!
+//! Questions and answers are JSON with published schemas; how they travel is the business of a [`Carrier`]. An answer
+//! that does not fit is no answer: for a launch that means that nobody knows what was made.
+
+mod bids;
+mod carrier;
+mod messages;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use contract::{Invalid, Problem};
+use domain::id::{WorkerGroup, WorkerKey};
+use domain::launch::Cause;
+use domain::plan::Bid;
+use domain::worker::Worker;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use self::bids::BidBook;
+pub(crate) use self::carrier::{Answer, Carrier, Failure, MAX_ANSWER_BYTES, NoAnswer, Operation};
+use self::messages::{
+    Bids, ErrorBody, Judgement, Made, OneBid, OneSighting, Page, Ready, Sightings, Verdict, read,
+};
+use crate::identity::{Tokens, refuse, register_once};
+use crate::{
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
+    NotValidated, Owned, ProofRefused, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+};
+
+const VERSION: u32 = 1;
+/// How many workers are looked at at a time until the other side says otherwise.
+const DEFAULT_LOOK_BATCH: usize = 100;
+/// How many launch configs are asked about at a time.
+const BID_BATCH: usize = 100;
+/// More machines than this are not asked for at a time.
+const MAX_MACHINES: u32 = 1_000;
+/// More pages of machines than this are not read.
+const MAX_PAGES: usize = 1_000;
+const MAX_GROUP_LENGTH: usize = 38;
+/// A longer text of somebody else's is cut before it gets into an error.
+const MAX_TEXT_CHARS: usize = 500;
+
+pub struct OutsideProvider<C> {
+    context: ProviderContext,
+    carrier: C,
+    tokens: Tokens,
+    bids: BidBook,
+    /// What the other side said about itself.
+    limits: Mutex<Limits>,
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    look_batch: usize,
+    max_machines: Option<u64>,
+}
+
+#[expect(private_bounds, reason = "a carrier is a detail of this crate")]
+impl<C: Carrier> OutsideProvider<C> {
+    pub(crate) fn over(context: ProviderContext, carrier: C) -> Self {
+        Self {
+            tokens: Tokens::new(&context),
+            context,
+            carrier,
+            bids: BidBook::default(),
+            limits: Mutex::new(Limits {
+                look_batch: DEFAULT_LOOK_BATCH,
+                max_machines: None,
+            }),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, and reads the answer if it fits its schema.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        mut question: Value,
+    ) -> Result<T, Failure> {
+        question["version"] = json!(VERSION);
+        question["deployment"] = json!(self.context.root_url);
+        question["providerId"] = json!(self.context.id.as_str());
+        let answer = self
+            .carrier
+            .carry(operation, question.to_string().into_bytes())
+            .await?;
+        if !answer.done {
+            return Err(self.refusal(operation, answer));
+        }
+        let schema = format!(
+            "fleetwright/v1/provider-{}-response.json",
+            operation.as_str()
+        );
+        let lost = |problem: String| {
+            Failure::Lost(format!(
+                "the answer to {} {}",
+                operation.as_str(),
+                cut(&problem)
+            ))
+        };
+        let mut body = serde_json::from_slice(&answer.body)
+            .map_err(|problem| lost(format!("is not JSON: {problem}")))?;
+        self.context
+            .schemas
+            .validate(&schema, &mut body)
+            .map_err(|invalid| lost(invalid.to_string()))?;
+        read(body).map_err(lost)
+    }
+
+    /// What the other side says that it could not do.
+    fn refusal(&self, operation: Operation, answer: Answer) -> Failure {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let outline = format!("{}: {}", operation.as_str(), answer.outline);
+        let fits = self
+            .context
+            .schemas
+            .check("fleetwright/v1/provider-error.json", &body);
+        let stated = fits
+            .map_err(|invalid| invalid.to_string())
+            .and_then(|()| read::<ErrorBody>(body));
+        match (stated, answer.cause) {
+            (Ok(error), _) => match error.cause.parse() {
+                Ok(cause) => Failure::Refused {
+                    cause,
+                    message: cut(&error.message),
+                },
+                // The cause `unknown`, in so many words.
+                Err(_) => Failure::Lost(cut(&error.message)),
+            },
+            (Err(_), Some(cause)) => Failure::Refused {
+                cause,
+                message: outline,
+            },
+            (Err(problem), None) => {
+                Failure::Lost(format!("{outline}, and the body {}", cut(&problem)))
+            }
+        }
+    }
+
+    /// Names that machines may take, with proofs that we know.
+    fn identities(&self, order: &LaunchOrder<'_>, machines: u32) -> Vec<Value> {
+        let group: String = self
+            .context
+            .id
+            .as_str()
+            .chars()
+            .take(MAX_GROUP_LENGTH)
+            .collect();
+        let group = group.parse::<WorkerGroup>();
+        let identity = |number: u32| {
+            let key = WorkerKey {
+                pool_id: order.pool.id.clone(),
+                group: group.as_ref().ok()?.clone(),
+                id: format!("{}-{number}", order.token).parse().ok()?,
+            };
+            Some(json!({
+                "workerGroup": key.group.as_str(),
+                "workerId": key.id.as_str(),
+                "proof": {"token": self.tokens.token(&key).expose()},
+            }))
+        };
+        (0..machines).filter_map(identity).collect()
+    }
+
+    async fn ask_to_launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, Failure> {
+        let machines = order.machines.min(MAX_MACHINES);
+        let mut question = json!({
+            "token": order.token.as_str(),
+            "workerPoolId": order.pool.id.as_str(),
+            "launchConfigId": order.launch_config.id.as_str(),
+            "launchConfig": order.launch_config.configuration,
+            "machines": machines,
+            "capacityEach": order.capacity_each,
+            "identities": self.identities(order, machines),
+        });
+        if let Some(max_price) = order.max_price {
+            question["maxPrice"] = json!(max_price);
+        }
+        let made: Made = self.ask(Operation::Launch, question).await?;
+        let launched: Vec<_> = made
+            .machines
+            .iter()
+            .filter_map(|it| it.launched())
+            .collect();
+        let names: BTreeSet<_> = launched.iter().map(|it| (&it.group, &it.id)).collect();
+        if names.len() != made.machines.len() || names.len() > machines as usize {
+            let n_told = made.machines.len();
+            let text = format!(
+                "{machines} machines were asked for, and the answer names {} different ones in {n_told} entries",
+                names.len()
+            );
+            return Err(Failure::Lost(text));
+        }
+        Ok(launched)
+    }
+
+    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), String> {
+        let question = json!({
+            "worker": messages::worker(claim.worker),
+            "proof": messages::proof(claim.proof),
+        });
+        let verdict = self.ask::<Verdict>(Operation::Verify, question).await;
+        let verdict = verdict.map_err(|failure| CloudError::from(failure).to_string())?;
+        match verdict.verified {
+            true => Ok(()),
+            false => Err(format!("the provider says no: {}", cut(&verdict.detail))),
+        }
+    }
+}
+
+#[async_trait]
+impl<C: Carrier> Provider for OutsideProvider<C> {
+    fn kind(&self) -> &'static str {
+        self.carrier.kind()
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.context.schemas.validate(self.carrier.schema(), config)
+    }
+
+    async fn validate_outside(&self, config: &mut Value) -> Result<(), NotValidated> {
+        let schema = self.carrier.schema();
+        let invalid = |problems| {
+            let schema = schema.to_owned();
+            NotValidated::Invalid(Invalid { schema, problems })
+        };
+        let asked = self
+            .ask(Operation::Validate, json!({"config": config}))
+            .await;
+        let judgement: Judgement = match asked {
+            Ok(judgement) => judgement,
+            Err(Failure::Refused {
+                cause: Cause::Configuration,
+                message,
+            }) => {
+                let pointer = String::new();
+                return Err(invalid(vec![Problem { pointer, message }]));
+            }
+            Err(failure) => return Err(NotValidated::Cloud(failure.into())),
+        };
+        if !judgement.problems.is_empty() {
+            let placed = judgement.problems.into_iter().map(|problem| Problem {
+                pointer: cut(&problem.pointer),
+                message: cut(&problem.message),
+            });
+            return Err(invalid(placed.collect()));
+        }
+        if let Some(mut completed) = judgement.config {
+            let fits = self.context.schemas.validate(schema, &mut completed);
+            fits.map_err(|problem| {
+                let text = format!(
+                    "the config with the provider's defaults {}",
+                    cut(&problem.to_string())
+                );
+                CloudError::Unavailable(text)
+            })?;
+            *config = completed;
+        }
+        Ok(())
+    }
+
+    async fn setup(&self) -> Result<(), SetupFailed> {
+        self.carrier.prepare().await.map_err(SetupFailed)?;
+        let asked = self.ask(Operation::Setup, json!({})).await;
+        let ready: Ready =
+            asked.map_err(|failure| SetupFailed(CloudError::from(failure).to_string()))?;
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Limits {
+            look_batch: ready.look_batch,
+            max_machines: ready.max_machines,
+        };
+        Ok(())
+    }
+
+    /// A worker registers once, with the token that we offered for it or with a proof that the other side knows.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        let verified = register_once(claim)?;
+        if !self.tokens.is_ours(&claim.worker.key, claim.proof) {
+            let asked = self.ask_to_verify(claim).await;
+            asked
+                .map_err(|problem| refuse(&format!("the token is none of ours, and {problem}")))?;
+        }
+        Ok(verified)
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<C: Carrier> Machines for OutsideProvider<C> {
+    fn max_machines(&self) -> Option<u64> {
+        self.limits().max_machines
+    }
+
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        self.bids.bids(ask)
+    }
+
+    async fn refresh(&self) -> Result<(), CloudError> {
+        let now = self.context.clock.now();
+        for batch in self.bids.wanted(now, BID_BATCH) {
+            let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let question = json!({"launchConfigs": contents});
+            let answer: Bids = self.ask(Operation::Bids, question).await?;
+            // Somebody without an opinion lists none.
+            if answer.bids.is_empty() {
+                continue;
+            }
+            if answer.bids.len() != keys.len() {
+                let (asked, told) = (keys.len(), answer.bids.len());
+                let text = format!("{told} bids came for {asked} launch configs");
+                return Err(CloudError::Unavailable(text));
+            }
+            for (key, bid) in keys.iter().zip(answer.bids) {
+                self.bids.answered(key, OneBid::bid(bid), now);
+            }
+        }
+        Ok(())
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let launched = self.ask_to_launch(order).await;
+        launched.map_err(|failure| match failure {
+            Failure::NotSent(problem) => LaunchError::Refused {
+                cause: Cause::Unavailable,
+                problem,
+            },
+            Failure::Refused { cause, message } => LaunchError::Refused {
+                cause,
+                problem: message,
+            },
+            Failure::Lost(problem) => LaunchError::Unknown(problem),
+        })
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let described: Vec<Value> = workers.iter().map(messages::worker).collect();
+        let question = json!({"workers": described});
+        let answer: Sightings = self.ask(Operation::Look, question).await?;
+        let asked: HashMap<_, _> = workers.iter().map(|it| (named(&it.key), it)).collect();
+        let seen = |sighting: OneSighting| {
+            let worker = asked.get(&sighting.name()).ok_or_else(|| {
+                let (pool, group, id) = sighting.name();
+                let text = format!(
+                    "the answer to look speaks of {pool}/{group}/{id}, which was not asked about"
+                );
+                CloudError::Unavailable(text)
+            })?;
+            Ok((worker.key.clone(), sighting.sighting()))
+        };
+        answer.sightings.into_iter().map(seen).collect()
+    }
+
+    fn look_batch(&self) -> usize {
+        self.limits().look_batch
+    }
+
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        let (mut owned, mut question) = (Vec::new(), json!({}));
+        for _ in 0..MAX_PAGES {
+            let page: Page = self.ask(Operation::Owned, question).await?;
+            owned.extend(page.machines.iter().filter_map(|machine| machine.owned()));
+            let Some(continuation) = page.continuation else {
+                return Ok(owned);
+            };
+            question = json!({"continuation": continuation});
+        }
+        let text = format!("the list of machines did not end within {MAX_PAGES} pages");
+        Err(CloudError::Unavailable(text))
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let question = json!({"worker": messages::worker(worker)});
+        let _: Value = self.ask(Operation::End, question).await?;
+        Ok(())
+    }
+}
+
+fn named(key: &WorkerKey) -> (&str, &str, &str) {
+    (key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

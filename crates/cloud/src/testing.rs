@@ -1,0 +1,486 @@
+//! What every provider that makes machines keeps to, as one suite that runs against any of them.
+//!
+//! A provider's tests implement [`Fixture`] and call [`contract`]. Nothing here knows what is behind the trait.
+
+use std::collections::BTreeSet;
+
+use access::Secret;
+use async_trait::async_trait;
+use domain::Version;
+use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::launch::Cause;
+use domain::launch_config::{LaunchConfig, id_of, split_off};
+use domain::pool::{Pool, PoolDefinition};
+use domain::time::Timestamp;
+use domain::worker::{Terms, Worker, WorkerState};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    BidRequest, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotValidated, Proof,
+    ProofRefused, Provider, Sighting, Verified,
+};
+
+/// A cloud needs so many looks at most to do what it was told.
+const MAX_LOOKS: usize = 1_000;
+
+/// A provider and what its tests know about it.
+#[async_trait]
+pub trait Fixture: Sync {
+    /// Set up, with no machines of its own.
+    fn provider(&self) -> &dyn Provider;
+
+    fn id(&self) -> ProviderId;
+
+    fn root_url(&self) -> String;
+
+    fn now(&self) -> Timestamp;
+
+    /// A pool's config that the provider takes, with at least one launch config; the first one is launched.
+    fn config(&self) -> Value;
+
+    /// A pointer into the config to a default that the provider writes; not there in `config`.
+    fn default_pointer(&self) -> Option<&'static str>;
+
+    /// A config that the provider refuses, and the pointer that the refusal must name.
+    fn wrong_config(&self) -> (Value, &'static str);
+
+    /// A launch config that validates and cannot be launched, and why.
+    fn unlaunchable(&self) -> Option<(Value, Cause)>;
+
+    /// What this worker, and no other, would prove itself with.
+    fn proof(&self, worker: &Worker) -> Proof;
+
+    /// A machine that is there and is not ours, as if it were ours; `None`: there can be none.
+    async fn foreigner(&self) -> Option<Worker>;
+
+    /// Is that machine still there?
+    async fn foreigner_lives(&self, _worker: &Worker) -> bool {
+        true
+    }
+
+    /// The id of a worker that there never was.
+    fn unknown_id(&self) -> &'static str {
+        "nobody"
+    }
+
+    /// Lets the cloud get on with what it was told. Called again and again until what is waited for is there.
+    async fn settle(&self);
+}
+
+/// Every statement, in an order in which each finds the cloud as the one before left it: empty.
+pub async fn contract(fixture: &dyn Fixture) {
+    set_up_twice_is_set_up(fixture).await;
+    validation_writes_defaults_and_refuses_with_pointers(fixture).await;
+    every_launch_config_gets_a_bid(fixture).await;
+    what_was_launched_is_seen_and_owned_and_ends(fixture).await;
+    one_token_makes_machines_once(fixture).await;
+    what_is_not_known_is_not_found_and_ends_with_success(fixture).await;
+    machines_of_others_are_left_alone(fixture).await;
+    a_refusal_has_its_cause(fixture).await;
+    only_the_right_proof_registers_and_only_once(fixture).await;
+}
+
+/// One pool with its launch configs, and the orders to launch them.
+struct Order<'a> {
+    fixture: &'a dyn Fixture,
+    pool: Pool,
+    launch_config: LaunchConfig,
+    token: LaunchToken,
+    root_url: String,
+}
+
+impl<'a> Order<'a> {
+    /// For the fixture's first launch config. `token` names the launch.
+    async fn new(fixture: &'a dyn Fixture, token: &str) -> Self {
+        let mut config = valid(fixture, fixture.config()).await;
+        let mut launch_configs = launch_configs(&mut config);
+        let pool = pool(fixture, config);
+        Self {
+            fixture,
+            launch_config: launch_config(&pool, 0, launch_configs.remove(0)),
+            pool,
+            token: token.parse().expect("the tokens here are slugids"),
+            root_url: fixture.root_url(),
+        }
+    }
+
+    fn order(&self, machines: u32) -> LaunchOrder<'_> {
+        LaunchOrder {
+            token: &self.token,
+            pool: &self.pool,
+            launch_config: &self.launch_config,
+            machines,
+            capacity_each: 1,
+            max_price: None,
+            root_url: &self.root_url,
+            now: self.fixture.now(),
+        }
+    }
+
+    async fn launch(&self, machines: u32) -> Vec<Worker> {
+        let launched = self.machines().launch(&self.order(machines)).await;
+        let launched = launched.expect("the fixture's config can be launched");
+        launched.into_iter().map(|it| self.row(it)).collect()
+    }
+
+    fn row(&self, launched: Launched) -> Worker {
+        row(self.fixture, &self.pool, &self.launch_config, launched)
+    }
+
+    fn machines(&self) -> &'a dyn Machines {
+        machines(self.fixture)
+    }
+
+    async fn wait_alive(&self, workers: &[Worker]) {
+        self.wait_for(workers, &Sighting::Alive).await;
+    }
+
+    /// Looks until all are seen so.
+    async fn wait_for(&self, workers: &[Worker], wanted: &Sighting) {
+        let mut last = Vec::new();
+        for _ in 0..MAX_LOOKS {
+            last = self
+                .machines()
+                .look(workers)
+                .await
+                .expect("the cloud works");
+            let seen = |worker: &Worker| {
+                last.iter()
+                    .any(|(key, it)| *key == worker.key && it == wanted)
+            };
+            if workers.iter().all(seen) {
+                return;
+            }
+            self.fixture.settle().await;
+        }
+        panic!("not all were seen {wanted:?}: {last:?}");
+    }
+
+    /// Ends them, again and again until they are gone: the task that ends workers cannot know what it did before.
+    async fn end(&self, workers: &[Worker]) {
+        for _ in 0..MAX_LOOKS {
+            for worker in workers {
+                self.machines()
+                    .end(worker)
+                    .await
+                    .expect("ending is success, as often as it is asked for");
+            }
+            let seen = self
+                .machines()
+                .look(workers)
+                .await
+                .expect("the cloud works");
+            if seen.len() >= workers.len() && seen.iter().all(|(_, it)| is_gone(it)) {
+                return;
+            }
+            self.fixture.settle().await;
+        }
+        panic!(
+            "not all have ended: {:?}",
+            self.machines().look(workers).await
+        );
+    }
+
+    async fn owns(&self, wanted: &[Worker]) {
+        let wanted = keys(wanted);
+        let mut last = BTreeSet::new();
+        for _ in 0..MAX_LOOKS {
+            let owned = self.machines().owned().await.expect("the cloud works");
+            let mine = owned
+                .into_iter()
+                .filter(|it| it.token.as_ref() == Some(&self.token));
+            last = mine.map(|it| (it.machine.group, it.machine.id)).collect();
+            if last == wanted {
+                return;
+            }
+            self.fixture.settle().await;
+        }
+        assert_eq!(last, wanted, "what carries the token {}", self.token);
+    }
+}
+
+async fn set_up_twice_is_set_up(fixture: &dyn Fixture) {
+    for _ in 0..2 {
+        fixture.provider().setup().await.expect("set-up works");
+    }
+}
+
+async fn validation_writes_defaults_and_refuses_with_pointers(fixture: &dyn Fixture) {
+    let config = valid(fixture, fixture.config()).await;
+    if let Some(pointer) = fixture.default_pointer() {
+        assert_eq!(fixture.config().pointer(pointer), None, "{pointer}");
+        assert!(config.pointer(pointer).is_some(), "no default at {pointer}");
+    }
+    assert_eq!(
+        valid(fixture, config.clone()).await,
+        config,
+        "defaults are written once"
+    );
+    let (mut wrong, pointer) = fixture.wrong_config();
+    let invalid = match validate(fixture, &mut wrong).await {
+        Err(NotValidated::Invalid(invalid)) => invalid,
+        other => panic!("the wrong config is not refused for what it says: {other:?}"),
+    };
+    let named = invalid
+        .problems
+        .iter()
+        .any(|problem| problem.pointer == pointer);
+    assert!(named, "no problem at {pointer}: {invalid}");
+}
+
+async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
+    let mut config = valid(fixture, fixture.config()).await;
+    let contents = launch_configs(&mut config);
+    let pool = pool(fixture, config);
+    let launch_configs: Vec<_> = contents
+        .into_iter()
+        .zip(0..)
+        .map(|(content, position)| launch_config(&pool, position, content))
+        .collect();
+    let bids = machines(fixture).bids(&BidRequest {
+        pool_id: &pool.id,
+        launch_configs: &launch_configs,
+        now: fixture.now(),
+    });
+    assert_eq!(bids.len(), launch_configs.len());
+}
+
+async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {
+    let order = Order::new(fixture, "AAAAAAAAQQCAAAAAAAAAAQ").await;
+    let workers = order.launch(2).await;
+    assert_eq!(workers.len(), 2);
+    assert_ne!(workers[0].key, workers[1].key);
+    order.wait_alive(&workers).await;
+    order.owns(&workers).await;
+    order.end(&workers[..1]).await;
+    order.wait_alive(&workers[1..]).await;
+    order.end(&workers).await;
+    order.owns(&[]).await;
+}
+
+async fn one_token_makes_machines_once(fixture: &dyn Fixture) {
+    let order = Order::new(fixture, "BBBBBBBBQQCBBBBBBBBBBQ").await;
+    let first = order.launch(1).await;
+    let again = order.launch(1).await;
+    assert_eq!(
+        keys(&first),
+        keys(&again),
+        "the second launch tells of the first one's machines"
+    );
+    order.wait_alive(&first).await;
+    order.owns(&first).await;
+    order.end(&first).await;
+}
+
+async fn what_is_not_known_is_not_found_and_ends_with_success(fixture: &dyn Fixture) {
+    let order = Order::new(fixture, "CCCCCCCCQQCCCCCCCCCCCQ").await;
+    let workers = order.launch(1).await;
+    order.wait_alive(&workers).await;
+    let mut unknown = workers[0].clone();
+    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    let nobody = std::slice::from_ref(&unknown);
+    order.wait_for(nobody, &Sighting::NotFound).await;
+    order
+        .machines()
+        .end(&unknown)
+        .await
+        .expect("what is not there has ended");
+    order.wait_alive(&workers).await;
+    order.end(&workers).await;
+}
+
+async fn machines_of_others_are_left_alone(fixture: &dyn Fixture) {
+    let Some(foreigner) = fixture.foreigner().await else {
+        return;
+    };
+    let machines = machines(fixture);
+    for _ in 0..2 {
+        let owned = machines.owned().await.expect("the cloud works");
+        let listed = owned
+            .iter()
+            .any(|it| it.machine.id == foreigner.key.id && it.token.is_some());
+        assert!(!listed, "{} is listed as ours", foreigner.key);
+        // Whether it is refused or has no effect: the machine stays.
+        let _ = machines.end(&foreigner).await;
+        fixture.settle().await;
+        assert!(
+            fixture.foreigner_lives(&foreigner).await,
+            "{} was ended",
+            foreigner.key
+        );
+    }
+}
+
+async fn a_refusal_has_its_cause(fixture: &dyn Fixture) {
+    let Some((content, wanted)) = fixture.unlaunchable() else {
+        return;
+    };
+    let mut order = Order::new(fixture, "DDDDDDDDQQCDDDDDDDDDDQ").await;
+    let content = content
+        .as_object()
+        .cloned()
+        .expect("a launch config is an object");
+    order.launch_config = launch_config(&order.pool, 1, content);
+    match order.machines().launch(&order.order(1)).await {
+        Err(LaunchError::Refused { cause, problem }) => {
+            assert_eq!(cause, wanted, "{problem}");
+            assert!(!problem.is_empty());
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    order.owns(&[]).await;
+}
+
+async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
+    let order = Order::new(fixture, "EEEEEEEEQQCEEEEEEEEEEQ").await;
+    let workers = order.launch(2).await;
+    order.wait_alive(&workers).await;
+    let (mut worker, other) = (workers[0].clone(), &workers[1]);
+    worker.terms.worker_config = Some(json!({"for": "this one"}));
+    worker.terms.reregistration_timeout = Some(60_000);
+    let right = fixture.proof(&worker);
+    for wrong in [
+        Proof::Token(Secret::new("x")),
+        Proof::StaticSecret(Secret::new("x".repeat(44))),
+        Proof::Document(json!("x")),
+        Proof::SignedDocument {
+            document: json!("{}"),
+            signature: Secret::new("x"),
+        },
+        fixture.proof(other),
+    ] {
+        let refused = verify(fixture, &order.pool, &worker, &wrong)
+            .await
+            .expect_err("it is wrong");
+        assert!(!refused.detail.is_empty(), "our log gets to know why");
+        assert!(!refused.message.is_empty() && refused.message != refused.detail);
+    }
+    let verified = verify(fixture, &order.pool, &worker, &right)
+        .await
+        .expect("it is right");
+    assert_eq!(verified.state, WorkerState::Running);
+    assert_eq!(verified.lasts_ms, 60_000);
+    assert_eq!(verified.worker_config, json!({"for": "this one"}));
+    for state in [
+        WorkerState::Running,
+        WorkerState::Stopping,
+        WorkerState::Stopped,
+    ] {
+        worker.state = state;
+        let again = verify(fixture, &order.pool, &worker, &right).await;
+        again.expect_err("a worker registers once");
+    }
+    order.end(&workers).await;
+}
+
+/// What only the provider's own names tell apart.
+fn keys(workers: &[Worker]) -> BTreeSet<(WorkerGroup, WorkerId)> {
+    let key = |worker: &Worker| (worker.key.group.clone(), worker.key.id.clone());
+    workers.iter().map(key).collect()
+}
+
+fn is_gone(sighting: &Sighting) -> bool {
+    match sighting {
+        Sighting::Gone(_) | Sighting::NotFound => true,
+        Sighting::Alive | Sighting::Going => false,
+    }
+}
+
+fn machines(fixture: &dyn Fixture) -> &dyn Machines {
+    fixture.provider().machines().expect("it makes machines")
+}
+
+async fn validate(fixture: &dyn Fixture, config: &mut Value) -> Result<(), NotValidated> {
+    fixture.provider().validate(config)?;
+    fixture.provider().validate_outside(config).await
+}
+
+async fn valid(fixture: &dyn Fixture, mut config: Value) -> Value {
+    let judged = validate(fixture, &mut config).await;
+    judged.expect("the fixture's config is valid");
+    config
+}
+
+async fn verify(
+    fixture: &dyn Fixture,
+    pool: &Pool,
+    worker: &Worker,
+    proof: &Proof,
+) -> Result<Verified, ProofRefused> {
+    let claim = IdentityClaim {
+        pool,
+        worker,
+        proof,
+        now: fixture.now(),
+    };
+    fixture.provider().verify(&claim).await
+}
+
+fn launch_configs(config: &mut Value) -> Vec<Map<String, Value>> {
+    let config = config.as_object_mut().expect("a config is an object");
+    split_off(config).expect("its launch configs are objects")
+}
+
+/// The pool `test/pool` with this config, without launch configs.
+pub fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
+    let Value::Object(config) = config else {
+        panic!("a config is an object");
+    };
+    let definition = PoolDefinition {
+        provider_id: fixture.id(),
+        description: "A pool for tests.".to_owned(),
+        config,
+        owner: "ops@example.com".to_owned(),
+        email_on_error: false,
+    };
+    let id = "test/pool".parse().expect("it is a pool's id");
+    Pool::new(id, definition, fixture.now())
+}
+
+/// The launch config that has this content, as it stands in the store.
+pub fn launch_config(
+    pool: &Pool,
+    position: u32,
+    configuration: Map<String, Value>,
+) -> LaunchConfig {
+    LaunchConfig {
+        pool_id: pool.id.clone(),
+        id: id_of(&pool.id, &configuration).expect("its id is one, if it has any"),
+        archived: false,
+        position,
+        configuration,
+        created: pool.created,
+        last_modified: pool.created,
+        version: Version::FIRST,
+    }
+}
+
+/// The row that a machine gets when it was launched.
+pub fn row(
+    fixture: &dyn Fixture,
+    pool: &Pool,
+    config: &LaunchConfig,
+    launched: Launched,
+) -> Worker {
+    let now = fixture.now();
+    Worker {
+        key: WorkerKey {
+            pool_id: pool.id.clone(),
+            group: launched.group,
+            id: launched.id,
+        },
+        provider_id: fixture.id(),
+        launch_config_id: Some(config.id.clone()),
+        state: WorkerState::Requested,
+        capacity: 1,
+        created: now,
+        expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
+        last_modified: now,
+        last_checked: now,
+        terms: Terms::default(),
+        provider_data: launched.provider_data,
+        secret: None,
+        previous_secret: None,
+        version: Version::FIRST,
+    }
+}
