@@ -1,1 +1,31 @@
 //! The reference worker: proves who it is, claims tasks, runs them, and reports.
+
+mod api;
+mod artifacts;
+pub mod aws;
+mod client;
+mod credentials;
+mod folders;
+mod guardian;
+mod identity;
+mod log;
+mod machine;
+mod payload;
+mod process;
+mod registration;
+mod run;
+mod settings;
+mod state;
+mod stop;
+mod stragglers;
+mod tenure;
+mod worker;
+
+pub use client::{BadRootUrl, CallError};
+pub use folders::UnusableFolder;
+pub use identity::{BadIdentity, Identity, Kind, Names, Proof};
+pub use machine::Machine;
+pub use registration::NotRegistered;
+pub use settings::BadSettings;
+pub use stop::{Stop, Stops};
+pub use worker::{Worker, WorkerError, keep_to_itself};

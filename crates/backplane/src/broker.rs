@@ -1,0 +1,176 @@
+//! Where the AMQP broker is, and how a connection to it is made.
+
+use std::future::Future;
+use std::time::Duration;
+
+use access::Secret;
+use lapin::tcp::OwnedTLSConfig;
+use lapin::types::ShortString;
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties};
+use tokio::time::timeout;
+
+/// A connection and what it needs must be there within this time.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Both sides notice within this time, in seconds, that the other one has gone without a word.
+const HEARTBEAT_SECONDS: u16 = 20;
+
+/// A broker: RabbitMQ, or Taskcluster's Pulse.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    /// `amqp://user:password@host:port/vhost`, or `amqps:`.
+    pub url: Secret,
+    /// Certificates (PEM) to trust instead of those of the operating system.
+    pub root_certificates: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    #[error("the broker's address is none; it looks like amqps://user:password@host:5671/%2f")]
+    BadAddress,
+    #[error("the broker at {address} did not answer within {} seconds", CONNECT_LIMIT.as_secs())]
+    Silent { address: String },
+    #[error("no connection to the broker at {address}")]
+    Unreachable {
+        address: String,
+        #[source]
+        source: lapin::Error,
+    },
+    #[error("the broker refused to {what}")]
+    Refused {
+        what: String,
+        #[source]
+        source: lapin::Error,
+    },
+    #[error("the broker was asked to {what} and did not answer")]
+    NoAnswer { what: String },
+    #[error("AMQP has no room for names of more than 255 bytes, such as {0:?}")]
+    TooLong(String),
+    #[error("the connection to the broker was lost")]
+    Lost(#[source] lapin::Error),
+    #[error(
+        "the broker did not confirm a message within {} seconds; it may be short of memory or disk",
+        crate::CONFIRM_LIMIT.as_secs()
+    )]
+    Unconfirmed,
+    #[error("the broker could not store the message {id}")]
+    NotStored { id: String },
+}
+
+impl Broker {
+    /// Host and port, for people.
+    pub fn address(&self) -> Result<String, BrokerError> {
+        let authority = self.uri()?.authority;
+        Ok(format!("{}:{}", authority.host, authority.port))
+    }
+
+    /// Whom the broker takes us for; the names of queues begin with it.
+    pub fn user(&self) -> Result<String, BrokerError> {
+        Ok(self.uri()?.authority.userinfo.username)
+    }
+
+    /// Connects, and hangs up again.
+    pub async fn check(&self) -> Result<(), BrokerError> {
+        let connection = self.connect("doctor").await?;
+        // Whoever answers has passed the check, however it takes leave.
+        let _ = timeout(CONNECT_LIMIT, connection.close(200, "checked".into())).await;
+        Ok(())
+    }
+
+    /// `purpose` is for those who look at the broker's connections.
+    pub(crate) async fn connect(&self, purpose: &str) -> Result<Connection, BrokerError> {
+        let uri = self.uri()?;
+        let address = format!("{}:{}", uri.authority.host, uri.authority.port);
+        let tls = OwnedTLSConfig {
+            identity: None,
+            cert_chain: self.root_certificates.clone(),
+        };
+        let properties = ConnectionProperties::default()
+            .with_connection_name(format!("fleetwright {purpose}").into());
+        let runtime = lapin::runtime::default_runtime().map_err(BrokerError::Lost)?;
+        let connecting = Connection::connect_uri_with_config(uri, properties, tls, runtime);
+        let connected = timeout(CONNECT_LIMIT, connecting).await;
+        match connected {
+            Ok(connected) => {
+                connected.map_err(|source| BrokerError::Unreachable { address, source })
+            }
+            Err(_) => Err(BrokerError::Silent { address }),
+        }
+    }
+
+    /// What the parser says about a bad one repeats it, password and all, so that is dropped.
+    fn uri(&self) -> Result<AMQPUri, BrokerError> {
+        let text = self.url.expose();
+        let parsed: Result<AMQPUri, String> = text.parse();
+        let mut uri = parsed.map_err(|_| BrokerError::BadAddress)?;
+        // The parser takes addresses in brackets for no host at all, and then for localhost.
+        if text.contains('[') {
+            return Err(BrokerError::BadAddress);
+        }
+        uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        Ok(uri)
+    }
+}
+
+/// Waits for the broker's answer to one order.
+pub(crate) async fn answer<T>(
+    what: impl Into<String>,
+    order: impl Future<Output = lapin::Result<T>>,
+) -> Result<T, BrokerError> {
+    let what = what.into();
+    match timeout(CONNECT_LIMIT, order).await {
+        Ok(answered) => answered.map_err(|source| BrokerError::Refused { what, source }),
+        Err(_) => Err(BrokerError::NoAnswer { what }),
+    }
+}
+
+pub(crate) fn short(text: &str) -> Result<ShortString, BrokerError> {
+    ShortString::try_new(text).map_err(|_| BrokerError::TooLong(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broker(url: &str) -> Broker {
+        Broker {
+            url: Secret::new(url),
+            root_certificates: None,
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let broker = broker("amqps://me:hunter2@mq.example.com/%2f");
+        assert_eq!(broker.address().unwrap(), "mq.example.com:5671");
+        assert!(!format!("{broker:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_repeating_it() {
+        for url in [
+            "",
+            "mq",
+            "http://me:hunter2@x/",
+            "amqp:hunter2",
+            "amqp://[::1]/",
+        ] {
+            let problem = broker(url).address().unwrap_err();
+            assert!(matches!(problem, BrokerError::BadAddress), "{url}");
+            assert!(!problem.to_string().contains("hunter2"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_is_not_there_is_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let nobody = broker(&format!("amqp://me:hunter2@127.0.0.1:{port}"));
+        let problem = nobody.check().await.unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            format!("no connection to the broker at 127.0.0.1:{port}")
+        );
+    }
+}

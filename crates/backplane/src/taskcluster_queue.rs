@@ -1,0 +1,276 @@
+//! The queue of a Taskcluster deployment: what waits there, asked over HTTP.
+//!
+//! Questions about many queues go out in batches. A batch that fails is asked about again queue by queue
+//! where that can help, so that one queue which we may not see hides no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use domain::demand::Demand;
+use domain::id::{PoolId, WorkerGroup, WorkerId};
+use domain::time::Timestamp;
+use futures_util::{StreamExt, stream};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+mod call;
+
+use call::Caller;
+pub use call::QueueAccess;
+
+/// A batch asks about so many queues at most: the limit of the other side.
+pub const MAX_BATCH: usize = 1_000;
+/// All questions of one round are answered within this time, or not at all.
+const ROUND_LIMIT: Duration = Duration::from_secs(60);
+/// Older deployments do not know the batch; after so many batches without it, it is tried again.
+const TRY_BATCH_AGAIN: u32 = 100;
+/// So many single questions are under way at a time.
+const SIDE_BY_SIDE: usize = 8;
+/// Lists are read in pages of this size, and up to so many pages of them.
+const PAGE: usize = 1_000;
+const MAX_PAGES: usize = 100;
+
+/// Why something could not be learnt. Whoever asked keeps to what it knew.
+#[derive(Debug, thiserror::Error)]
+pub enum DemandError {
+    #[error("the queue at {url} did not answer")]
+    Unreachable {
+        url: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("the queue at {url} refused with {status}: {message}")]
+    Refused {
+        url: String,
+        status: u16,
+        message: String,
+    },
+    #[error("the queue at {url} sent what is no answer ({problem}); is its root URL right?")]
+    NoAnswer { url: String, problem: String },
+    #[error("the queue was not asked, because asking took longer than {} seconds", ROUND_LIMIT.as_secs())]
+    OutOfTime,
+    #[error("the queue did not mention {0}")]
+    NotMentioned(PoolId),
+    #[error("the list at {url} has more than {} entries", PAGE * MAX_PAGES)]
+    TooLong { url: String },
+    #[error("the queue cannot be asked")]
+    Client(#[source] reqwest::Error),
+}
+
+/// What the queue knows of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    pub group: WorkerGroup,
+    pub id: WorkerId,
+    pub first_claim: Timestamp,
+    pub last_date_active: Option<Timestamp>,
+    pub quarantine_until: Option<Timestamp>,
+}
+
+/// Those who work on something.
+pub type Busy = BTreeSet<(WorkerGroup, WorkerId)>;
+
+pub struct TaskclusterQueue {
+    caller: Caller,
+    /// So many batches more are asked about queue by queue.
+    without_batch: AtomicU32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    task_queue_id: String,
+    pending_tasks: u64,
+    claimed_tasks: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CountsList {
+    task_queue_counts: Vec<Counts>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claimed {
+    worker_group: String,
+    worker_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Worker {
+    worker_group: String,
+    worker_id: String,
+    first_claim: String,
+    last_date_active: Option<String>,
+    quarantine_until: Option<String>,
+}
+
+/// A page of any list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<T> {
+    #[serde(alias = "tasks", alias = "workers")]
+    items: Vec<T>,
+    continuation_token: Option<String>,
+}
+
+type Answer<T> = Result<T, Arc<DemandError>>;
+
+impl TaskclusterQueue {
+    pub fn new(access: QueueAccess) -> Result<Self, DemandError> {
+        Ok(Self {
+            caller: Caller::new(access)?,
+            without_batch: AtomicU32::new(0),
+        })
+    }
+
+    /// What waits and what runs in each queue, in the order of the question.
+    pub async fn demand(&self, queues: &[PoolId]) -> Vec<Answer<Demand>> {
+        let deadline = Instant::now() + ROUND_LIMIT;
+        let mut answers = Vec::with_capacity(queues.len());
+        for batch in queues.chunks(MAX_BATCH) {
+            answers.extend(self.batch(batch, deadline).await);
+        }
+        answers
+    }
+
+    /// The workers that work on something at the moment.
+    pub async fn busy(&self, queue: &PoolId) -> Result<Busy, DemandError> {
+        let path = format!("/task-queues/{}/claimed", segment(queue.as_str()));
+        let claimed: Vec<Claimed> = self.list(&path).await?;
+        // What is no id of a worker of ours is none of our workers.
+        let named = claimed.iter().filter_map(|claimed| {
+            Some((
+                claimed.worker_group.parse().ok()?,
+                claimed.worker_id.parse().ok()?,
+            ))
+        });
+        Ok(named.collect())
+    }
+
+    /// All workers that the queue remembers.
+    pub async fn workers(&self, queue: &PoolId) -> Result<Vec<Activity>, DemandError> {
+        let (provisioner, worker_type) = queue.parts();
+        let path = format!(
+            "/provisioners/{}/worker-types/{}/workers",
+            segment(provisioner),
+            segment(worker_type)
+        );
+        let workers: Vec<Worker> = self.list(&path).await?;
+        Ok(workers.iter().filter_map(activity).collect())
+    }
+
+    async fn batch(&self, queues: &[PoolId], deadline: Instant) -> Vec<Answer<Demand>> {
+        let left = self.without_batch.load(Ordering::Relaxed);
+        if left > 0 {
+            self.without_batch.store(left - 1, Ordering::Relaxed);
+            return self.one_by_one(queues, deadline).await;
+        }
+        let names: Vec<&str> = queues.iter().map(PoolId::as_str).collect();
+        let body = json!({"taskQueueIds": names});
+        let asking = self.caller.post::<CountsList>("/task-queues/counts", &body);
+        let counts = match timeout_at(deadline, asking).await {
+            Err(_) => return failed(queues, DemandError::OutOfTime),
+            Ok(Ok(list)) => list.task_queue_counts,
+            Ok(Err(DemandError::Refused {
+                status: 404 | 405, ..
+            })) => {
+                self.without_batch.store(TRY_BATCH_AGAIN, Ordering::Relaxed);
+                return self.one_by_one(queues, deadline).await;
+            }
+            // One queue that we may not see, or that the other side takes for none, spoils the batch.
+            Ok(Err(DemandError::Refused {
+                status: 400 | 403, ..
+            })) => {
+                return self.one_by_one(queues, deadline).await;
+            }
+            Ok(Err(problem)) => return failed(queues, problem),
+        };
+        let found: BTreeMap<&str, Demand> = counts
+            .iter()
+            .map(|counts| (counts.task_queue_id.as_str(), counts.demand()))
+            .collect();
+        let answer = |queue: &PoolId| {
+            let demand = found.get(queue.as_str()).copied();
+            demand.ok_or_else(|| Arc::new(DemandError::NotMentioned(queue.clone())))
+        };
+        queues.iter().map(answer).collect()
+    }
+
+    async fn one_by_one(&self, queues: &[PoolId], deadline: Instant) -> Vec<Answer<Demand>> {
+        stream::iter(queues.to_vec())
+            .map(|queue| async move {
+                match timeout_at(deadline, self.one(&queue)).await {
+                    Ok(answer) => answer.map_err(Arc::new),
+                    Err(_) => Err(Arc::new(DemandError::OutOfTime)),
+                }
+            })
+            .buffered(SIDE_BY_SIDE)
+            .collect()
+            .await
+    }
+
+    async fn one(&self, queue: &PoolId) -> Result<Demand, DemandError> {
+        let path = format!("/task-queues/{}/counts", segment(queue.as_str()));
+        let counts: Counts = self.caller.get(&path).await?;
+        Ok(counts.demand())
+    }
+
+    async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, DemandError> {
+        let mut items = Vec::new();
+        let mut token: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let next = token.as_deref().map(segment);
+            let next = next.map_or_else(String::new, |token| format!("&continuationToken={token}"));
+            let page: Page<T> = self
+                .caller
+                .get(&format!("{path}?limit={PAGE}{next}"))
+                .await?;
+            items.extend(page.items);
+            token = page.continuation_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(items);
+            }
+        }
+        Err(DemandError::TooLong {
+            url: self.caller.url(path),
+        })
+    }
+}
+
+impl Counts {
+    fn demand(&self) -> Demand {
+        Demand {
+            pending: self.pending_tasks,
+            claimed: self.claimed_tasks,
+        }
+    }
+}
+
+fn failed(queues: &[PoolId], problem: DemandError) -> Vec<Answer<Demand>> {
+    let problem = Arc::new(problem);
+    vec![Err(problem); queues.len()]
+}
+
+fn activity(worker: &Worker) -> Option<Activity> {
+    let time = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
+    Some(Activity {
+        group: worker.worker_group.parse().ok()?,
+        id: worker.worker_id.parse().ok()?,
+        first_claim: worker.first_claim.parse().ok()?,
+        last_date_active: time(&worker.last_date_active),
+        quarantine_until: time(&worker.quarantine_until),
+    })
+}
+
+/// A name within a path or a query.
+fn segment(text: &str) -> String {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

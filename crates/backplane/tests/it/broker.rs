@@ -1,0 +1,86 @@
+//! A broker to test with, and a consumer that sees what others would see.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use access::Secret;
+use backplane::{Broker, Message};
+use domain::time::Timestamp;
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Connection, ConnectionProperties, Consumer};
+
+/// Whatever is waited for comes within this time, or never.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `None`, with a word to the reader, when there is no broker to test with.
+#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
+pub(crate) fn broker() -> Option<Broker> {
+    let Ok(url) = std::env::var("TEST_AMQP_URL") else {
+        println!("skipped: TEST_AMQP_URL is not set");
+        return None;
+    };
+    Some(Broker {
+        url: Secret::new(url),
+        root_certificates: None,
+    })
+}
+
+/// A name that no other test uses.
+pub(crate) fn unique(word: &str) -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{word}-{}-{number}", std::process::id())
+}
+
+pub(crate) fn message(exchange: &str, number: usize) -> Message {
+    Message {
+        exchange: exchange.to_owned(),
+        routing_key: format!("primary.{number}"),
+        routes: Vec::new(),
+        id: format!("id-{number}"),
+        created: Timestamp::from_millis(1_790_000_000_000),
+        body: number.to_string().into_bytes(),
+    }
+}
+
+/// Hears what is bound to it.
+pub(crate) struct Reader {
+    _connection: Connection,
+    consumer: Consumer,
+}
+
+impl Reader {
+    pub(crate) async fn new(broker: &Broker, exchange: &str, pattern: &str) -> Self {
+        let url = broker.url.expose();
+        let properties = ConnectionProperties::default();
+        let connection = Connection::connect(url, properties).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let options = QueueDeclareOptions {
+            exclusive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let queue = channel.queue_declare("".into(), options, FieldTable::default());
+        let queue = queue.await.unwrap().name().clone();
+        let (from, key) = (exchange.into(), pattern.into());
+        let options = QueueBindOptions::default();
+        let bound = channel.queue_bind(queue.clone(), from, key, options, FieldTable::default());
+        bound.await.unwrap();
+        let options = BasicConsumeOptions {
+            no_ack: true,
+            ..BasicConsumeOptions::default()
+        };
+        let consumer = channel.basic_consume(queue, "test".into(), options, FieldTable::default());
+        Self {
+            consumer: consumer.await.unwrap(),
+            _connection: connection,
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Delivery {
+        let next = tokio::time::timeout(PATIENCE, self.consumer.next()).await;
+        next.unwrap().unwrap().unwrap()
+    }
+}

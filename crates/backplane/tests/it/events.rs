@@ -1,0 +1,130 @@
+//! Publishing: in order, confirmed, and with all that consumers go by.
+
+use access::Secret;
+use backplane::{Broker, BrokerError, Publisher};
+
+use crate::broker::{Reader, broker, message, unique};
+
+#[tokio::test]
+async fn messages_arrive_in_their_order_with_their_properties() {
+    let Some(broker) = broker() else { return };
+    let exchange = unique("exchange/test/v1/order");
+    let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange))
+        .await
+        .unwrap();
+    let mut reader = Reader::new(&broker, &exchange, "primary.#").await;
+    let messages: Vec<_> = (0..2_000)
+        .map(|number| message(&exchange, number))
+        .collect();
+    for batch in messages.chunks(500) {
+        let published = publisher.publish(batch).await;
+        assert_eq!(published.n_confirmed, 500);
+        assert!(published.problem.is_none(), "{published:?}");
+    }
+    for expected in &messages {
+        let delivery = reader.next().await;
+        assert_eq!(delivery.data, expected.body);
+        assert_eq!(delivery.exchange.as_str(), exchange);
+        assert_eq!(delivery.routing_key.as_str(), expected.routing_key);
+        let properties = &delivery.properties;
+        let text = |text: &Option<_>| text.as_ref().map(ToString::to_string);
+        assert_eq!(text(properties.message_id()), Some(expected.id.clone()));
+        let content_type = text(properties.content_type());
+        assert_eq!(content_type.as_deref(), Some("application/json"));
+        let encoding = text(properties.content_encoding());
+        assert_eq!(encoding.as_deref(), Some("utf-8"));
+        assert_eq!(*properties.delivery_mode(), Some(2), "kept on disk");
+        assert_eq!(*properties.timestamp(), Some(1_790_000_000));
+    }
+    publisher.close().await;
+}
+
+#[tokio::test]
+async fn a_message_is_found_by_its_further_routes() {
+    let Some(broker) = broker() else { return };
+    let exchange = unique("exchange/test/v1/routes");
+    let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange))
+        .await
+        .unwrap();
+    let mut reader = Reader::new(&broker, &exchange, "route.index.latest").await;
+    let plain = message(&exchange, 1);
+    let mut routed = message(&exchange, 2);
+    routed.routes = vec!["route.other".to_owned(), "route.index.latest".to_owned()];
+    assert!(publisher.publish(&[plain, routed]).await.problem.is_none());
+    assert_eq!(reader.next().await.data, b"2");
+}
+
+#[tokio::test]
+async fn an_exchange_of_another_kind_is_named() {
+    let Some(broker) = broker() else { return };
+    let exchanges = ["amq.direct".to_owned()];
+    let problem = Publisher::connect(&broker, &exchanges).await.err().unwrap();
+    assert_eq!(
+        problem.to_string(),
+        "the broker refused to declare amq.direct"
+    );
+}
+
+#[tokio::test]
+async fn what_is_sent_after_a_refusal_does_not_count() {
+    let Some(broker) = broker() else { return };
+    let exchange = unique("exchange/test/v1/known");
+    let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange))
+        .await
+        .unwrap();
+    let messages = [
+        message(&exchange, 1),
+        message("exchange/test/v1/nosuch", 2),
+        message(&exchange, 3),
+    ];
+    let published = publisher.publish(&messages).await;
+    assert!(published.n_confirmed <= 1, "{published:?}");
+    assert!(
+        matches!(published.problem, Some(BrokerError::Lost(_))),
+        "{published:?}"
+    );
+    // The channel is gone, and says so each time.
+    let published = publisher.publish(&messages[..1]).await;
+    assert_eq!(published.n_confirmed, 0);
+    assert!(published.problem.is_some());
+}
+
+#[tokio::test]
+async fn names_that_amqp_has_no_room_for_are_told_beforehand() {
+    let Some(broker) = broker() else { return };
+    let mut long = message("e", 1);
+    assert!(!long.is_too_long());
+    long.routing_key = "x".repeat(256);
+    assert!(long.is_too_long());
+    let publisher = Publisher::connect(&broker, &[]).await.unwrap();
+    let published = publisher.publish(&[long]).await;
+    assert!(matches!(published.problem, Some(BrokerError::TooLong(_))));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_no_connection() {
+    let Some(broker) = broker() else { return };
+    let address = broker.address().unwrap();
+    let stranger = Broker {
+        url: Secret::new(format!("amqp://fleetwright:wrong@{address}/%2f")),
+        root_certificates: None,
+    };
+    let problem = stranger.check().await.unwrap_err();
+    assert!(
+        matches!(problem, BrokerError::Unreachable { .. }),
+        "{problem:?}"
+    );
+    broker.check().await.unwrap();
+}
+
+/// A server that accepts connections and says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_says_nothing_is_not_waited_for_long() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let broker = Broker {
+        url: Secret::new(format!("amqp://a:b@{}/%2f", mute.local_addr().unwrap())),
+        root_certificates: None,
+    };
+    let problem = broker.check().await.unwrap_err();
+    assert!(matches!(problem, BrokerError::Silent { .. }), "{problem:?}");
+}

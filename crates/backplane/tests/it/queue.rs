@@ -1,0 +1,282 @@
+//! Demand from a queue elsewhere: in batches, one by one where it must be, and never all or nothing.
+
+use std::sync::Arc;
+
+use access::Secret;
+use backplane::{DemandError, QueueAccess, TaskclusterQueue};
+use domain::demand::Demand;
+use domain::id::PoolId;
+use domain::time::{Clock, Timestamp};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+
+use crate::scripted::{Script, Scripted};
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000)
+    }
+}
+
+fn queue_at(root_url: &str) -> TaskclusterQueue {
+    TaskclusterQueue::new(QueueAccess {
+        root_url: root_url.to_owned(),
+        client_id: "static/fleet".to_owned(),
+        access_token: Secret::new("t".repeat(44)),
+        clock: Arc::new(Still),
+        random: Box::new(StdRng::seed_from_u64(1)),
+    })
+    .unwrap()
+}
+
+async fn scripted(script: Script) -> (Scripted, TaskclusterQueue) {
+    let server = Scripted::start(script).await;
+    let queue = queue_at(&server.root_url);
+    (server, queue)
+}
+
+fn pools(names: &[&str]) -> Vec<PoolId> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn counts(queue: &str, pending: u64, claimed: u64) -> Value {
+    let (provisioner, worker_type) = queue.split_once('/').unwrap();
+    json!({"provisionerId": provisioner, "workerType": worker_type, "taskQueueId": queue,
+        "pendingTasks": pending, "claimedTasks": claimed})
+}
+
+fn refusal(code: &str) -> String {
+    let message = format!("{code}: no\n\n---\n\n* method: x");
+    json!({"code": code, "message": message}).to_string()
+}
+
+/// What each queue has, for tests: as many tasks as the last letter of its name says.
+fn single(line: &str) -> String {
+    let name = line.split("/task-queues/").nth(1).unwrap();
+    let name = name.split("/counts").next().unwrap().replace("%2F", "/");
+    let last = u64::from(*name.as_bytes().last().unwrap() - b'a');
+    counts(&name, last, 10 + last).to_string()
+}
+
+fn batch(body: &str) -> String {
+    let asked: Value = serde_json::from_str(body).unwrap();
+    let asked = asked["taskQueueIds"].as_array().unwrap();
+    let counts: Vec<Value> = asked
+        .iter()
+        // In another order than asked, as the other side may.
+        .rev()
+        .map(|name| counts(name.as_str().unwrap(), 3, 4))
+        .collect();
+    json!({"taskQueueCounts": counts}).to_string()
+}
+
+fn demand(pending: u64, claimed: u64) -> Demand {
+    Demand { pending, claimed }
+}
+
+#[tokio::test]
+async fn many_queues_are_asked_about_in_batches() {
+    let (server, queue) = scripted(|_, body| (200, batch(body))).await;
+    let pools: Vec<PoolId> = (0..2_500)
+        .map(|number| format!("p/q{number}").parse().unwrap())
+        .collect();
+    let answers = queue.demand(&pools).await;
+    assert_eq!(answers.len(), 2_500);
+    assert!(
+        answers
+            .into_iter()
+            .all(|answer| answer.unwrap() == demand(3, 4))
+    );
+    let line = "POST /api/queue/v1/task-queues/counts HTTP/1.1";
+    assert_eq!(server.lines(), [line; 3]);
+    let heads = server.heads();
+    let head = heads[0].to_lowercase();
+    assert!(
+        head.contains("authorization: hawk id=\"static/fleet\", ts=\"1790000000\""),
+        "{head}"
+    );
+    assert!(head.contains("hash="), "the body is signed as well");
+}
+
+#[tokio::test]
+async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
+    let (server, queue) = scripted(|line, _| match line.starts_with("POST") {
+        true => (404, r#"{"error":"Not found"}"#.to_owned()),
+        false => (200, single(line)),
+    })
+    .await;
+    let pools = pools(&["p/a", "p/c", "p/b"]);
+    for _ in 0..2 {
+        let answers = queue.demand(&pools).await;
+        let answers: Vec<Demand> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, [demand(0, 10), demand(2, 12), demand(1, 11)]);
+    }
+    let lines = server.lines();
+    let n_batches = lines.iter().filter(|line| line.starts_with("POST")).count();
+    assert_eq!((n_batches, lines.len()), (1, 7), "it is found out once");
+    assert!(
+        lines[1].starts_with("GET /api/queue/v1/task-queues/p%2F"),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_queue_that_we_may_not_see_hides_no_other() {
+    let (_, queue) = scripted(
+        |line, _| match line.starts_with("POST") || line.contains("%2Fb/") {
+            true => (403, refusal("InsufficientScopes")),
+            false => (200, single(line)),
+        },
+    )
+    .await;
+    let answers = queue.demand(&pools(&["p/a", "p/b", "p/c"])).await;
+    assert_eq!(*answers[0].as_ref().unwrap(), demand(0, 10));
+    assert_eq!(*answers[2].as_ref().unwrap(), demand(2, 12));
+    let problem = answers[1].as_ref().unwrap_err().to_string();
+    assert!(
+        problem.ends_with("refused with 403: InsufficientScopes: no"),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn one_batch_that_fails_spoils_no_other() {
+    let (_, queue) = scripted(|_, body| match body.contains("p/bad") {
+        true => (500, "oh".to_owned()),
+        false => (200, batch(body)),
+    })
+    .await;
+    let mut pools: Vec<PoolId> = (0..1_000)
+        .map(|number| format!("p/q{number}").parse().unwrap())
+        .collect();
+    pools.push("p/bad".parse().unwrap());
+    let answers = queue.demand(&pools).await;
+    assert!(answers[..1_000].iter().all(Result::is_ok));
+    let problem = answers[1_000].as_ref().unwrap_err();
+    assert!(
+        matches!(**problem, DemandError::Refused { status: 500, .. }),
+        "{problem:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_queue_that_was_left_out_is_an_error_and_not_zero() {
+    let (_, queue) = scripted(|_, _| (200, json!({"taskQueueCounts": []}).to_string())).await;
+    let answers = queue.demand(&pools(&["p/a"])).await;
+    let problem = answers[0].as_ref().unwrap_err();
+    assert!(
+        matches!(**problem, DemandError::NotMentioned(_)),
+        "{problem:?}"
+    );
+}
+
+#[tokio::test]
+async fn answers_that_are_none_say_so() {
+    let scripts: [Script; 5] = [
+        |_, _| (200, String::new()),
+        |_, _| (200, "<html>".to_owned()),
+        |_, _| (200, "[]".to_owned()),
+        |_, _| (200, "{}".to_owned()),
+        |_, _| {
+            (
+                200,
+                r#"{"taskQueueCounts": [{"pendingTasks": -1}]}"#.to_owned(),
+            )
+        },
+    ];
+    for script in scripts {
+        let (_, queue) = scripted(script).await;
+        let answers = queue.demand(&pools(&["p/a"])).await;
+        let problem = answers[0].as_ref().unwrap_err();
+        assert!(
+            matches!(**problem, DemandError::NoAnswer { .. }),
+            "{problem:?}"
+        );
+        assert!(problem.to_string().contains("is its root URL right?"));
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_not_there_is_an_error_for_each_pool() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let root_url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let answers = queue_at(&root_url).demand(&pools(&["p/a", "p/b"])).await;
+    for answer in answers {
+        let problem = answer.unwrap_err();
+        assert!(
+            matches!(*problem, DemandError::Unreachable { .. }),
+            "{problem:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_busy_are_read_page_by_page() {
+    let (server, queue) = scripted(|line, _| {
+        let claimed = |id: &str| {
+            json!({"taskId": "T", "runId": 0, "workerGroup": "g",
+            "workerId": id, "claimed": "2026-09-21T14:13:20.000Z", "task": {}})
+        };
+        let page = match line.contains("continuationToken=a%2Bb") {
+            true => json!({"tasks": [claimed("w2"), claimed("no id at all")]}),
+            false => json!({"tasks": [claimed("w1"), claimed("w1")], "continuationToken": "a+b"}),
+        };
+        (200, page.to_string())
+    })
+    .await;
+    let busy = queue.busy(&"p/q".parse().unwrap()).await.unwrap();
+    let ids: Vec<&str> = busy.iter().map(|(_, id)| id.as_str()).collect();
+    assert_eq!(ids, ["w1", "w2"]);
+    let first = "GET /api/queue/v1/task-queues/p%2Fq/claimed?limit=1000 HTTP/1.1";
+    assert_eq!(server.lines()[0], first);
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_given_up() {
+    let endless: Script = |_, _| {
+        (
+            200,
+            json!({"tasks": [], "continuationToken": "again"}).to_string(),
+        )
+    };
+    let (server, queue) = scripted(endless).await;
+    let problem = queue.busy(&"p/q".parse().unwrap()).await.unwrap_err();
+    assert!(
+        matches!(problem, DemandError::TooLong { .. }),
+        "{problem:?}"
+    );
+    assert_eq!(server.lines().len(), 100);
+}
+
+#[tokio::test]
+async fn what_the_queue_knows_of_workers_is_read() {
+    let (_, queue) = scripted(|line, _| {
+        assert!(
+            line.contains("/provisioners/p/worker%2Dtypes/")
+                || line.contains("/provisioners/p/worker-types/q/workers?"),
+            "{line}"
+        );
+        let workers = json!({"workers": [
+            {"workerGroup": "g", "workerId": "w1", "firstClaim": "2026-09-21T14:13:20.000Z",
+             "lastDateActive": "2026-09-21T15:13:20.000Z",
+             "quarantineUntil": "2027-09-21T15:13:20.000Z",
+             "latestTask": {"taskId": "T", "runId": 0}},
+            {"workerGroup": "g", "workerId": "w2", "firstClaim": "2026-09-21T14:13:20.000Z"},
+        ]});
+        (200, workers.to_string())
+    })
+    .await;
+    let workers = queue.workers(&"p/q".parse().unwrap()).await.unwrap();
+    assert_eq!(workers.len(), 2);
+    assert_eq!(workers[0].first_claim, Still.now());
+    assert_eq!(
+        workers[0].last_date_active,
+        Some(Still.now().plus_seconds(3_600))
+    );
+    assert!(workers[0].quarantine_until.is_some());
+    assert_eq!(workers[1].last_date_active, None);
+}

@@ -1,0 +1,265 @@
+//! What a task leaves behind on purpose: files that are sent to the queue's store.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::time::Timestamp;
+use reqwest::Url;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::api::{Upload, create_artifact};
+use crate::client::{CallError, Client, innermost};
+use crate::machine::Backoff;
+use crate::payload::{Artifact, ArtifactKind};
+use crate::tenure::Tenure;
+
+/// Most files that one directory artifact may have.
+const MAX_FILES: usize = 10_000;
+const MAX_DEPTH: usize = 100;
+const PUT_LIMIT: Duration = Duration::from_secs(30 * 60);
+const MAX_ATTEMPTS: u32 = 5;
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LONGEST_RETRY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotKept {
+    /// The task did not make it.
+    #[error("{path}: {reason}")]
+    Missing { path: String, reason: String },
+    #[error("the queue did not take it")]
+    Refused(#[source] CallError),
+    #[error("sending it failed: {0}")]
+    NotSent(String),
+}
+
+/// One file to send.
+struct Item {
+    name: String,
+    file: PathBuf,
+}
+
+/// Sends what the payload names. Each artifact that could not be kept is returned with its reason.
+pub(crate) async fn keep(
+    artifacts: &[Artifact],
+    folder: &Path,
+    task_expires: Option<Timestamp>,
+    tenure: &Tenure,
+) -> Vec<(String, NotKept)> {
+    let mut not_kept = Vec::new();
+    for artifact in artifacts {
+        // No artifact may outlive its task.
+        let expires = match (artifact.expires, task_expires) {
+            (Some(wanted), Some(most)) => Some(wanted.min(most)),
+            (wanted, most) => wanted.or(most),
+        };
+        let expires = expires
+            .unwrap_or_else(|| tenure.client.machine.now())
+            .to_string();
+        let kept = match items_of(artifact, folder) {
+            Ok(items) => send_all(&items, &expires, tenure).await,
+            Err(problem) => {
+                tell_missing(artifact, &problem, &expires, tenure).await;
+                Err(problem)
+            }
+        };
+        if let Err(problem) = kept {
+            not_kept.push((artifact.name.clone(), problem));
+        }
+    }
+    not_kept
+}
+
+async fn send_all(items: &[Item], expires: &str, tenure: &Tenure) -> Result<(), NotKept> {
+    for item in items {
+        send(item, expires, tenure).await?;
+    }
+    Ok(())
+}
+
+async fn send(item: &Item, expires: &str, tenure: &Tenure) -> Result<(), NotKept> {
+    let content_type = content_type_of(&item.file);
+    let body = json!({"storageType": "s3", "contentType": content_type, "expires": expires});
+    let call = create_artifact(&tenure.run, &item.name, &body);
+    let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut attempt = 1;
+    loop {
+        let upload: Upload = tenure.speak(&call).await.map_err(NotKept::Refused)?;
+        let url = upload.put_url.as_deref();
+        let problem = match put(item, content_type, url, &tenure.client).await {
+            Ok(()) => return Ok(()),
+            Err(problem) => problem,
+        };
+        let limit = Instant::now() + tenure.left();
+        let again = attempt < MAX_ATTEMPTS && !tenure.is_lost();
+        if !again || !backoff.wait(&tenure.client.machine, limit).await {
+            return Err(NotKept::NotSent(problem));
+        }
+        attempt += 1;
+    }
+}
+
+/// Sends the file to where the queue wants it.
+async fn put(
+    item: &Item,
+    content_type: &str,
+    url: Option<&str>,
+    client: &Client,
+) -> Result<(), String> {
+    let url: Url = url
+        .and_then(|url| url.parse().ok())
+        .ok_or("the queue gave no usable putUrl")?;
+    let told = |problem: &dyn std::error::Error| innermost(problem);
+    let file = tokio::fs::File::open(&item.file)
+        .await
+        .map_err(|problem| told(&problem))?;
+    let length = file
+        .metadata()
+        .await
+        .map_err(|problem| told(&problem))?
+        .len();
+    let response = client
+        .http_for(&url)
+        .map_err(|problem| told(&problem))?
+        .put(url)
+        .timeout(PUT_LIMIT)
+        .header(CONTENT_TYPE, content_type)
+        .header(CONTENT_LENGTH, length)
+        .body(file)
+        .send()
+        .await
+        .map_err(|problem| told(&problem))?;
+    match response.status().is_success() {
+        true => Ok(()),
+        false => Err(format!("the store answered {}", response.status())),
+    }
+}
+
+/// Leaves a mark in place of an artifact, so that who looks for it learns why it is not there.
+async fn tell_missing(artifact: &Artifact, problem: &NotKept, expires: &str, tenure: &Tenure) {
+    let body = json!({
+        "storageType": "error",
+        "reason": "file-missing-on-worker",
+        "message": problem.to_string(),
+        "expires": expires,
+    });
+    let call = create_artifact(&tenure.run, &artifact.name, &body);
+    if let Err(problem) = tenure.speak::<Upload>(&call).await {
+        tracing::warn!("artifact {} of {}: {problem}", artifact.name, tenure.run);
+    }
+}
+
+/// The files of an artifact. Only what lies in the task's folder counts, wherever links lead.
+fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, NotKept> {
+    let missing = |reason: String| NotKept::Missing {
+        path: artifact.path.clone(),
+        reason,
+    };
+    let read = |problem: std::io::Error| missing(problem.to_string());
+    let folder = folder.canonicalize().map_err(read)?;
+    let path = folder.join(&artifact.path).canonicalize().map_err(read)?;
+    if !path.starts_with(&folder) {
+        return Err(missing("it leads out of the task's folder".to_owned()));
+    }
+    match artifact.kind {
+        ArtifactKind::File if path.is_file() => Ok(vec![Item {
+            name: artifact.name.clone(),
+            file: path,
+        }]),
+        ArtifactKind::File => Err(missing("it is not a file".to_owned())),
+        ArtifactKind::Directory if path.is_dir() => {
+            let mut items = Vec::new();
+            collect(&path, &artifact.name, 0, &mut items).map_err(read)?;
+            Ok(items)
+        }
+        ArtifactKind::Directory => Err(missing("it is not a directory".to_owned())),
+    }
+}
+
+/// The files below a folder, in order; links are left out.
+fn collect(folder: &Path, name: &str, depth: usize, items: &mut Vec<Item>) -> std::io::Result<()> {
+    let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth < MAX_DEPTH {
+            collect(&entry.path(), &name, depth + 1, items)?;
+        } else if kind.is_file() {
+            if items.len() >= MAX_FILES {
+                return Err(std::io::Error::other(format!(
+                    "there are more than {MAX_FILES} files in it"
+                )));
+            }
+            items.push(Item {
+                name,
+                file: entry.path(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn content_type_of(file: &Path) -> &'static str {
+    let extension = file.extension().and_then(|it| it.to_str());
+    match extension.unwrap_or_default() {
+        "txt" | "log" | "md" => "text/plain; charset=utf-8",
+        "json" => "application/json",
+        "html" => "text/html; charset=utf-8",
+        "xml" => "application/xml",
+        "png" => "image/png",
+        "svg" => "image/svg+xml",
+        "gz" | "tgz" => "application/gzip",
+        "zip" => "application/zip",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &str, kind: ArtifactKind, folder: &Path) -> Result<Vec<String>, String> {
+        let artifact = Artifact {
+            name: "public/out".to_owned(),
+            path: path.to_owned(),
+            kind,
+            expires: None,
+        };
+        items_of(&artifact, folder)
+            .map(|items| items.into_iter().map(|item| item.name).collect())
+            .map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn files_and_directories_are_found_and_links_out_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("task");
+        std::fs::create_dir_all(folder.join("out/deep")).unwrap();
+        std::fs::write(folder.join("out/deep/b.txt"), "b").unwrap();
+        std::fs::write(folder.join("out/a.txt"), "a").unwrap();
+        std::fs::write(root.path().join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink(root.path().join("secret"), folder.join("out/link")).unwrap();
+        std::os::unix::fs::symlink(root.path(), folder.join("up")).unwrap();
+        let of = |path, kind| names(path, kind, &folder);
+        assert_eq!(of("out/a.txt", ArtifactKind::File).unwrap(), ["public/out"]);
+        assert_eq!(
+            of("out", ArtifactKind::Directory).unwrap(),
+            ["public/out/a.txt", "public/out/deep/b.txt"]
+        );
+        for (path, kind, part) in [
+            ("out/link", ArtifactKind::File, "leads out"),
+            ("up/secret", ArtifactKind::File, "leads out"),
+            ("out", ArtifactKind::File, "not a file"),
+            ("out/a.txt", ArtifactKind::Directory, "not a directory"),
+            ("nothing", ArtifactKind::File, "No such file"),
+        ] {
+            let problem = of(path, kind).unwrap_err();
+            assert!(
+                problem.contains(part) && problem.contains(path),
+                "{problem}"
+            );
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Temporary credentials, as the server hands them to a worker and for a task.
+
+use access::Secret;
+use access::certificate::Certificate;
+use access::hawk::extension;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Who signs a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) client_id: String,
+    pub(crate) access_token: Secret,
+    /// The certificate as it came, to be stored.
+    certificate: Option<String>,
+    /// The certificate as requests carry it.
+    pub(crate) extension: Option<String>,
+}
+
+/// The form on the wire and in our own file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CredentialsBody {
+    client_id: String,
+    access_token: Secret,
+    /// JSON in a text.
+    #[serde(default)]
+    certificate: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate of {client_id} is damaged")]
+pub(crate) struct BadCertificate {
+    client_id: String,
+}
+
+/// Only the part that is signed again goes into our file, and only there.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored<'a> {
+    client_id: &'a str,
+    access_token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<&'a str>,
+}
+
+impl Credentials {
+    /// What goes into the file of the worker, which only its owner can read.
+    pub(crate) fn to_stored(&self) -> Value {
+        json!(Stored {
+            client_id: &self.client_id,
+            access_token: self.access_token.expose(),
+            certificate: self.certificate.as_deref(),
+        })
+    }
+}
+
+impl TryFrom<CredentialsBody> for Credentials {
+    type Error = BadCertificate;
+
+    fn try_from(body: CredentialsBody) -> Result<Self, BadCertificate> {
+        let certificate: Option<Certificate> = body
+            .certificate
+            .as_deref()
+            .map(serde_json::from_str)
+            .transpose()
+            // What the parser says may show what it stumbled over.
+            .map_err(|_| BadCertificate {
+                client_id: body.client_id.clone(),
+            })?;
+        Ok(Self {
+            extension: extension(certificate.as_ref(), None),
+            client_id: body.client_id,
+            access_token: body.access_token,
+            certificate: body.certificate,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: Value) -> Result<Credentials, BadCertificate> {
+        serde_json::from_value::<CredentialsBody>(body)
+            .unwrap()
+            .try_into()
+    }
+
+    #[test]
+    fn what_is_stored_reads_back_the_same() {
+        let certificate = json!({"version": 1, "scopes": ["a"], "start": 1, "expiry": 2,
+            "seed": "s", "signature": "x", "issuer": "i"});
+        let body =
+            json!({"clientId": "w", "accessToken": "t", "certificate": certificate.to_string()});
+        let credentials = read(body.clone()).unwrap();
+        assert!(credentials.extension.is_some());
+        assert_eq!(credentials.to_stored(), body);
+    }
+
+    #[test]
+    fn a_damaged_certificate_is_named_without_its_content() {
+        let body = json!({"clientId": "w", "accessToken": "t", "certificate": "{\"seed\": 12345"});
+        let problem = read(body).unwrap_err();
+        assert_eq!(problem.to_string(), "the certificate of w is damaged");
+        assert!(!format!("{problem:?}").contains("12345"));
+    }
+}

@@ -1,0 +1,261 @@
+//! The log of a run: written to a file as it comes, and sent to the server from there.
+//!
+//! The file lets a task write on while the server is away, and costs no memory.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{LogLength, append_log};
+use crate::client::CallError;
+use crate::machine::pause;
+use crate::tenure::Tenure;
+
+/// What a task may write. The server keeps 64 MiB; the rest is room for our own lines.
+const MAX_TASK_BYTES: u64 = (64 << 20) - (64 << 10);
+const MAX_BYTES: u64 = 64 << 20;
+/// The server takes 1 MiB at a time.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// So much is sent at once, without waiting for more.
+const ENOUGH_BYTES: u64 = 64 << 10;
+/// What has been written is sent after so long at the latest.
+const FLUSH: Duration = Duration::from_millis(100);
+/// How often to ask, with an empty piece, whether the run still runs while it writes nothing.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The first lines go out the moment they are there.
+const N_AT_ONCE: u32 = 4;
+
+pub(crate) struct RunLog {
+    file: File,
+    written: Mutex<Written>,
+    progress: watch::Sender<Progress>,
+}
+
+/// What the writers must know of each other.
+struct Written {
+    length: u64,
+    is_full: bool,
+    at_line_start: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Progress {
+    length: u64,
+    is_closed: bool,
+}
+
+impl RunLog {
+    pub(crate) fn create(path: &Path) -> std::io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            file,
+            written: Mutex::new(Written {
+                length: 0,
+                is_full: false,
+                at_line_start: true,
+            }),
+            progress: watch::Sender::new(Progress {
+                length: 0,
+                is_closed: false,
+            }),
+        })
+    }
+
+    /// Adds what the task wrote, whatever it is, as far as there is room.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        let mut written = self.lock();
+        let room = MAX_TASK_BYTES.saturating_sub(written.length);
+        let n_fit = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        self.append(&mut written, &bytes[..n_fit]);
+        if n_fit < bytes.len() && !written.is_full {
+            written.is_full = true;
+            let line = format!("the log is full at {MAX_TASK_BYTES} bytes; the rest is dropped");
+            self.append_line(&mut written, &line);
+        }
+    }
+
+    /// Adds a line of the worker's own.
+    pub(crate) fn say(&self, line: &str) {
+        self.append_line(&mut self.lock(), line);
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn close(&self) {
+        self.progress.send_modify(|now| now.is_closed = true);
+    }
+
+    /// Sends what is there and what comes, until the log is closed and all of it has been sent, the
+    /// run is lost, or the server does not want it.
+    pub(crate) async fn upload(&self, tenure: &Tenure) {
+        tokio::select! {
+            outcome = self.send_all(tenure) => {
+                if let Err(problem) = outcome {
+                    tracing::warn!("the log of {} is not complete: {problem}", tenure.run);
+                }
+            }
+            () = tenure.lost() => {}
+        }
+    }
+
+    async fn send_all(&self, tenure: &Tenure) -> Result<(), CallError> {
+        let mut progress = self.progress.subscribe();
+        let mut n_sent_bytes = 0;
+        let mut n_sends = 0;
+        let mut last_send = Instant::now();
+        let mut tells_running = false;
+        loop {
+            let there = |now: &Progress| now.length > n_sent_bytes || now.is_closed;
+            tokio::select! {
+                _ = progress.wait_for(there) => {}
+                () = pause(HEARTBEAT), if tells_running => {}
+            }
+            if n_sends >= N_AT_ONCE {
+                let enough =
+                    |now: &Progress| now.length >= n_sent_bytes + ENOUGH_BYTES || now.is_closed;
+                let wait = FLUSH.saturating_sub(last_send.elapsed());
+                tokio::select! {
+                    () = pause(wait) => {}
+                    _ = progress.wait_for(enough) => {}
+                }
+            }
+            let now = *progress.borrow_and_update();
+            let bytes = self.read_at(n_sent_bytes, now.length);
+            let is_last = now.is_closed && n_sent_bytes + bytes.len() as u64 >= now.length;
+            last_send = Instant::now();
+            n_sends += 1;
+            let reply = send(tenure, n_sent_bytes, bytes, is_last).await?;
+            tells_running = reply.running.is_some();
+            if reply.running == Some(false) && !now.is_closed {
+                tenure.doubt();
+            }
+            if is_last && (reply.length >= now.length || reply.truncated) {
+                return Ok(());
+            }
+            // Beyond its own limit the server wants to hear only of the end.
+            n_sent_bytes = match reply.truncated {
+                true => now.length,
+                false => reply.length.min(now.length),
+            };
+        }
+    }
+
+    /// The next bytes to send; fewer if the file has lost them.
+    fn read_at(&self, offset: u64, length: u64) -> Bytes {
+        let n_bytes = length.saturating_sub(offset).min(CHUNK_BYTES);
+        let mut bytes = vec![0; usize::try_from(n_bytes).unwrap_or_default()];
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Bytes::from(bytes),
+            Err(problem) => {
+                tracing::error!("a part of the log cannot be read back: {problem}");
+                bytes.fill(b'?');
+                Bytes::from(bytes)
+            }
+        }
+    }
+
+    fn append_line(&self, written: &mut Written, line: &str) {
+        let start = if written.at_line_start { "" } else { "\n" };
+        let text = format!("{start}[fleetwright] {line}\n");
+        if written.length + text.len() as u64 <= MAX_BYTES {
+            self.append(written, text.as_bytes());
+        }
+    }
+
+    fn append(&self, written: &mut Written, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        if let Err(problem) = self.file.write_all_at(bytes, written.length) {
+            // The task goes on; its log has a gap here.
+            tracing::error!("cannot write the log: {problem}");
+            return;
+        }
+        written.length += bytes.len() as u64;
+        written.at_line_start = *last == b'\n';
+        let length = written.length;
+        self.progress.send_modify(|now| now.length = length);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Written> {
+        // At worst the last bytes are written once more.
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends one piece. When the server says that it does not fit, either it has lost bytes, which are
+/// then sent again, or the run is not ours any more.
+async fn send(
+    tenure: &Tenure,
+    offset: u64,
+    bytes: Bytes,
+    is_last: bool,
+) -> Result<LogLength, CallError> {
+    let call = append_log(&tenure.run, offset, bytes, is_last);
+    let conflict = match tenure.speak(&call).await {
+        Err(problem) if problem.status() == Some(409) => problem,
+        outcome => return outcome,
+    };
+    let ask = append_log(&tenure.run, 0, Bytes::new(), false);
+    match tenure.speak::<LogLength>(&ask).await {
+        Ok(reply) if reply.length < offset => Ok(reply),
+        Ok(_) => Err(conflict),
+        Err(problem) => {
+            tenure.doubt();
+            Err(problem)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(log: &RunLog) -> Vec<u8> {
+        let length = log.progress.borrow().length;
+        let mut bytes = vec![0; usize::try_from(length).unwrap()];
+        log.file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    fn log() -> (RunLog, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        (RunLog::create(&folder.path().join("log")).unwrap(), folder)
+    }
+
+    #[test]
+    fn our_lines_stand_on_lines_of_their_own() {
+        let (log, _folder) = log();
+        log.say("head");
+        log.write(b"a\xff\x00b");
+        log.say("tail");
+        assert_eq!(
+            content(&log),
+            b"[fleetwright] head\na\xff\x00b\n[fleetwright] tail\n"
+        );
+    }
+
+    #[test]
+    fn a_full_log_says_so_once_and_still_has_its_tail() {
+        let (log, _folder) = log();
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..65 {
+            log.write(&piece);
+        }
+        log.say("exit code 0");
+        let content = content(&log);
+        assert!(content.len() as u64 <= MAX_BYTES);
+        let end = String::from_utf8_lossy(&content[content.len() - 200..]).into_owned();
+        assert_eq!(end.matches("the log is full at").count(), 1, "{end}");
+        assert!(end.ends_with("[fleetwright] exit code 0\n"), "{end}");
+    }
+}

@@ -1,0 +1,265 @@
+//! A command in a process group of its own, and everything that belongs to it.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::machine::pause;
+use crate::stragglers::is_group_alive;
+
+/// How long killed processes may take to be gone.
+const GONE_LIMIT: Duration = Duration::from_secs(2);
+const GONE_STEP: Duration = Duration::from_millis(5);
+
+/// Sets the limits, then becomes the command. The system's shell can do what would take unsafe
+/// code between fork and exec, and says in the log why a program cannot be run.
+const SETUP: &str = r#"
+ulimit -c 0
+ulimit -n 65536 2>/dev/null
+if [ -n "$1" ]; then ulimit -v "$1" || exit 126; fi
+shift
+exec "$@"
+"#;
+
+/// What to start.
+pub(crate) struct Order<'a> {
+    pub(crate) command: &'a [String],
+    /// The whole environment.
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) folder: &'a Path,
+    pub(crate) max_memory_mib: Option<u64>,
+}
+
+/// A command that runs.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) group: Group,
+}
+
+/// A process group. What is not known to be gone is killed when this is dropped.
+pub(crate) struct Group {
+    id: Pid,
+    is_gone: bool,
+}
+
+impl Process {
+    /// What the command writes comes out of the pipe, in order.
+    pub(crate) fn start(order: &Order<'_>) -> std::io::Result<(Self, pipe::Receiver)> {
+        let (reader, writer) = std::io::pipe()?;
+        let memory_kib = order.max_memory_mib.map(|mib| (mib * 1_024).to_string());
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", SETUP, "fleetwright"])
+            .arg(memory_kib.unwrap_or_default())
+            .args(order.command)
+            .env_clear()
+            .envs(order.env)
+            .current_dir(order.folder)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer);
+        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let child = command.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let id = id.ok_or_else(|| std::io::Error::other("the process has no id"))?;
+        let group = Group {
+            id: Pid::from_raw(id),
+            is_gone: false,
+        };
+        Ok((Self { child, group }, output))
+    }
+
+    /// Waits until the command itself has ended; what it started may go on.
+    pub(crate) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Asks the group to end, and waits for the command so long.
+    pub(crate) async fn terminate(&mut self, grace: Duration) {
+        self.group.signal(Signal::SIGTERM);
+        if timeout(grace, self.child.wait()).await.is_err() {
+            tracing::debug!("group {} does not end when it is asked to", self.group.id);
+        }
+    }
+
+    /// Kills the group.
+    pub(crate) async fn kill(&mut self) {
+        self.group.signal(Signal::SIGKILL);
+        if let Err(problem) = self.child.wait().await {
+            tracing::error!("cannot wait for a killed process: {problem}");
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn id(&self) -> i32 {
+        self.id.as_raw()
+    }
+
+    fn signal(&self, signal: Signal) {
+        match killpg(self.id, signal) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(problem) => tracing::error!("cannot send {signal} to group {}: {problem}", self.id),
+        }
+    }
+
+    /// Kills all that is left of the group, and waits until it is gone.
+    pub(crate) async fn clear(&mut self) {
+        self.signal(Signal::SIGKILL);
+        let gone = async {
+            // The dead count as members until their parent, whoever that is now, asks about them.
+            while killpg(self.id, None) != Err(Errno::ESRCH) && is_group_alive(self.id()) {
+                pause(GONE_STEP).await;
+            }
+        };
+        if timeout(GONE_LIMIT, gone).await.is_err() {
+            tracing::warn!(
+                "group {} was killed, but parts of it are still there",
+                self.id
+            );
+        }
+        // From now on the system may give this id to others.
+        self.is_gone = true;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    struct Ran {
+        output: String,
+        status: ExitStatus,
+    }
+
+    async fn run(command: &[&str], max_memory_mib: Option<u64>) -> Ran {
+        let folder = tempfile::tempdir().unwrap();
+        let command: Vec<_> = command.iter().map(|&text| text.to_owned()).collect();
+        let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let (mut process, mut output) = Process::start(&Order {
+            command: &command,
+            env: &env,
+            folder: folder.path(),
+            max_memory_mib,
+        })
+        .unwrap();
+        let mut text = String::new();
+        output.read_to_string(&mut text).await.unwrap();
+        let status = process.wait().await.unwrap();
+        process.group.clear().await;
+        Ran {
+            output: text,
+            status,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_sees_only_its_environment_and_no_descriptor_of_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let _ours = std::fs::File::create(folder.path().join("ours")).unwrap();
+        let ran = run(
+            &[
+                "sh",
+                "-c",
+                "env; for f in /proc/$$/fd/*; do readlink $f; done",
+            ],
+            None,
+        )
+        .await;
+        assert!(!ran.output.contains("CARGO"), "{}", ran.output);
+        assert!(!ran.output.contains("ours"), "{}", ran.output);
+        assert!(!ran.output.contains("socket:"), "{}", ran.output);
+        assert!(ran.output.contains("PATH=/usr/bin:/bin"), "{}", ran.output);
+    }
+
+    #[tokio::test]
+    async fn both_outputs_come_in_order() {
+        let ran = run(&["sh", "-c", "echo 1; echo 2 >&2; echo 3; exit 7"], None).await;
+        assert_eq!(ran.output, "1\n2\n3\n");
+        assert_eq!(ran.status.code(), Some(7));
+    }
+
+    #[tokio::test]
+    async fn limits_hold_for_the_command() {
+        let ran = run(&["sh", "-c", "ulimit -c; ulimit -v"], Some(512)).await;
+        assert_eq!(ran.output, "0\n524288\n");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named_in_the_output() {
+        let ran = run(&["no-such-program-here"], None).await;
+        assert_eq!(ran.status.code(), Some(127));
+        assert!(
+            ran.output.contains("no-such-program-here"),
+            "{}",
+            ran.output
+        );
+    }
+
+    #[tokio::test]
+    async fn arguments_arrive_as_they_are() {
+        let ran = run(&["printf", "%s|", "a b", "$HOME", "", "'\"\n"], None).await;
+        assert_eq!(ran.output, "a b|$HOME||'\"\n|");
+    }
+
+    #[tokio::test]
+    async fn what_the_command_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = ["sh", "-c", "sleep 600 & echo $!"].map(str::to_owned);
+        let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let (mut process, _output) = Process::start(&Order {
+            command: &command,
+            env: &env,
+            folder: folder.path(),
+            max_memory_mib: None,
+        })
+        .unwrap();
+        assert!(process.wait().await.unwrap().success());
+        process.group.clear().await;
+        assert!(!is_group_alive(process.group.id()));
+    }
+
+    #[tokio::test]
+    async fn who_ignores_the_request_to_end_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = [
+            "sh",
+            "-c",
+            "trap '' TERM; echo ready; while :; do sleep 1; done",
+        ];
+        let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let (mut process, mut output) = Process::start(&Order {
+            command: &command.map(str::to_owned),
+            env: &env,
+            folder: folder.path(),
+            max_memory_mib: None,
+        })
+        .unwrap();
+        let mut line = [0; 6];
+        output.read_exact(&mut line).await.unwrap();
+        process.terminate(Duration::from_millis(50)).await;
+        process.kill().await;
+        process.group.clear().await;
+        assert!(!is_group_alive(process.group.id()));
+    }
+}

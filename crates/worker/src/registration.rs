@@ -1,0 +1,186 @@
+//! Becoming and staying a known worker: registration, and its renewal before it expires.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::time::Timestamp;
+use tokio::time::Instant;
+
+use crate::api::{Registration, register, reregister};
+use crate::client::{CallError, Client, chain};
+use crate::credentials::Credentials;
+use crate::identity::Identity;
+use crate::machine::{Backoff, boot_time, pause};
+use crate::state::{Standing, StateFile};
+
+/// The server may write down that it started us a moment after it did.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+const REGISTRATION_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// So long before the end the registration is renewed; short ones at half of their time.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 60);
+/// A timer is not set further ahead than this; then it looks again.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+#[error("worker {worker} could not register at {root_url}")]
+pub struct NotRegistered {
+    pub worker: String,
+    pub root_url: String,
+    #[source]
+    pub source: CallError,
+}
+
+/// What the worker is to the server at the moment.
+pub(crate) struct Registered {
+    client: Arc<Client>,
+    identity: Arc<Identity>,
+    file: StateFile,
+    standing: Mutex<Arc<Standing>>,
+}
+
+impl Registered {
+    /// Goes on with what an earlier process of this worker was, or registers.
+    pub(crate) async fn enter(
+        identity: Arc<Identity>,
+        client: Arc<Client>,
+    ) -> Result<Self, NotRegistered> {
+        let file = StateFile::of(&identity);
+        let kept = file.read(client.machine.now());
+        let is_new = kept.is_none();
+        let standing = match kept {
+            Some(standing) => {
+                tracing::info!(
+                    "worker {identity} goes on; it is registered until {}",
+                    standing.expires
+                );
+                standing
+            }
+            None => first_registration(&identity, &client).await?,
+        };
+        let registered = Self {
+            client,
+            identity,
+            file,
+            standing: Mutex::new(Arc::new(standing)),
+        };
+        if is_new {
+            registered.keep_standing();
+        }
+        Ok(registered)
+    }
+
+    pub(crate) fn standing(&self) -> Arc<Standing> {
+        let standing = self.standing.lock();
+        Arc::clone(&standing.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn credentials(&self) -> Credentials {
+        self.standing().credentials.clone()
+    }
+
+    /// This worker will not come back: nothing of it needs to be kept.
+    pub(crate) fn forget(&self) {
+        self.file.remove();
+    }
+
+    /// Renews the registration in time, for as long as the server agrees. Returns why it ended.
+    pub(crate) async fn stay(&self) -> String {
+        loop {
+            let standing = self.standing();
+            let wait = wait_before_renewal(self.client.machine.until(standing.expires));
+            pause(wait.min(LONGEST_WAIT)).await;
+            if wait > LONGEST_WAIT {
+                continue;
+            }
+            let left = self.client.machine.until(standing.expires);
+            // Who is asked with the secret before the last gives a new one as well, so a lost answer
+            // does no harm.
+            let call = reregister(&self.identity, &standing.secret);
+            let limit = Instant::now() + left;
+            let reply = self
+                .client
+                .retried::<Registration>(&call, Some(&standing.credentials), limit)
+                .await
+                .and_then(|reply| reply.standing("reregisterWorker", Some(&standing)));
+            match reply {
+                Ok(renewed) => {
+                    tracing::info!("the registration was renewed until {}", renewed.expires);
+                    *self.standing.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Arc::new(renewed);
+                    self.keep_standing();
+                }
+                Err(problem) => return format!("its registration was not renewed: {problem}"),
+            }
+        }
+    }
+
+    /// A worker that cannot write this down works on; only a restart of its process will fail.
+    fn keep_standing(&self) {
+        if let Err(problem) = self.file.write(&self.standing()) {
+            tracing::error!("{}", chain(&problem));
+        }
+    }
+}
+
+/// At 30 minutes before the end, or at half of the time that is left if that is later.
+fn wait_before_renewal(left: Duration) -> Duration {
+    left.saturating_sub(RENEW_BEFORE)
+        .max(left / 2)
+        .max(SHORTEST_WAIT)
+}
+
+async fn first_registration(
+    identity: &Identity,
+    client: &Client,
+) -> Result<Standing, NotRegistered> {
+    let call = register(identity, boot_time());
+    let limit = Instant::now() + REGISTRATION_LIMIT;
+    let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+    let refused = |source| NotRegistered {
+        worker: identity.to_string(),
+        root_url: client.root_url().to_owned(),
+        source,
+    };
+    let mut is_told = false;
+    loop {
+        let reply = client.send::<Registration>(&call, None).await;
+        let problem = match reply.and_then(|reply| reply.standing("registerWorker", None)) {
+            Ok(standing) => {
+                let until: Timestamp = standing.expires;
+                tracing::info!("worker {identity} is registered until {until}");
+                return Ok(standing);
+            }
+            Err(problem) => problem,
+        };
+        let may_come = problem.may_pass() || problem.status() == Some(404);
+        if !may_come || !backoff.wait(&client.machine, limit).await {
+            return Err(refused(problem));
+        }
+        if !is_told {
+            tracing::warn!("cannot register yet, and will try again: {problem}");
+            is_told = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_registrations_are_renewed_half_an_hour_before_their_end_and_short_ones_at_half_time() {
+        for (left, expected) in [
+            (96 * 3_600, 96 * 3_600 - 1_800),
+            (3_600, 1_800),
+            (600, 300),
+            (60, 30),
+            (1, 1),
+            (0, 1),
+        ] {
+            let wait = wait_before_renewal(Duration::from_secs(left));
+            assert_eq!(wait.as_secs(), expected, "{left}");
+        }
+    }
+}

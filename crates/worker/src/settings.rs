@@ -1,0 +1,168 @@
+//! What the worker configuration of the pool says to this worker.
+//!
+//! Our own keys stand under `fleetwright`. Of generic-worker's configuration, those two are
+//! understood that mean the same here, so that a pool can move from one worker to the other.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::identity::{Kind, MAX_CAPACITY};
+
+/// How long a launched worker waits for work before it asks whether to go.
+const IDLE_OF_LAUNCHED: Duration = Duration::from_secs(60);
+/// Ten years, and still far from what a timer can count.
+const MAX_SECONDS: u64 = 10 * 365 * 24 * 60 * 60;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// How many tasks run at a time.
+    pub(crate) capacity: u32,
+    /// After how long without a task the worker asks whether to go; `None`: never.
+    pub(crate) idle_timeout: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSettings {
+    #[error(
+        "worker configuration: fleetwright.{0} is unknown; there are capacity and idleTimeoutSeconds"
+    )]
+    Unknown(String),
+    #[error("worker configuration: {key} must be a whole number from {least} to {most}")]
+    Number {
+        key: &'static str,
+        least: u64,
+        most: u64,
+    },
+}
+
+impl Settings {
+    /// What whoever started the worker said about its capacity goes first: the fleet counts on it.
+    pub(crate) fn read(
+        config: &Map<String, Value>,
+        capacity: Option<u32>,
+        kind: Kind,
+    ) -> Result<Self, BadSettings> {
+        let ours = config.get("fleetwright");
+        if let Some(unknown) = ours.and_then(Value::as_object).and_then(unknown_key) {
+            return Err(BadSettings::Unknown(unknown));
+        }
+        let theirs = config.get("genericWorker").and_then(|at| at.get("config"));
+        let most = u64::from(MAX_CAPACITY);
+        let configured = match number(ours, "capacity", "fleetwright.capacity", 1, most)? {
+            Some(number) => Some(number),
+            None => number(theirs, "capacity", "genericWorker.config.capacity", 1, most)?,
+        };
+        let ours = number(
+            ours,
+            "idleTimeoutSeconds",
+            "fleetwright.idleTimeoutSeconds",
+            0,
+            MAX_SECONDS,
+        )?;
+        let seconds = match ours {
+            Some(seconds) => Some(seconds),
+            None => number(
+                theirs,
+                "idleTimeoutSecs",
+                "genericWorker.config.idleTimeoutSecs",
+                0,
+                MAX_SECONDS,
+            )?,
+        };
+        let idle_timeout = match (seconds, kind) {
+            (Some(0), _) | (None, Kind::Standing) => None,
+            (Some(seconds), _) => Some(Duration::from_secs(seconds)),
+            (None, Kind::Launched) => Some(IDLE_OF_LAUNCHED),
+        };
+        let configured = configured.and_then(|number| u32::try_from(number).ok());
+        Ok(Self {
+            capacity: capacity.or(configured).unwrap_or(1),
+            idle_timeout,
+        })
+    }
+}
+
+fn unknown_key(ours: &Map<String, Value>) -> Option<String> {
+    let known = ["capacity", "idleTimeoutSeconds"];
+    ours.keys()
+        .find(|key| !known.contains(&key.as_str()))
+        .cloned()
+}
+
+fn number(
+    section: Option<&Value>,
+    name: &str,
+    key: &'static str,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>, BadSettings> {
+    let Some(value) = section.and_then(|section| section.get(name)) else {
+        return Ok(None);
+    };
+    match value.as_u64().filter(|n| (least..=most).contains(n)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(BadSettings::Number { key, least, most }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(config: &Value, capacity: Option<u32>, kind: Kind) -> Result<Settings, BadSettings> {
+        Settings::read(config.as_object().unwrap(), capacity, kind)
+    }
+
+    #[test]
+    fn what_was_launched_goes_after_a_minute_and_what_stands_stays() {
+        let launched = read(&json!({}), None, Kind::Launched).unwrap();
+        assert_eq!(launched.capacity, 1);
+        assert_eq!(launched.idle_timeout, Some(Duration::from_secs(60)));
+        let standing = read(&json!({}), Some(3), Kind::Standing).unwrap();
+        assert_eq!((standing.capacity, standing.idle_timeout), (3, None));
+    }
+
+    #[test]
+    fn our_keys_go_before_those_of_generic_worker() {
+        let theirs = json!({"config": {"idleTimeoutSecs": 7, "capacity": 4}, "files": []});
+        let both = json!({"fleetwright": {"idleTimeoutSeconds": 2}, "genericWorker": theirs});
+        let settings = read(&both, None, Kind::Launched).unwrap();
+        assert_eq!(settings.idle_timeout, Some(Duration::from_secs(2)));
+        assert_eq!(settings.capacity, 4);
+        let settings = read(&json!({"genericWorker": theirs}), Some(1), Kind::Launched).unwrap();
+        assert_eq!(settings.idle_timeout, Some(Duration::from_secs(7)));
+        assert_eq!(settings.capacity, 1);
+    }
+
+    #[test]
+    fn zero_seconds_mean_that_it_stays() {
+        let config = json!({"fleetwright": {"idleTimeoutSeconds": 0}});
+        let settings = read(&config, None, Kind::Launched).unwrap();
+        assert_eq!(settings.idle_timeout, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (config, part) in [
+            (
+                json!({"fleetwright": {"idleTimeout": 3}}),
+                "fleetwright.idleTimeout is unknown",
+            ),
+            (
+                json!({"fleetwright": {"idleTimeoutSeconds": -1}}),
+                "fleetwright.idleTimeoutSeconds must",
+            ),
+            (json!({"fleetwright": {"capacity": 1_001}}), "from 1 to 1000"),
+            (
+                json!({"genericWorker": {"config": {"idleTimeoutSecs": "9"}}}),
+                "idleTimeoutSecs must",
+            ),
+        ] {
+            let problem = read(&config, None, Kind::Launched).unwrap_err().to_string();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+}

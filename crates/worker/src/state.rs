@@ -1,0 +1,207 @@
+//! What a worker keeps over a restart of its process: its credentials and the secret for the next.
+//!
+//! The file is replaced in one step, so that at any moment either what was before or what came
+//! last is there; the server takes the secret before the last for a while, so both are good.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use access::Secret;
+use domain::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::credentials::{Credentials, CredentialsBody};
+use crate::identity::Identity;
+
+const FILE: &str = "worker-state.json";
+
+/// Who the server says we are, until when, and how to stay it.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) credentials: Credentials,
+    pub(crate) expires: Timestamp,
+    pub(crate) secret: Secret,
+    pub(crate) worker_config: Map<String, Value>,
+}
+
+/// The place where a standing is kept.
+pub(crate) struct StateFile {
+    path: PathBuf,
+    /// Whom it belongs to: a folder may be used by another worker later.
+    owner: Value,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the worker's state to {}", path.display())]
+pub(crate) struct CannotKeep {
+    path: PathBuf,
+    #[source]
+    source: std::io::Error,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    owner: Value,
+    expires: String,
+    secret: Secret,
+    credentials: CredentialsBody,
+    worker_config: Map<String, Value>,
+}
+
+impl StateFile {
+    pub(crate) fn of(identity: &Identity) -> Self {
+        Self {
+            path: identity.work_dir.join(FILE),
+            owner: json!({
+                "rootUrl": identity.root_url,
+                "workerPoolId": identity.pool.as_str(),
+                "workerGroup": identity.group.as_str(),
+                "workerId": identity.id.as_str(),
+            }),
+        }
+    }
+
+    /// What an earlier process of this worker left. What cannot be used is as good as nothing.
+    pub(crate) fn read(&self, now: Timestamp) -> Option<Standing> {
+        let text = std::fs::read(&self.path).ok()?;
+        let body: Body = serde_json::from_slice(&text)
+            .inspect_err(|problem| {
+                tracing::warn!(
+                    "{} is damaged, so it is left: {problem}",
+                    self.path.display()
+                );
+            })
+            .ok()?;
+        let expires: Timestamp = body.expires.parse().ok()?;
+        if body.owner != self.owner || expires <= now {
+            return None;
+        }
+        Some(Standing {
+            credentials: body.credentials.try_into().ok()?,
+            expires,
+            secret: body.secret,
+            worker_config: body.worker_config,
+        })
+    }
+
+    /// Keeps this in place of what was there, durably.
+    pub(crate) fn write(&self, standing: &Standing) -> Result<(), CannotKeep> {
+        let body = json!({
+            "owner": self.owner,
+            "expires": standing.expires.to_string(),
+            "secret": standing.secret.expose(),
+            "credentials": standing.credentials.to_stored(),
+            "workerConfig": standing.worker_config,
+        });
+        let fresh = self.path.with_extension("json.new");
+        replace(&self.path, &fresh, body.to_string().as_bytes()).map_err(|source| CannotKeep {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Forgets it: this worker is no more.
+    pub(crate) fn remove(&self) {
+        if let Err(problem) = std::fs::remove_file(&self.path)
+            && problem.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("{} is left over: {problem}", self.path.display());
+        }
+    }
+}
+
+/// Writes beside the file and moves it into place, readable by its owner only.
+fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    match std::fs::remove_file(fresh) {
+        Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => return Err(problem),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(fresh, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::identity::{Names, Proof};
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000)
+    }
+
+    fn identity(folder: &Path, id: &str) -> Identity {
+        let names = Names {
+            provider_id: "local",
+            pool: "demo/linux",
+            group: "host",
+            id,
+        };
+        let proof = Proof::Token(Secret::new("t"));
+        Identity::of(names, "http://127.0.0.1:1".to_owned(), proof)
+            .unwrap()
+            .working_in(folder.to_owned())
+    }
+
+    fn standing() -> Standing {
+        let body = json!({"clientId": "worker/x", "accessToken": "token"});
+        let body: CredentialsBody = serde_json::from_value(body).unwrap();
+        Standing {
+            credentials: body.try_into().unwrap(),
+            expires: now().plus_seconds(60),
+            secret: Secret::new("s".repeat(44)),
+            worker_config: Map::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_found_by_the_next_process_and_only_by_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StateFile::of(&identity(folder.path(), "w1"));
+        assert!(file.read(now()).is_none());
+        file.write(&standing()).unwrap();
+        file.write(&standing()).unwrap();
+        let kept = file.read(now()).unwrap();
+        assert_eq!(kept.credentials.client_id, "worker/x");
+        assert_eq!(kept.secret, standing().secret);
+        let mode = std::fs::metadata(&file.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let other = StateFile::of(&identity(folder.path(), "w2"));
+        assert!(other.read(now()).is_none(), "another worker's");
+        file.remove();
+        file.remove();
+        assert!(file.read(now()).is_none());
+    }
+
+    #[test]
+    fn expired_or_damaged_state_is_as_good_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StateFile::of(&identity(folder.path(), "w1"));
+        file.write(&standing()).unwrap();
+        assert!(file.read(now().plus_seconds(60)).is_none());
+        std::fs::write(&file.path, "{\"owner\": 1").unwrap();
+        assert!(file.read(now()).is_none());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let file = StateFile::of(&identity(Path::new("/nosuch"), "w1"));
+        let problem = file.write(&standing()).unwrap_err();
+        assert!(problem.to_string().contains("/nosuch/worker-state.json"));
+    }
+}

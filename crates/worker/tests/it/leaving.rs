@@ -1,0 +1,171 @@
+//! When a worker goes, and what becomes of its tasks then.
+
+use std::time::Duration;
+
+use serde_json::json;
+use worker::{Identity, Kind, Stop, WorkerError};
+
+use crate::fleet::Trouble;
+use crate::world::World;
+
+/// A task that runs until it is ended.
+const ENDLESS: &str = "echo started; while :; do sleep 0.05; done";
+
+impl World {
+    fn with_idle_timeout(self, seconds: u64) -> Self {
+        let config = json!({"fleetwright": {"idleTimeoutSeconds": seconds}});
+        self.fleet.change(|state| state.worker_config = config);
+        self
+    }
+
+    fn advise(&self, terminate: bool, reason: &str) {
+        let advice = json!({"terminate": terminate, "reason": reason});
+        self.fleet.change(|state| state.advice = advice);
+    }
+
+    async fn started(&self, command: &str) -> String {
+        let task = self.fleet.add_task(json!({"command": command}));
+        self.fleet
+            .until("the task runs", |state| {
+                state.run(&task).log_text().contains("started\n")
+            })
+            .await;
+        task
+    }
+
+    fn outcome(&self, task: &str) -> Option<String> {
+        self.fleet.look(|state| state.run(task).outcome.clone())
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_not_needed_goes_and_says_so() {
+    let world = World::new().await;
+    world.advise(true, "over capacity");
+    world.start().ended().await.unwrap();
+    world.fleet.look(|state| {
+        assert!(state.is_removed);
+        assert_eq!(state.n_calls("claim-work"), 0, "{:?}", state.calls);
+    });
+    let state = world.folder.path().join("work/worker-state.json");
+    assert!(!state.exists(), "what is gone keeps no credentials");
+}
+
+#[tokio::test]
+async fn without_work_it_asks_whether_to_go_and_stays_as_long_as_it_should() {
+    let world = World::new().await.with_idle_timeout(1);
+    let working = world.start();
+    // While a claim waits, only the idle timer asks.
+    world
+        .fleet
+        .until("three times", |state| {
+            state.n_calls("should-terminate") >= 3
+        })
+        .await;
+    assert!(!world.fleet.look(|state| state.is_removed));
+    world.advise(true, "over capacity");
+    working.ended().await.unwrap();
+    assert!(world.fleet.look(|state| state.is_removed));
+}
+
+#[tokio::test]
+async fn a_busy_worker_finishes_before_it_goes() {
+    let world = World::new().await.with_idle_timeout(1);
+    world
+        .fleet
+        .change(|state| state.worker_config["fleetwright"]["capacity"] = json!(2));
+    let working = world.start();
+    let task = world.started("echo started; sleep 2").await;
+    // The second place is free, so it keeps asking for work, and is told to go then.
+    world.advise(true, "launch config archived");
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+}
+
+#[tokio::test]
+async fn no_answer_is_no_reason_to_go() {
+    let world = World::new().await.with_idle_timeout(1);
+    world
+        .fleet
+        .trouble(usize::MAX, "should-terminate", Trouble::Status(500));
+    let working = world.start();
+    let (outcome, _) = world.outcome_of(json!({"command": "sleep 0.1"})).await;
+    assert_eq!(outcome, "completed");
+    let (outcome, _) = world.outcome_of(json!({"command": "sleep 0.1"})).await;
+    assert_eq!(outcome, "completed");
+    working.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn when_asked_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
+    let world = World::new().await;
+    let working = world.start();
+    let task = world.started("echo started; sleep 1").await;
+    working.stops.ask(Stop::Drain);
+    let late = world.fleet.add_task(json!({"command": "true"}));
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+    assert_eq!(world.outcome(&late), None);
+    world
+        .fleet
+        .look(|state| assert!(!state.run(&late).is_claimed));
+}
+
+#[tokio::test]
+async fn what_does_not_finish_within_the_grace_is_given_back() {
+    let world = World::new().await;
+    let working = world.start_as(world.identity(), Duration::from_millis(100));
+    let task = world.started(ENDLESS).await;
+    working.end().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
+    let log = world.fleet.look(|state| state.run(&task).log_text());
+    assert!(log.contains("the worker has to go"), "{log}");
+    assert_eq!(world.leftovers(), [""; 0]);
+}
+
+#[tokio::test]
+async fn at_once_is_at_once_even_for_a_task_that_does_not_want_to_end() {
+    let world = World::new().await;
+    let working = world.start_as(world.identity(), Duration::from_secs(3_600));
+    let task = world.started(&format!("trap '' TERM; {ENDLESS}")).await;
+    working.stops.ask(Stop::Now);
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
+}
+
+#[tokio::test]
+async fn a_standing_machine_stays_registered_when_its_worker_stops() {
+    let world = World::new().await;
+    let standing = || Identity {
+        kind: Kind::Standing,
+        ..world.identity()
+    };
+    for n in 1..=2 {
+        let working = world.start_as(standing(), Duration::ZERO);
+        let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
+        assert_eq!(outcome, "completed", "{n}");
+        working.end().await.unwrap();
+    }
+    world.fleet.look(|state| {
+        assert!(!state.is_removed);
+        assert_eq!(state.n_registered, 1, "it goes on with what it was");
+    });
+}
+
+#[tokio::test]
+async fn a_worker_whose_registration_is_refused_finishes_and_goes() {
+    let world = World::new().await;
+    world
+        .fleet
+        .change(|state| state.registered_for = Duration::from_secs(2));
+    world.fleet.trouble(1, "/reregister", Trouble::Status(400));
+    let working = world.start();
+    let task = world.started("echo started; sleep 2").await;
+    let problem = working.ended().await.unwrap_err();
+    assert!(matches!(problem, WorkerError::Unwanted(_)), "{problem}");
+    assert!(
+        problem.to_string().contains("trouble on demand"),
+        "{problem}"
+    );
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+}

@@ -1,0 +1,151 @@
+//! A fleet, a folder, and workers in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::Secret;
+use domain::time::{Clock, Timestamp};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::task::AbortOnDropHandle;
+use worker::{Identity, Kind, Machine, Names, Proof, Stop, Stops, Worker, WorkerError};
+
+use crate::fleet::{Fleet, GROUP, POOL, PROOF, PROVIDER, State};
+
+/// Nothing here takes longer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the clock of these tests")]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) fleet: Fleet,
+    pub(crate) folder: TempDir,
+}
+
+/// A worker at work, ended with its tasks when it is dropped.
+pub(crate) struct Working {
+    pub(crate) stops: Stops,
+    task: AbortOnDropHandle<Result<(), WorkerError>>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self {
+            fleet: Fleet::start().await,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// The worker that the fleet expects.
+    pub(crate) fn identity(&self) -> Identity {
+        let names = Names {
+            provider_id: PROVIDER,
+            pool: POOL,
+            group: GROUP,
+            id: "w1",
+        };
+        let proof = Proof::Token(Secret::new(PROOF));
+        let identity = Identity::of(names, self.fleet.url(), proof).unwrap();
+        Identity {
+            kind: Kind::Launched,
+            ..identity.working_in(self.folder.path().join("work"))
+        }
+    }
+
+    pub(crate) fn start(&self) -> Working {
+        self.start_as(self.identity(), Duration::from_secs(10))
+    }
+
+    pub(crate) fn start_as(&self, identity: Identity, drain_grace: Duration) -> Working {
+        let stops = Stops::default();
+        let worker = Worker {
+            identity,
+            machine: machine(),
+            stops: stops.clone(),
+            drain_grace,
+            notices: None,
+        };
+        Working {
+            stops,
+            task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
+        }
+    }
+
+    /// Runs one task to its end with a worker of its own, and returns what the queue was told and
+    /// the log.
+    pub(crate) async fn run(&self, payload: Value) -> (String, String) {
+        let working = self.start();
+        let outcome = self.outcome_of(payload).await;
+        working.end().await.unwrap();
+        outcome
+    }
+
+    /// Has a worker that is there run one task to its end.
+    pub(crate) async fn outcome_of(&self, payload: Value) -> (String, String) {
+        let task = self.fleet.add_task(payload);
+        self.fleet
+            .until("the task is resolved", |state| {
+                state.run(&task).is_resolved()
+            })
+            .await;
+        self.fleet.look(|state| {
+            let run = state.run(&task);
+            (run.outcome.clone().unwrap(), run.log_text())
+        })
+    }
+
+    /// What is left in the folders of tasks and logs.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let work = self.folder.path().join("work");
+        ["worker-tasks", "worker-logs"]
+            .iter()
+            .flat_map(|name| std::fs::read_dir(work.join(name)).unwrap())
+            .map(|entry| entry.unwrap().path().display().to_string())
+            .collect()
+    }
+}
+
+impl Working {
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn end(self) -> Result<(), WorkerError> {
+        self.stops.ask(Stop::Drain);
+        self.ended().await
+    }
+
+    /// Waits until it goes by itself.
+    pub(crate) async fn ended(self) -> Result<(), WorkerError> {
+        let ended = tokio::time::timeout(LIMIT, self.task).await;
+        ended.expect("the worker does not end").unwrap()
+    }
+}
+
+pub(crate) fn machine() -> Machine {
+    Machine::new(Arc::new(SystemClock), StdRng::seed_from_u64(7))
+}
+
+impl Fleet {
+    /// Waits until the state is as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) {
+        let mut changes = self.changes();
+        let reached = async {
+            while !self.look(&wanted) {
+                changes.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(LIMIT, reached).await.is_err() {
+            panic!("not reached: {what}; {}", self.look(State::to_text));
+        }
+    }
+}
