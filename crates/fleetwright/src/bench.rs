@@ -9,6 +9,7 @@
 mod bare;
 mod child;
 mod figures;
+mod fleet;
 mod load;
 mod paced;
 mod prepare;
@@ -46,6 +47,15 @@ pub(crate) enum Verb {
     /// over connections that stay open. Signing the requests is not in them. Both servers share the
     /// machine's cores with the client that makes the load.
     Api(Arguments),
+    /// Measure how the fleet is looked after: decisions, rounds, scans, claims
+    ///
+    /// Clouds are simulated; store, planner, tasks and API are the real ones, each part in a process of its own, on a
+    /// database of its own in a temporary folder, or on the empty PostgreSQL database given (which keeps what the
+    /// measurement puts there).
+    Fleet(fleet::Arguments),
+    /// A part of that measurement
+    #[command(hide = true)]
+    FleetPart(fleet::PartArguments),
     /// The bare server that is measured against
     #[command(hide = true)]
     Bare,
@@ -71,6 +81,8 @@ pub(crate) async fn run(verb: Verb, as_json: bool) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Verb::Fleet(arguments) => fleet::run(arguments, as_json).await,
+        Verb::FleetPart(arguments) => fleet::part(arguments).await,
         Verb::Bare => bare::serve().await,
     }
 }

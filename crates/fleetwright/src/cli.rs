@@ -12,9 +12,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
 use crate::commands::{
-    Session, audit, client, completions, config, doctor, error, launch_config, migrate, pool,
-    provider, role, scope, serve, up, version, worker,
+    Session, audit, client, completions, config, doctor, error, event, explain, launch_config, migrate,
+    pool, provider, role, run_worker, scope, serve, up, version,
 };
+use crate::commands::run_worker::Asked;
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::{bench, import, output};
 
@@ -74,12 +75,17 @@ enum Command {
     /// Launch configs: the ways to start a worker of a pool
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
-    /// Workers
+    /// Workers: those of a server, and how to be one
+    Worker(run_worker::Noun),
+    /// Why things are as they are: decisions, with their reasons
     #[command(subcommand)]
-    Worker(worker::Verb),
+    Explain(explain::Verb),
     /// Errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
+    /// Events: what happens, as it happens
+    #[command(subcommand)]
+    Event(event::Verb),
     /// Providers: those that can make workers
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -120,7 +126,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(problem) => return explain(&problem),
+        Err(problem) => return tell_usage(&problem),
     };
     finish(cli.run())
 }
@@ -144,7 +150,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// Help and versions are results; anything else that the parser says is a usage error.
-fn explain(problem: &clap::Error) -> ExitCode {
+fn tell_usage(problem: &clap::Error) -> ExitCode {
     let written = problem.print();
     if problem.use_stderr() {
         return Exit::Usage.into();
@@ -181,7 +187,15 @@ impl Cli {
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
             }
-            Command::Worker(verb) => common.ask(async |session| worker::run(verb, session).await),
+            Command::Worker(noun) => match noun.asked()? {
+                Asked::Managing(verb) => {
+                    common.ask(async |session| run_worker::manage(verb, session).await)
+                }
+                Asked::Working(worker) => runtime(Builder::new_current_thread())?
+                    .block_on(worker.run(common.root_url, common.json)),
+            },
+            Command::Explain(verb) => common.ask(async |session| explain::run(verb, session).await),
+            Command::Event(verb) => common.ask(async |session| event::run(verb, session).await),
             Command::Error(verb) => common.ask(async |session| error::run(verb, session).await),
             Command::Provider(verb) => {
                 common.ask(async |session| provider::run(verb, session).await)

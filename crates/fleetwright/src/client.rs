@@ -8,7 +8,7 @@ mod problem;
 mod retry;
 mod send;
 
-pub(crate) use call::{AUTH, Call, WORKER_MANAGER};
+pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 pub(crate) use config_file::ConfigFile;
 pub(crate) use credentials::{Credentials, Flags, Settings, from_environment, resolve};
-pub(crate) use send::{Client, JSON, signature};
+pub(crate) use send::{Client, JSON, Opened, signature};

@@ -122,11 +122,12 @@ impl DataFolder {
     }
 
     /// Makes an empty database that nobody else can read; what SQLite adds to it follows suit.
-    pub(crate) fn provide_database(&self) -> Result<(), Failure> {
+    pub(crate) fn provide_database(&self) -> Result<bool, Failure> {
         let file = self.path.join(DATABASE);
+        let is_new = !file.exists();
         private_file(OpenOptions::new().append(true).create(true), &file)
             .with_context(|| format!("cannot make the database {}", file.display()))?;
-        Ok(())
+        Ok(is_new)
     }
 
     /// The owner's access token; made on the first start, kept after.

@@ -1,16 +1,21 @@
 //! The HTTP API: one table of endpoints, and the steps that every request takes.
 
 pub mod auth;
+pub mod body;
 pub mod call;
 pub mod endpoint;
 pub mod error;
+pub mod fleetwright;
 pub mod listener;
 pub mod openapi;
 pub mod pages;
 pub mod paging;
+pub mod queue;
+pub mod raw_body;
 pub mod references;
 pub mod reply;
 pub mod request;
+pub mod response;
 pub mod route;
 pub mod worker_manager;
 
@@ -21,7 +26,14 @@ use endpoint::{Endpoint, Service};
 /// Every endpoint of every service, in the order in which they are published.
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
-    ALL.get_or_init(|| [worker_manager::ENDPOINTS, auth::ENDPOINTS].concat())
+    ALL.get_or_init(|| [
+            worker_manager::ENDPOINTS,
+            &queue::endpoints(),
+            auth::ENDPOINTS,
+            fleetwright::ENDPOINTS,
+            queue::FILES,
+        ]
+        .concat())
 }
 
 /// The endpoints of one service.

@@ -13,8 +13,14 @@ use domain::time::{Clock, Timestamp};
 use rand::Rng;
 use store::{Store, StoreError, Tx};
 
+use crate::api::queue::Queue;
+use crate::artifacts::Artifacts;
 use crate::config::Config;
+use crate::demand::Demands;
+use crate::events::EventStream;
+use crate::fleet::Launching;
 use crate::gate::Gate;
+use crate::notify::Channel;
 use crate::telemetry::Telemetry;
 use crate::wake::Wake;
 
@@ -31,13 +37,21 @@ pub struct App {
     pub gate: Arc<dyn Gate>,
     /// Signs the credentials of workers.
     pub issuer: WorkerIssuer,
+    pub queue: Queue,
     pub telemetry: Telemetry,
     pub wake: Wake,
+    /// Where tasks wait.
+    pub demands: Demands,
+    pub launching: Launching,
+    pub artifacts: Artifacts,
+    pub events: EventStream,
+    /// The ways by which people are told of errors.
+    pub notices: Vec<Arc<dyn Channel>>,
     pub started: Timestamp,
 }
 
-/// Our own identity, in whose name workers get credentials.
-#[derive(Debug)]
+/// Our own identity, in whose name workers or runs of tasks get credentials.
+#[derive(Clone, Debug)]
 pub struct WorkerIssuer {
     pub client_id: String,
     pub access_token: Secret,

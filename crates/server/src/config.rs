@@ -2,6 +2,15 @@
 //!
 //! Every key has a default or the start fails naming it; a key that is not known is an error.
 
+mod artifacts;
+mod auth;
+mod events;
+mod fleet;
+mod notify;
+mod outside_queue;
+mod queue;
+mod roles;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,10 +18,18 @@ use std::path::{Path, PathBuf};
 use access::Secret;
 use access::seal::{Key, Keyring};
 use cloud::ProviderConfig;
-use contract::patterns;
 use domain::id::{BadId, ProviderId};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+pub use artifacts::Artifacts;
+pub use auth::{Auth, OutsideAuth, StaticClient};
+pub use events::{Amqp, Events};
+pub use fleet::Fleet;
+pub use notify::{Email, Hook, MailServer, Notify, Tls, Webhook};
+pub use outside_queue::OutsideQueue;
+pub use queue::Queue;
+pub use roles::{Role, Roles};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,12 +38,21 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where clients reach us, if that is not `http://<listen>`.
     pub root_url: Option<String>,
+    /// A folder for files of our own: those of local workers, logs of tasks.
+    pub data: Option<PathBuf>,
     pub database: Database,
     pub keys: Keys,
     pub auth: Auth,
     pub providers: ProviderTable,
     pub server: Limits,
     pub worker_manager: WorkerManager,
+    pub fleet: Fleet,
+    pub notify: Notify,
+    /// What this process does; everything, unless some are named.
+    pub roles: Roles,
+    pub artifacts: Artifacts,
+    pub events: Events,
+    pub queue: Queue,
     pub log: Log,
 }
 
@@ -44,43 +70,6 @@ pub struct Database {
 pub struct Keys {
     /// A file of lines `<id> <base64 of 32 bytes>`; the first key seals, all of them open.
     pub file: PathBuf,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Auth {
-    /// Clients that exist by configuration and cannot be changed through the API.
-    pub static_clients: Vec<StaticClient>,
-    /// Whether to accept signatures that leave the query out, as the Rust client makes them.
-    pub accept_mac_over_path_only: bool,
-    /// Ask this Taskcluster deployment instead of keeping clients and roles here.
-    pub taskcluster: Option<OutsideAuth>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StaticClient {
-    /// Begins with `static/`.
-    pub client_id: String,
-    #[serde(default)]
-    pub access_token: Option<Secret>,
-    #[serde(default)]
-    pub access_token_file: Option<PathBuf>,
-    pub scopes: Vec<String>,
-    #[serde(default)]
-    pub description: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OutsideAuth {
-    pub root_url: String,
-    /// The client in whose name workers get credentials.
-    pub client_id: String,
-    #[serde(default)]
-    pub access_token: Option<Secret>,
-    #[serde(default)]
-    pub access_token_file: Option<PathBuf>,
 }
 
 /// The sections `[providers.<id>]`, in the order of the file.
@@ -151,12 +140,19 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             root_url: None,
+            data: None,
             database: Database::default(),
             keys: Keys::default(),
             auth: Auth::default(),
             providers: ProviderTable::default(),
             server: Limits::default(),
             worker_manager: WorkerManager::default(),
+            fleet: Fleet::default(),
+            notify: Notify::default(),
+            roles: Roles::default(),
+            artifacts: Artifacts::default(),
+            events: Events::default(),
+            queue: Queue::default(),
             log: Log::default(),
         }
     }
@@ -234,6 +230,12 @@ impl Config {
         )
     }
 
+    /// Where artifacts are kept, if anywhere.
+    pub fn artifact_folder(&self) -> Option<PathBuf> {
+        let beside = || self.data.as_ref().map(|data| data.join("artifacts"));
+        self.artifacts.folder.clone().or_else(beside)
+    }
+
     pub fn keyring(&self) -> Result<Keyring, ConfigError> {
         let problem = |problem: String| ConfigError::Value {
             key: "keys.file".to_owned(),
@@ -281,6 +283,13 @@ impl Config {
         if !root_url.starts_with("http://") && !root_url.starts_with("https://") {
             return wrong("root_url", "must begin with http:// or https://");
         }
+        if let Some((key, problem)) = self.fleet.problem() {
+            return wrong(key, problem);
+        }
+        self.notify.check()?;
+        if self.roles.is_empty() {
+            return wrong("roles", "must name at least one, or be left out for all");
+        }
         for client in &self.auth.static_clients {
             if !client.client_id.starts_with("static/") {
                 return wrong("auth.static_clients.client_id", "must begin with static/");
@@ -294,49 +303,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-impl StaticClient {
-    pub fn token(&self) -> Result<Secret, ConfigError> {
-        let key = format!("auth.static_clients ({})", self.client_id);
-        token(
-            &key,
-            self.access_token.as_ref(),
-            self.access_token_file.as_deref(),
-        )
-    }
-}
-
-impl OutsideAuth {
-    pub fn token(&self) -> Result<Secret, ConfigError> {
-        let file = self.access_token_file.as_deref();
-        token("auth.taskcluster", self.access_token.as_ref(), file)
-    }
-}
-
-/// A token stands in the configuration or in a file of its own.
-/// What is too short to be one (an empty file, say) would let everybody in.
-fn token(key: &str, text: Option<&Secret>, file: Option<&Path>) -> Result<Secret, ConfigError> {
-    let refuse = |problem: String| ConfigError::Value {
-        key: key.to_owned(),
-        problem,
-    };
-    let token = match (text, file) {
-        (Some(token), None) => token.clone(),
-        (None, Some(file)) => Secret::new(read(file)?.trim()),
-        (None, None) | (Some(_), Some(_)) => {
-            let problem = "needs either access_token or access_token_file";
-            return Err(refuse(problem.to_owned()));
-        }
-    };
-    if patterns::matches(patterns::ACCESS_TOKEN, token.expose()) {
-        return Ok(token);
-    }
-    let place = file.map_or("access_token".to_owned(), |file| file.display().to_string());
-    Err(refuse(format!(
-        "{place} does not hold an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make one \
-         with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
-    )))
 }
 
 fn read(file: &Path) -> Result<String, ConfigError> {
@@ -443,31 +409,6 @@ mod tests {
             let problem = parse(text).unwrap().check().unwrap_err().to_string();
             assert!(problem.starts_with(key), "{problem}");
         }
-    }
-
-    #[test]
-    fn what_is_no_access_token_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("token");
-        let client = |text: &str| {
-            std::fs::write(&file, text).unwrap();
-            StaticClient {
-                client_id: "static/owner".to_owned(),
-                access_token: None,
-                access_token_file: Some(file.clone()),
-                scopes: Vec::new(),
-                description: String::new(),
-            }
-        };
-        for text in ["", "\n", "abc", "a token with spaces in it, long enough"] {
-            let refused = client(text).token().unwrap_err().to_string();
-            assert!(
-                refused.contains("does not hold an access token"),
-                "{refused}"
-            );
-        }
-        let token = client(&format!("{}\n", "x".repeat(44))).token().unwrap();
-        assert_eq!(token.expose(), "x".repeat(44));
     }
 
     #[test]

@@ -7,9 +7,11 @@ use domain::time::Clock;
 use store::Store;
 use tokio::net::TcpListener;
 
+use crate::artifacts::Folder;
 use crate::clock::SystemClock;
-use crate::config::{Config, OutsideAuth, StaticClient};
+use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
 use crate::gate::token_purpose;
+use crate::notify::MailChannel;
 
 /// The server has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -64,9 +66,53 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(tokens(config));
     findings.extend(secret_files(config).filter_map(open_to_others));
     findings.push(providers(config));
+    findings.extend(brokers(config).await);
     findings.extend(database(config).await);
+    findings.extend(artifacts(config));
     findings.push(address(config).await);
+    findings.extend(notices(config).await);
     findings
+}
+
+/// Whether people can be told of errors. Nothing is sent.
+async fn notices(config: &Config) -> Vec<Finding> {
+    let hooks = config.notify.hooks().unwrap_or_default();
+    let open = hooks.iter().filter(|hook| !hook.is_private).map(|hook| {
+        Finding::warning(
+            format!("notices to the webhook at {} go in the clear", hook.host),
+            "give notify.webhook.url an address that begins with https://",
+        )
+    });
+    let mut findings: Vec<Finding> = open.collect();
+    let Ok(Some(server)) = config.notify.mail_server() else {
+        return findings;
+    };
+    let place = format!("the mail server at {}:{}", server.host, server.port);
+    let greeted = match MailChannel::new(&server, &config.root_url()) {
+        Ok(channel) => channel.greet().await,
+        Err(problem) => Err(problem.to_string()),
+    };
+    findings.push(match greeted {
+        Ok(()) => Finding::good(format!("{place} answers")),
+        Err(problem) => Finding::bad(
+            format!("{place} cannot be used: {problem}"),
+            "see that notify.email has the right smtp, tls, user and password, and that nothing stands between",
+        ),
+    });
+    findings
+}
+
+/// What tasks leave behind needs a place, if it is to be kept.
+fn artifacts(config: &Config) -> Option<Finding> {
+    let folder = config.artifact_folder()?;
+    let place = folder.display().to_string();
+    Some(match Folder::new(folder).try_out() {
+        Ok(()) => Finding::good("files and logs of tasks can be kept"),
+        Err(problem) => Finding::bad(
+            format!("files and logs of tasks cannot be kept in {place}: {problem}"),
+            "give the folder to the user that the server runs as, or name another: artifacts.folder",
+        ),
+    })
 }
 
 fn configuration(config: &Config) -> Finding {
@@ -95,8 +141,10 @@ fn keys(config: &Config) -> Finding {
 fn tokens(config: &Config) -> Vec<Finding> {
     let clients = config.auth.static_clients.iter().map(StaticClient::token);
     let outside = config.auth.taskcluster.iter().map(OutsideAuth::token);
+    let queue = config.queue.taskcluster.iter().map(OutsideQueue::token);
     clients
         .chain(outside)
+        .chain(queue)
         .filter_map(Result::err)
         .map(|problem| {
             Finding::bad(
@@ -111,9 +159,19 @@ fn tokens(config: &Config) -> Vec<Finding> {
 fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
     let clients = config.auth.static_clients.iter();
     let outside = config.auth.taskcluster.iter();
+    let queue = config.queue.taskcluster.iter();
+    let pulse = queue.clone().filter_map(|queue| queue.pulse.as_ref());
+    let events = config.events.amqp.iter();
+    let mail = config.notify.email.iter();
+    let hooks = config.notify.webhook.iter();
     std::iter::once(config.keys.file.as_path())
+        .chain(mail.filter_map(|mail| mail.password_file.as_deref()))
+        .chain(hooks.filter_map(|hook| hook.secret_file.as_deref()))
         .chain(clients.filter_map(|client| client.access_token_file.as_deref()))
         .chain(outside.filter_map(|outside| outside.access_token_file.as_deref()))
+        .chain(queue.filter_map(|queue| queue.access_token_file.as_deref()))
+        .chain(events.filter_map(|amqp| amqp.url_file.as_deref()))
+        .chain(pulse.filter_map(|amqp| amqp.url_file.as_deref()))
 }
 
 #[cfg(unix)]
@@ -150,6 +208,47 @@ fn providers(config: &Config) -> Finding {
         ),
         count => Finding::good(format!("{count} providers are configured")),
     }
+}
+
+/// Brokers that are configured: of our own events, and of an outside queue.
+async fn brokers(config: &Config) -> Vec<Finding> {
+    let events = config.events.amqp.as_ref();
+    let pulse = config.queue.taskcluster.as_ref();
+    let pulse = pulse.and_then(|queue| queue.pulse.as_ref());
+    let configured = [(events, "events.amqp"), (pulse, "queue.taskcluster.pulse")];
+    let mut findings = Vec::new();
+    for (amqp, key) in configured {
+        if let Some(amqp) = amqp {
+            findings.push(broker(amqp, key).await);
+        }
+    }
+    findings
+}
+
+async fn broker(amqp: &Amqp, key: &str) -> Finding {
+    let broker = match amqp.broker(key) {
+        Ok(broker) => broker,
+        Err(problem) => {
+            let what = format!("the broker of {key} cannot be used: {problem}");
+            return Finding::bad(what, "mend the key that is named");
+        }
+    };
+    match broker.check().await {
+        Ok(()) => Finding::good(format!("the broker of {key} answers")),
+        // Events wait for it, so nothing is lost, and a server starts without it.
+        Err(problem) => Finding::warning(
+            format!("the broker of {key} cannot be used: {}", chain(&problem)),
+            "see that it runs, that the address is right, and that it knows the user and the password",
+        ),
+    }
+}
+
+fn chain(problem: &dyn std::error::Error) -> String {
+    let source = problem.source();
+    source.map_or_else(
+        || problem.to_string(),
+        |source| format!("{problem}: {source}"),
+    )
 }
 
 async fn database(config: &Config) -> Vec<Finding> {

@@ -2,10 +2,15 @@
 
 pub mod api;
 pub mod app;
+pub mod artifacts;
 pub mod clock;
 pub mod config;
+pub mod demand;
 pub mod doctor;
+pub mod events;
+pub mod fleet;
 pub mod gate;
+pub mod notify;
 pub mod run;
 pub mod start;
 pub mod tasks;

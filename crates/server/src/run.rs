@@ -61,6 +61,10 @@ pub async fn run(
     stopping.cancel();
     let _ = serving.await;
     driver.join().await;
+    if let Err(problem) = tasks::leave_broker(&app).await {
+        tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
+    }
+    app.launching.finish().await;
     app.store.close().await;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
-use cloud::{NotAvailable, Provider, Providers};
+use cloud::{NotAvailable, Provider, ProviderContext, Providers};
 use contract::Schemas;
 use domain::Version;
 use domain::access::ClientRecord;
@@ -14,14 +14,23 @@ use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
 use store::{Store, StoreError, Tx};
 
+use crate::api::queue::Queue;
 use crate::app::{App, Random, WorkerIssuer};
+use crate::artifacts::Artifacts;
 use crate::config::{Config, ConfigError};
+use crate::demand::{Demands, QueueUnusable};
+use crate::events::EventStream;
+use crate::fleet::Launching;
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
+use crate::notify::{self, ChannelsError};
+use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
 use crate::wake::Wake;
 
 /// Our own client, in whose name workers get credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
+/// Our own client, in whose name runs of tasks get credentials; a task may have any scope.
+pub const QUEUE_ISSUER: &str = "static/taskcluster/queue";
 /// Static clients never expire, as far as anybody can tell.
 const STATIC_LIFE_MS: i64 = 1_000 * 365 * DAY_MS;
 const STATIC_PREFIX: &str = "static/";
@@ -36,6 +45,10 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("the HTTP client for the auth service cannot be made")]
     Http(#[from] reqwest::Error),
+    #[error("nobody can be told of errors")]
+    Notices(#[from] ChannelsError),
+    #[error("the queue is not usable")]
+    Queue(#[from] QueueUnusable),
     #[error("{0:?} is not a client id")]
     ClientId(String),
     #[error("the access token of {0} cannot be opened: is its key still in keys.file?")]
@@ -68,6 +81,7 @@ pub async fn start_with(
     further: Vec<(ProviderId, Arc<dyn Provider>)>,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
+    let notices = notify::channels(&config)?;
     let keyring = Arc::new(config.keyring()?);
     let store = Store::open(&store::Options {
         url: config.database.url.clone(),
@@ -77,7 +91,7 @@ pub async fn start_with(
     for applied in store.migrate(now.as_millis()).await? {
         tracing::info!("migrated the database: {applied}");
     }
-    let (gate, issuer): (Arc<dyn Gate>, _) = match &config.auth.taskcluster {
+    let (gate, issuer, queue_issuer): (Arc<dyn Gate>, _, _) = match &config.auth.taskcluster {
         Some(outside) => {
             let issuer = WorkerIssuer {
                 client_id: outside.client_id.clone(),
@@ -85,32 +99,54 @@ pub async fn start_with(
             };
             (
                 Arc::new(Remote::new(outside.root_url.trim_end_matches('/'))?),
+                issuer.clone(),
                 issuer,
             )
         }
         None => {
-            let issuer = synchronise_clients(&config, &store, &keyring, &random, now).await?;
+            let [issuer, queue_issuer] =
+                synchronise_clients(&config, &store, &keyring, &random, now).await?;
             let policy = Policy {
                 accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
             };
             (
                 Arc::new(Embedded::new(store.clone(), Arc::clone(&keyring), policy)),
                 issuer,
+                queue_issuer,
             )
         }
     };
+    let demands = Demands::new(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let providers = config
         .providers
         .0
         .iter()
-        .map(|(id, provider)| (id.clone(), provider.build(id, schemas, &keyring)))
+        .map(|(id, provider)| {
+            let context = ProviderContext {
+                id: id.clone(),
+                schemas,
+                keyring: Arc::clone(&keyring),
+                root_url: config.root_url(),
+                data: config.data.clone(),
+                clock: Arc::clone(&clock),
+            };
+            (id.clone(), provider.build(context))
+        })
         .chain(further)
         .collect();
     let providers = Providers::new(providers);
     tell_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing().await.1 {
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
+    }
+    let events = open_events(&config, &store, random.slugid()).await?;
+    let artifacts = Artifacts::new(config.artifact_folder());
+    if artifacts.folder.is_none() {
+        tracing::warn!(
+            "files and logs of tasks are not kept: the configuration names no folder for them \
+             (`data`, or `artifacts.folder`)"
+        );
     }
     Ok(Arc::new(App {
         root_url: config.root_url(),
@@ -123,10 +159,34 @@ pub async fn start_with(
         providers,
         gate,
         issuer,
+        queue: Queue::new(queue_issuer),
         telemetry: Telemetry::install(),
         wake: Wake::default(),
+        demands,
+        launching: Launching::default(),
+        artifacts,
+        events,
+        notices,
         started: now,
     }))
+}
+
+/// The stream of events goes on from where it is; a broker that is new begins with what happens now.
+async fn open_events(
+    config: &Config,
+    store: &Store,
+    process: String,
+) -> Result<EventStream, StartError> {
+    let amqp = config.events.amqp.as_ref();
+    let broker = amqp.map(|amqp| amqp.broker("events.amqp")).transpose()?;
+    if broker.is_some() {
+        let opening = store.write("event_reader_open", |tx| {
+            store::event_reader_open(tx, BROKER_READER)
+        });
+        opening.await?;
+    }
+    let head = store.read("event_head", store::event_head).await?;
+    Ok(EventStream::new(process, broker, head))
 }
 
 /// Pools whose provider is not configured get no workers: better said now than wondered at later.
@@ -151,14 +211,21 @@ async fn synchronise_clients(
     keyring: &Arc<Keyring>,
     random: &Random,
     now: Timestamp,
-) -> Result<WorkerIssuer, StartError> {
-    let issuer_id = client_id(ISSUER)?;
-    let mut wanted = vec![Wanted {
-        id: issuer_id.clone(),
-        token: None,
-        scopes: ISSUER_SCOPES.map(str::to_owned).to_vec(),
-        description: "Signs the credentials of workers.".to_owned(),
-    }];
+) -> Result<[WorkerIssuer; 2], StartError> {
+    let mut wanted = vec![
+        Wanted {
+            id: client_id(ISSUER)?,
+            token: None,
+            scopes: ISSUER_SCOPES.map(str::to_owned).to_vec(),
+            description: "Signs the credentials of workers.".to_owned(),
+        },
+        Wanted {
+            id: client_id(QUEUE_ISSUER)?,
+            token: None,
+            scopes: vec!["*".to_owned()],
+            description: "Signs the credentials of tasks.".to_owned(),
+        },
+    ];
     for client in &config.auth.static_clients {
         wanted.push(Wanted {
             id: client_id(&client.client_id)?,
@@ -183,17 +250,25 @@ async fn synchronise_clients(
             synchronise(tx, &keyring, wanted, sealed, now)?;
         }
         remove_others(tx, &wanted)?;
-        let issuer = store::client_get(tx, &issuer_id)?;
-        let opened = issuer.and_then(|record| {
-            keyring
-                .open(&token_purpose(&issuer_id), &record.sealed_access_token)
-                .ok()
-        });
-        opened.ok_or_else(|| StartError::Sealed(issuer_id.clone()))
+        Ok::<_, StartError>([
+            issuer(tx, &keyring, ISSUER)?,
+            issuer(tx, &keyring, QUEUE_ISSUER)?,
+        ])
+    });
+    written.await
+}
+
+/// One of our own clients, with its token.
+fn issuer(tx: &mut Tx<'_>, keyring: &Keyring, id: &str) -> Result<WorkerIssuer, StartError> {
+    let known = client_id(id)?;
+    let record = store::client_get(tx, &known)?;
+    let opened = record.and_then(|record| {
+        let purpose = token_purpose(&known);
+        keyring.open(&purpose, &record.sealed_access_token).ok()
     });
     Ok(WorkerIssuer {
-        client_id: ISSUER.to_owned(),
-        access_token: written.await?,
+        client_id: id.to_owned(),
+        access_token: opened.ok_or(StartError::Sealed(known))?,
     })
 }
 

@@ -1,28 +1,85 @@
 //! What happens without being asked for: tasks that look at what is true now and act on it.
 
+mod artifacts;
+mod backoff;
 pub mod driver;
+mod hints;
 mod housekeeping;
 mod measure;
+mod notify;
 mod provider_setup;
+mod provision;
 mod publish;
+mod queue_claims;
+mod queue_deadlines;
+mod queue_housekeeping;
+mod queue_releases;
+mod refresh;
+mod scan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use artifacts::Artifacts;
 use driver::Driver;
+pub use hints::Hints;
 pub use housekeeping::Housekeeping;
 pub use measure::Measure;
+pub use notify::Notify;
 pub use provider_setup::ProviderSetup;
-pub use publish::Publish;
+pub use provision::{Provision, Rounds};
+pub use publish::{Publish, PublishToBroker, READER as BROKER_READER, leave as leave_broker};
+pub use queue_claims::QueueClaims;
+pub use queue_deadlines::QueueDeadlines;
+pub use queue_housekeeping::QueueHousekeeping;
+pub use queue_releases::QueueReleases;
+pub use refresh::Refresh;
+pub use scan::{Ending, Scan};
 
 use crate::app::App;
+use crate::config::Role;
 
-/// Starts every task of the server.
+/// Starts the tasks of the roles that this process plays.
 pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let every = Duration::from_secs;
-    let bell = Arc::clone(&app.wake.publish);
-    driver.start_woken(every(1), bell, Publish(Arc::clone(app)));
-    driver.start(every(30), Measure(Arc::clone(app)));
-    driver.start(every(60), ProviderSetup(Arc::clone(app)));
-    driver.start(every(300), Housekeeping(Arc::clone(app)));
+    let own = || Arc::clone(app);
+    let plays = |role| app.config.roles.include(role);
+    let fleet = &app.config.fleet;
+    driver.start_woken(every(1), Arc::clone(&app.wake.publish), Publish(own()));
+    let bell = Arc::clone(&app.queue.releases);
+    driver.start_woken(every(5), bell, QueueReleases(own()));
+    driver.start(every(60), ProviderSetup(own()));
+    driver.start(every(300), Refresh(own()));
+    if plays(Role::Provisioner) {
+        let bell = Arc::clone(&app.wake.provision);
+        driver.start_woken(fleet.round(), bell, Provision(own()));
+        driver.start(fleet.round(), Rounds(own()));
+        if let Some(pulse) = app.demands.pulse() {
+            driver.start(every(1), Hints::new(own(), pulse));
+        }
+    }
+    if plays(Role::Scanner) {
+        let bell = Arc::clone(&app.wake.ending);
+        driver.start(fleet.scan(), Scan(own()));
+        driver.start_woken(fleet.scan(), bell, Ending::new(own()));
+    }
+    if let Some(broker) = app.events.broker.clone()
+        && plays(Role::Publisher)
+    {
+        let bell = Arc::clone(&app.events.told);
+        driver.start_woken(every(1), bell, PublishToBroker::new(own(), broker));
+    }
+    if plays(Role::Publisher) {
+        for channel in app.notices.clone() {
+            driver.start(every(2), Notify::new(own(), channel));
+        }
+    }
+    if plays(Role::Housekeeper) {
+        driver.start(every(2), QueueClaims(own()));
+        driver.start(every(5), QueueDeadlines(own()));
+        driver.start(every(300), QueueHousekeeping(own()));
+        driver.start(every(30), Measure(own()));
+        driver.start(every(300), Housekeeping(own()));
+        driver.start(every(300), Artifacts::new(own()));
+    }
 }

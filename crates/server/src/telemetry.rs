@@ -28,12 +28,23 @@ pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
 pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
 pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
 pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
+pub const LAUNCHES: &str = "fleetwright_launch_seconds";
 pub const BUILD_INFO: &str = "fleetwright_build_info";
 pub const POOLS: &str = "fleetwright_worker_pools";
 pub const WORKERS: &str = "fleetwright_workers";
 pub const OUTBOX_DEPTH: &str = "fleetwright_outbox_events";
+pub const BROKER_UP: &str = "fleetwright_broker_up";
+pub const BROKER_WAITING: &str = "fleetwright_broker_waiting_events";
+pub const BROKER_LAG: &str = "fleetwright_broker_lag_seconds";
+pub const EVENTS_PUBLISHED: &str = "fleetwright_broker_published_events_total";
+pub const EVENT_LISTENERS: &str = "fleetwright_event_listeners";
+pub const DEMAND_FAILURES: &str = "fleetwright_demand_unknown_total";
+pub const NOTICES: &str = "fleetwright_notices_total";
+pub const NOTICES_UP: &str = "fleetwright_notices_up";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
+
+const AMQP_LIBRARY: &str = "lapin";
 
 /// Seconds that requests take.
 const REQUEST_BUCKETS: [f64; 11] = [
@@ -123,7 +134,12 @@ fn builder() -> PrometheusBuilder {
 
 /// Starts logging to standard error. Only the first call of a process has an effect.
 pub fn log_to_stderr(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&log.filter)
+    // The AMQP library reports what we handle and report ourselves; who wants to see it can ask for it.
+    let filter = match log.filter.contains(AMQP_LIBRARY) {
+        true => log.filter.clone(),
+        false => format!("{},{AMQP_LIBRARY}=off", log.filter),
+    };
+    let filter = EnvFilter::try_new(filter)
         .map_err(|problem| format!("log.filter: {:?} is no filter: {problem}", log.filter))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

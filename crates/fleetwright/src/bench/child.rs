@@ -249,6 +249,19 @@ impl Child {
         Some(kibibytes * 1024)
     }
 
+    /// The processor time that it has used, where the system tells.
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        /// What Linux counts in, on every machine that it runs on today.
+        const TICKS_PER_SECOND: f64 = 100.0;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
+        // The name, in parentheses, may hold spaces.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut times = fields.split_whitespace().skip(11);
+        let user: f64 = times.next()?.parse().ok()?;
+        let system: f64 = times.next()?.parse().ok()?;
+        Some((user + system) / TICKS_PER_SECOND)
+    }
+
     /// Ends it and waits until it is gone.
     pub(super) async fn end(self) {
         drop(self);
@@ -270,7 +283,7 @@ fn nobody() -> Credentials {
     }
 }
 
-fn this_program() -> Result<Command, Failure> {
+pub(super) fn this_program() -> Result<Command, Failure> {
     let program = std::env::current_exe().context("cannot find this program")?;
     Ok(Command::new(program))
 }

@@ -148,32 +148,7 @@ impl World {
     }
 
     fn request(&self, call: &Call, sign: bool) -> Request<Full<Bytes>> {
-        let resource = call.resource();
-        let body = call.body.as_ref().map(|body| body.to_string());
-        let mut request = Request::builder()
-            .method(&call.method)
-            .uri(&resource)
-            .header("host", self.address.to_string());
-        if sign {
-            let line = RequestLine {
-                method: call.method.as_str(),
-                resource: &resource,
-                host: &self.address.ip().to_string(),
-                port: self.address.port(),
-            };
-            let header = signature(
-                &self.credentials,
-                &line,
-                body.as_ref().map(|body| body.as_bytes()),
-            );
-            request = request.header("authorization", header);
-        }
-        if body.is_some() {
-            request = request.header("content-type", JSON);
-        }
-        request
-            .body(body.map(Full::from).unwrap_or_default())
-            .expect("paths are escaped and headers are plain")
+        signed(call, self.address, sign.then_some(&self.credentials))
     }
 
     async fn put_pool(&self, name: &str, provider: &str, config: Value) -> Result<(), Failure> {
@@ -197,6 +172,40 @@ impl World {
     fn pool(&self, name: &str) -> String {
         format!("bench/{name}-{}", self.run)
     }
+}
+
+/// A call as a request, signed in the name of somebody, if there is one.
+pub(super) fn signed(
+    call: &Call,
+    address: SocketAddr,
+    credentials: Option<&Credentials>,
+) -> Request<Full<Bytes>> {
+    let resource = call.resource();
+    let body = call.body.as_ref().map(|body| body.to_string());
+    let mut request = Request::builder()
+        .method(&call.method)
+        .uri(&resource)
+        .header("host", address.to_string());
+    if let Some(credentials) = credentials {
+        let line = RequestLine {
+            method: call.method.as_str(),
+            resource: &resource,
+            host: &address.ip().to_string(),
+            port: address.port(),
+        };
+        let header = signature(
+            credentials,
+            &line,
+            body.as_ref().map(|body| body.as_bytes()),
+        );
+        request = request.header("authorization", header);
+    }
+    if body.is_some() {
+        request = request.header("content-type", JSON);
+    }
+    request
+        .body(body.map(Full::from).unwrap_or_default())
+        .expect("paths are escaped and headers are plain")
 }
 
 fn ping() -> Call {

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 pub(crate) const WORKER_MANAGER: &str = "worker-manager";
 pub(crate) const AUTH: &str = "auth";
+pub(crate) const QUEUE: &str = "queue";
+pub(crate) const FLEETWRIGHT: &str = "fleetwright";
 
 /// What stays as it is in a path or a query; a `/` inside a name does not.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC

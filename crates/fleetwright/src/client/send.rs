@@ -6,7 +6,7 @@ use access::hawk::{RequestLine, payload_hash, sign_header};
 use access::slugid;
 use anyhow::Context as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{StatusCode, Url};
+use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::problem::{NOT_OUR_SERVER, refused, unreachable};
@@ -27,6 +27,20 @@ pub(crate) struct Client {
     root_url: Url,
     credentials: Option<Credentials>,
     verbose: bool,
+}
+
+/// What a stream of events needs beside its call.
+#[derive(Default)]
+struct Further<'a> {
+    last_event_id: Option<&'a str>,
+    limit: Option<Duration>,
+}
+
+/// What became of opening a stream.
+pub(crate) enum Opened {
+    Stream(Response),
+    /// It may work a moment later.
+    Broken(String),
 }
 
 struct Answer {
@@ -90,6 +104,45 @@ impl Client {
         })
     }
 
+    /// Sends the call once, and returns the reply while it is still coming: a stream of events, from
+    /// this place on, for at most so long.
+    pub(crate) async fn open(
+        &self,
+        call: &Call,
+        last_event_id: Option<&str>,
+        limit: Duration,
+    ) -> Result<Opened, Failure> {
+        let more = Further {
+            last_event_id,
+            limit: Some(limit),
+        };
+        let response = match self.send(call, more).await {
+            Ok(response) => response,
+            Err(problem) => return Ok(Opened::Broken(innermost(&problem))),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Opened::Stream(response));
+        }
+        if status.is_server_error() {
+            return Ok(Opened::Broken(format!("the server answered {status}")));
+        }
+        match read(response).await {
+            Ok(answer) => Err(refused(
+                call,
+                status,
+                &answer.body,
+                self.credentials.is_some(),
+            )),
+            Err(problem) => Ok(Opened::Broken(innermost(&problem))),
+        }
+    }
+
+    /// The failure of a call that never got an answer.
+    pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
+        unreachable(call, self.root_url(), reason)
+    }
+
     async fn answer(&self, call: &Call) -> Result<Answer, Failure> {
         let mut attempt = 1;
         loop {
@@ -110,7 +163,8 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, call: &Call) -> Result<Answer, reqwest::Error> {
+    /// Sends the call once; its reply is still to be read.
+    async fn send(&self, call: &Call, more: Further<'_>) -> Result<Response, reqwest::Error> {
         let body = call.body.as_ref().map(|body| body.to_string().into_bytes());
         let mut url = self.root_url.clone();
         let resource = call.resource();
@@ -136,6 +190,12 @@ impl Client {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, JSON).body(body);
         }
+        if let Some(place) = more.last_event_id {
+            request = request.header("last-event-id", place);
+        }
+        if let Some(limit) = more.limit {
+            request = request.timeout(limit);
+        }
         let watch = machine::Stopwatch::start();
         let result = request.send().await;
         if self.verbose {
@@ -146,18 +206,26 @@ impl Client {
             let elapsed = watch.elapsed().as_millis();
             output::note(&format!("{} {url} -> {what} ({elapsed} ms)", call.method));
         }
-        let mut response = result?;
-        let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            // What is cut here fails as JSON, which is as much as can be said about it.
-            if body.len() + chunk.len() > MAX_REPLY_BYTES {
-                break;
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Answer { status, body })
+        result
     }
+
+    async fn attempt(&self, call: &Call) -> Result<Answer, reqwest::Error> {
+        let response = self.send(call, Further::default()).await?;
+        read(response).await
+    }
+}
+
+async fn read(mut response: Response) -> Result<Answer, reqwest::Error> {
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        // What is cut here fails as JSON, which is as much as can be said about it.
+        if body.len() + chunk.len() > MAX_REPLY_BYTES {
+            break;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Answer { status, body })
 }
 
 /// The `Authorization` header of a request.

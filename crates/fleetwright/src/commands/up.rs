@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use access::Secret;
 use anyhow::Context as _;
 use clap::{Arg, Args, Command};
+use cloud::ProviderConfig;
 use server::config::{Config, ProviderTable, StaticClient};
 
+use super::first_pool::{self, FIRST_POOL};
 use super::serve::{self, until_told_to_stop, url_of};
+use crate::client::Credentials;
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
@@ -15,6 +19,9 @@ use crate::{machine, output};
 
 /// The providers of a server that nobody configured.
 const PROVIDERS: &str = "\
+[providers.local]
+kind = \"local\"
+
 [providers.static]
 kind = \"static\"
 
@@ -59,12 +66,13 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         None => DataFolder::default_path()?,
     };
     let data = DataFolder::open(&path)?;
-    let config = prepare(&arguments, root_url, &data)?;
+    let (config, is_new) = prepare(&arguments, root_url, &data)?;
     serve::start_log(&config)?;
     warn_if_open(&config);
     let public_url = config.root_url.clone();
     let doctor = doctor(&arguments, &data);
     let has_owner = config.auth.taskcluster.is_none();
+    let begins_with_pool = is_new && has_owner && has_local_workers(&config);
     let ready = |address| {
         let root_url = public_url.unwrap_or_else(|| url_of(address));
         if !has_owner {
@@ -73,9 +81,38 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         if let Err(failure) = data.set_root_url(&root_url) {
             output::failure(&failure);
         }
-        output::out(&welcome(&root_url, &data));
+        let text = welcome(&root_url, &data);
+        if !begins_with_pool {
+            return output::out(&text);
+        }
+        let owner = data.owner_token();
+        tokio::spawn(async move {
+            let made = match owner {
+                Ok(token) => first_pool::make(url_of(address), credentials(token)).await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = made {
+                output::failure(&failure);
+            }
+            output::out(&text);
+        });
     };
     serve::run(config, until_told_to_stop()?, ready, &doctor).await
+}
+
+fn has_local_workers(config: &Config) -> bool {
+    let mut providers = config.providers.0.iter();
+    providers.any(|(id, provider)| {
+        id.as_str() == "local" && matches!(provider, ProviderConfig::Local(_))
+    })
+}
+
+fn credentials(access_token: Secret) -> Credentials {
+    Credentials {
+        client_id: OWNER.to_owned(),
+        access_token,
+        extension: None,
+    }
 }
 
 /// The command that examines what this one runs.
@@ -91,11 +128,13 @@ fn doctor(arguments: &Arguments, data: &DataFolder) -> String {
     command
 }
 
+/// The configuration, and whether the database was made just now.
 fn prepare(
     arguments: &Arguments,
     root_url: Option<String>,
     data: &DataFolder,
-) -> Result<Config, Failure> {
+) -> Result<(Config, bool), Failure> {
+    let mut is_new = false;
     let mut config = configuration(arguments.config.as_deref(), data)?;
     config.listen = arguments.listen.unwrap_or(config.listen);
     config.root_url = root_url
@@ -114,7 +153,7 @@ fn prepare(
             .advise("restore the file from a backup; without it what it sealed cannot be read. If the data are worth nothing, delete the whole data folder to begin anew")
     })?;
     if config.database.url == data.database_url() {
-        data.provide_database()?;
+        is_new = data.provide_database()?;
     }
     // Where another deployment keeps the clients, an owner of our own would be nobody.
     if config.auth.taskcluster.is_none() {
@@ -128,7 +167,7 @@ fn prepare(
         });
     }
     serve::check(&config)?;
-    Ok(config)
+    Ok((config, is_new))
 }
 
 /// The configuration with what `up` adds to it: a place in the data folder, and providers.
@@ -145,6 +184,7 @@ pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Co
     if config.keys.file.as_os_str().is_empty() {
         config.keys.file = data.keys_file();
     }
+    config.data.get_or_insert_with(|| data.path().to_owned());
     Ok(config)
 }
 
@@ -188,9 +228,8 @@ fleetwright is ready at {root_url}
 Try, in another terminal:
 
   . {}
-  {program} provider list
-  {program} pool create demo/linux --provider static --owner you@example.com --description 'My first pool'
-  {program} pool show demo/linux
+  {program} task create --pool {FIRST_POOL} --log -- echo hello
+  {program} explain pool {FIRST_POOL}
 
 Ctrl-C stops the server.",
         data.path().display(),
@@ -219,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_configuration_has_both_providers() {
+    fn the_built_in_configuration_has_local_workers_and_two_to_try() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataFolder::open(folder.path()).unwrap();
         let config = configuration(None, &data).unwrap();
@@ -229,7 +268,7 @@ mod tests {
             .iter()
             .map(|(id, _)| id.to_string())
             .collect();
-        assert_eq!(ids, ["static", "fake"]);
+        assert_eq!(ids, ["local", "static", "fake"]);
         assert_eq!(config.database.url, data.database_url());
     }
 

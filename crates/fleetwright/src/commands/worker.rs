@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Shape, read_text, set};
 use super::{Consent, Limit, Session, name};
-use crate::client::{Call, WORKER_MANAGER};
+use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::machine;
 use crate::output::{self, Column};
@@ -37,6 +37,7 @@ pub(crate) enum Verb {
     ///
     /// What no flag names stays as it is.
     Update(Definition),
+    #[command(visible_alias = "terminate")]
     Remove {
         #[command(flatten)]
         worker: Name,
@@ -44,6 +45,22 @@ pub(crate) enum Verb {
         consent: Consent,
     },
     ShouldTerminate(Name),
+    /// Keep a worker from getting tasks, for a while
+    ///
+    /// It goes on asking for work and gets none; its machine stays, so that somebody can look at it.
+    Quarantine {
+        #[command(flatten)]
+        worker: Name,
+        /// Until when: a time, or a length from now such as 2h
+        #[arg(long, value_name = "WHEN", required_unless_present = "lift")]
+        until: Option<String>,
+        /// Why, for those who find it quarantined
+        #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
+        reason: Option<String>,
+        /// End the quarantine
+        #[arg(long, conflicts_with = "until")]
+        lift: bool,
+    },
 }
 
 /// A state that workers can be listed by.
@@ -168,7 +185,55 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             Ok(())
         }
         Verb::ShouldTerminate(worker) => should_terminate(&worker, session).await,
+        Verb::Quarantine {
+            worker,
+            until,
+            reason,
+            lift: _,
+        } => quarantine(&worker, until.as_deref(), reason, session).await,
     }
+}
+
+/// Without an end it is lifted: an end that has passed does that.
+async fn quarantine(
+    worker: &Name,
+    until: Option<&str>,
+    reason: Option<String>,
+    session: &Session,
+) -> Result<(), Failure> {
+    let moment = match until {
+        Some(text) => output::parse_moment(text, session.now)
+            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?,
+        None => session.now.plus_seconds(-60 * 60),
+    };
+    let mut body = json!({"quarantineUntil": moment.to_string()});
+    if let Some(reason) = reason {
+        body["quarantineInfo"] = json!(reason);
+    }
+    let (provisioner, worker_type) = worker.pool.split_once('/').unwrap_or((&worker.pool, ""));
+    let segments = [
+        "provisioners",
+        provisioner,
+        "worker-types",
+        worker_type,
+        "workers",
+        &worker.group,
+        &worker.id,
+    ];
+    let purpose = match until {
+        Some(_) => format!("quarantine worker {worker}"),
+        None => format!("lift the quarantine of worker {worker}"),
+    };
+    let call = Call::put(QUEUE, &segments, body)
+        .to(purpose)
+        .look_with(LOOK);
+    let reply = session.client.call(&call).await?;
+    let text = match until {
+        Some(_) => format!("{worker} gets no tasks until {moment}"),
+        None => format!("{worker} may get tasks again"),
+    };
+    session.done(&reply, &text);
+    Ok(())
 }
 
 async fn should_terminate(worker: &Name, session: &Session) -> Result<(), Failure> {

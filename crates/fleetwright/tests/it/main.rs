@@ -6,9 +6,12 @@
 
 mod bench;
 mod client;
+mod event;
 mod import;
 mod network;
 mod offline;
+mod queue_calls;
 mod serve;
 mod up;
+mod worker_runs;
 mod world;

@@ -186,6 +186,7 @@ fn a_configuration_adds_its_providers_and_changes_those_it_names() {
         [
             ["fake", "static"],
             ["gcp-copy", "fake"],
+            ["local", "local"],
             ["static", "static"]
         ]
     );

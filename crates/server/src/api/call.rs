@@ -1,6 +1,6 @@
 //! One request on its way to its handler: who, what, with which parameters.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use access::scope::{Expression, Params, ScopeSet};
 use domain::audit::{AuditEntry, EntityType};
@@ -9,10 +9,12 @@ use domain::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
 use super::error::{ApiError, Code};
 use super::paging::Page;
+use super::raw_body::RawBody;
 use crate::app::App;
 use crate::gate::{Asking, Caller};
 
@@ -22,10 +24,16 @@ pub struct Call {
     pub parameters: Vec<(&'static str, String)>,
     pub query: Vec<(&'static str, String)>,
     pub body: Value,
+    /// The body of an endpoint that takes anything but JSON; the handler reads it.
+    pub raw: Mutex<Option<RawBody>>,
     /// The moment of this request; every decision in it uses this one.
     pub now: Timestamp,
     pub request_id: String,
+    /// The client has hung up, or the server stops: whoever waits need not wait any longer.
+    pub gone: CancellationToken,
     pub asking: Asking,
+    /// Where in a stream of events the client was when its last connection ended.
+    pub last_event_id: Option<String>,
     /// Who is asking, once that has been found out.
     pub caller: Option<Caller>,
 }
@@ -76,6 +84,14 @@ impl Call {
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         T::deserialize(&self.body)
             .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
+    }
+
+    /// The raw body, at most so many bytes of it.
+    pub fn raw_body(&mut self, limit: u64) -> Result<RawBody, ApiError> {
+        let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let body = raw.take();
+        body.ok_or_else(|| ApiError::input("This request has no body of its own"))?
+            .limited(limit)
     }
 
     /// The parameters of the route, for the scopes of the endpoint.

@@ -19,13 +19,17 @@ pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiErro
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     WorkerManager,
+    Queue,
     Auth,
+    /// What is ours alone.
+    Fleetwright,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     Stable,
     Experimental,
+    Deprecated,
 }
 
 /// How much of the request's body an error may repeat.
@@ -59,6 +63,10 @@ pub struct Endpoint {
     /// File names of schemas, relative to the service's.
     pub input: Option<&'static str>,
     pub output: Option<&'static str>,
+    /// The body is not JSON: the handler reads it as it comes.
+    pub takes_raw_body: bool,
+    /// The content type of replies that are not JSON.
+    pub streams: Option<&'static str>,
     /// `None`: open to the world.
     pub scopes: Option<Template>,
     pub payload: Payload,
@@ -85,19 +93,24 @@ pub enum Verb {
 }
 
 impl Service {
-    pub const ALL: [Self; 2] = [Self::Auth, Self::WorkerManager];
+    pub const ALL: [Self; 4] =
+        [Self::Auth, Self::Fleetwright, Self::Queue, Self::WorkerManager];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WorkerManager => "worker-manager",
+            Self::Queue => "queue",
             Self::Auth => "auth",
+            Self::Fleetwright => "fleetwright",
         }
     }
 
     pub fn title(self) -> &'static str {
         match self {
             Self::WorkerManager => "Worker Manager",
+            Self::Queue => "Queue",
             Self::Auth => "Auth",
+            Self::Fleetwright => "Fleetwright",
         }
     }
 
@@ -107,7 +120,12 @@ impl Service {
                 "Worker pools, their launch configs and their workers: how many there are, where \
                  they come from, and who they prove to be."
             }
+            Self::Queue => {
+                "Tasks: made, kept until their dependencies are done, handed to workers, and \
+                 remembered with what became of them."
+            }
             Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
+            Self::Fleetwright => "What Fleetwright has beyond Taskcluster: live events, logs, reasons.",
         }
     }
 }
@@ -117,6 +135,7 @@ impl Stability {
         match self {
             Self::Stable => "stable",
             Self::Experimental => "experimental",
+            Self::Deprecated => "deprecated",
         }
     }
 }
@@ -162,6 +181,8 @@ impl Endpoint {
             query: &[],
             input: None,
             output: None,
+            takes_raw_body: false,
+            streams: None,
             scopes: None,
             payload: Payload::Shown,
             stability: Stability::Stable,
@@ -197,6 +218,17 @@ impl Endpoint {
         self
     }
 
+    pub const fn takes_raw_body(mut self) -> Self {
+        self.takes_raw_body = true;
+        self
+    }
+
+    /// Answers with a stream of this content type instead of JSON.
+    pub const fn streams(mut self, content_type: &'static str) -> Self {
+        self.streams = Some(content_type);
+        self
+    }
+
     pub const fn scopes(mut self, scopes: Template) -> Self {
         self.scopes = Some(scopes);
         self
@@ -209,6 +241,11 @@ impl Endpoint {
 
     pub const fn experimental(mut self) -> Self {
         self.stability = Stability::Experimental;
+        self
+    }
+
+    pub const fn deprecated(mut self) -> Self {
+        self.stability = Stability::Deprecated;
         self
     }
 

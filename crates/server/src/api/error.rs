@@ -2,6 +2,9 @@
 //!
 //! The only place that knows HTTP statuses.
 
+use std::error::Error;
+use std::io;
+
 use access::scope::Expression;
 use contract::Invalid;
 use domain::time::Timestamp;
@@ -19,6 +22,7 @@ pub enum Code {
     InsufficientScopes,
     ResourceNotFound,
     RequestConflict,
+    ResourceExpired,
     InputTooLarge,
     RequestTimeout,
     InternalServerError,
@@ -31,7 +35,7 @@ pub struct ApiError {
     pub code: Code,
     pub message: String,
     /// For our log only: what lies behind an internal error.
-    pub cause: Option<StoreError>,
+    pub cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Code {
@@ -45,6 +49,7 @@ impl Code {
             Self::InsufficientScopes => "InsufficientScopes",
             Self::ResourceNotFound => "ResourceNotFound",
             Self::RequestConflict => "RequestConflict",
+            Self::ResourceExpired => "ResourceExpired",
             Self::InputTooLarge => "InputTooLarge",
             Self::RequestTimeout => "RequestTimeout",
             Self::InternalServerError => "InternalServerError",
@@ -63,6 +68,7 @@ impl Code {
             Self::ResourceNotFound => StatusCode::NOT_FOUND,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::RequestConflict => StatusCode::CONFLICT,
+            Self::ResourceExpired => StatusCode::GONE,
             Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ProviderSetupFailed => StatusCode::SERVICE_UNAVAILABLE,
@@ -139,6 +145,13 @@ impl ApiError {
         )
     }
 
+    fn caused_by(cause: Box<dyn Error + Send + Sync>) -> Self {
+        Self {
+            cause: Some(cause),
+            ..Self::new(Code::InternalServerError, String::new())
+        }
+    }
+
     /// The body, for the endpoint and the request that it happened to.
     pub fn body(
         &self,
@@ -172,9 +185,13 @@ impl ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(cause: StoreError) -> Self {
-        Self {
-            cause: Some(cause),
-            ..Self::new(Code::InternalServerError, String::new())
-        }
+        Self::caused_by(cause.into())
+    }
+}
+
+/// A disk that is full or broken.
+impl From<io::Error> for ApiError {
+    fn from(cause: io::Error) -> Self {
+        Self::caused_by(cause.into())
     }
 }

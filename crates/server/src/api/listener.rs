@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,7 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::request::{self, Head, Response, Tags, with_status};
+use super::body::Body;
+use super::request::{self, Head, Tags};
+use super::response::{Response, with_status};
 use super::route::Router;
 use super::{endpoint::Service, pages};
 use crate::app::App;
@@ -58,19 +59,20 @@ const HEADERS: [(&str, &str); 8] = [
 pub struct Server {
     app: Arc<App>,
     router: Router,
+    /// Ends the replies that would never end by themselves.
+    stopping: CancellationToken,
 }
 
 impl Server {
     pub fn new(app: Arc<App>) -> Self {
-        let auth = app.gate.embedded().is_some();
-        let services: &[Service] = if auth {
-            &Service::ALL
-        } else {
-            &[Service::WorkerManager]
-        };
+        let services: Vec<Service> = Service::ALL
+            .into_iter()
+            .filter(|service| is_ours(&app, *service))
+            .collect();
         Self {
             app,
-            router: Router::new(services),
+            router: Router::new(&services),
+            stopping: CancellationToken::new(),
         }
     }
 
@@ -98,6 +100,7 @@ impl Server {
             }
         }
         drop(listener);
+        self.stopping.cancel();
         let drain = Duration::from_secs(limits.drain_seconds);
         if tokio::time::timeout(drain, graceful.shutdown())
             .await
@@ -143,7 +146,10 @@ impl Server {
             *request.method(),
             Method::GET | Method::HEAD | Method::OPTIONS
         );
-        let answering = async move { self.answer(request, peer).await };
+        // Dropped with the connection.
+        let gone = self.stopping.child_token();
+        let _hangs_up = gone.clone().drop_guard();
+        let answering = async move { self.answer_until(request, peer, gone).await };
         let answering = AssertUnwindSafe(answering).catch_unwind();
         let answered = if reads {
             answering.await.ok()
@@ -159,7 +165,21 @@ impl Server {
     /// Answers one request.
     pub async fn answer<B>(&self, request: Request<B>, peer: SocketAddr) -> Response
     where
-        B: http_body::Body<Data = bytes::Bytes> + Send,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let gone = self.stopping.child_token();
+        self.answer_until(request, peer, gone).await
+    }
+
+    async fn answer_until<B>(
+        &self,
+        request: Request<B>,
+        peer: SocketAddr,
+        gone: CancellationToken,
+    ) -> Response
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
@@ -172,6 +192,7 @@ impl Server {
             headers,
             peer,
             tags: tags.clone(),
+            gone,
         };
         let span = tracing::info_span!("request", request.id = %tags.request_id, trace.id = %tags.trace_id);
         let answering = async {
@@ -184,9 +205,9 @@ impl Server {
         let mut response = answering.instrument(span).await;
         dress(response.headers_mut(), &tags);
         if head_only {
-            *response.body_mut() = Full::default();
+            *response.body_mut() = Body::default();
         }
-        response
+        response.map(|body| body.until(&self.stopping))
     }
 
     fn tags(&self, headers: &HeaderMap) -> Tags {
@@ -199,6 +220,15 @@ impl Server {
             request_id: fresh(),
             trace_id: given.map_or_else(fresh, str::to_owned),
         }
+    }
+}
+
+/// Is this service answered here, and not by a Taskcluster deployment?
+fn is_ours(app: &App, service: Service) -> bool {
+    match service {
+        Service::Auth => app.gate.embedded().is_some(),
+        Service::Queue => !app.demands.is_outside(),
+        Service::WorkerManager | Service::Fleetwright => true,
     }
 }
 

@@ -102,6 +102,12 @@ fn operation(endpoint: &Endpoint) -> Value {
             "content": {"application/json": {"schema": {"$ref": format!("{COMPONENTS}{schema}")}}},
         });
     }
+    if endpoint.takes_raw_body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {"application/octet-stream": {"schema": {}}},
+        });
+    }
     operation["security"] = match endpoint.scopes {
         Some(_) => json!([{"hawk": []}]),
         None => json!([]),
@@ -151,9 +157,11 @@ fn responses(endpoint: &Endpoint) -> Value {
             let name = component_name(&endpoint.schema_name(output));
             json!({"$ref": format!("{COMPONENTS}{name}")})
         }
+        None if endpoint.streams.is_some() => json!({}),
         None => json!({"type": "object"}),
     };
-    let content = json!({"application/json": {"schema": schema}});
+    let content_type = endpoint.streams.unwrap_or("application/json");
+    let content = json!({content_type: {"schema": schema}});
     responses.insert(
         "200".to_owned(),
         json!({"description": "Done.", "content": content}),
@@ -207,6 +215,7 @@ fn adapt(schema: &mut Value, service: &str, this: &str) {
 /// `worker-pool-full.json#/properties/config` points into another component, `#/…` into this one.
 fn component_reference(target: &str, service: &str, this: &str) -> String {
     let (file, pointer) = target.split_once('#').unwrap_or((target, ""));
+    let file = file.trim_start_matches("./");
     match file.strip_suffix(".json") {
         None => format!("{COMPONENTS}{this}{pointer}"),
         Some(file) => format!("{COMPONENTS}{service}.{file}{pointer}"),

@@ -7,7 +7,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::request::{Head, Response, json_response, not_found, with_status};
+use super::request::Head;
+use super::response::{Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
 use super::{openapi, references};
 use crate::app::App;

@@ -95,6 +95,8 @@ fn entry(endpoint: &Endpoint) -> Value {
     }
     if let Some(output) = endpoint.output {
         set("output", json!(format!("v1/{output}#")));
+    } else if endpoint.streams.is_some() {
+        set("output", json!("blob"));
     }
     if let Some(scopes) = endpoint.scopes {
         set("scopes", scopes.to_json());
@@ -114,9 +116,19 @@ fn exchanges(service: Service, root_url: &str) -> Value {
         "serviceName": service.as_str(),
         "title": format!("{} events", service.title()),
         "description": "What is published when something has changed.",
-        "exchangePrefix": format!("exchange/taskcluster-{}/v1/", service.as_str()),
+        "exchangePrefix": exchange_prefix(service),
         "entries": entries,
     })
+}
+
+/// Ours has the name of no service of Taskcluster's.
+fn exchange_prefix(service: Service) -> String {
+    match service {
+        Service::Fleetwright => "exchange/fleetwright/v1/".to_owned(),
+        Service::Auth | Service::Queue | Service::WorkerManager => {
+            format!("exchange/taskcluster-{}/v1/", service.as_str())
+        }
+    }
 }
 
 fn exchange_entry(exchange: &Exchange) -> Value {

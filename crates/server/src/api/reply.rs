@@ -1,9 +1,12 @@
 //! What an endpoint answers when all is well.
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::body::ByteStream;
 use super::error::ApiError;
 
 #[derive(Debug)]
@@ -12,17 +15,76 @@ pub enum Reply {
     Json(Bytes),
     /// Nothing to say (204).
     Empty,
+    /// What is asked for is elsewhere (303); programs that do not follow read the JSON.
+    Redirect(Elsewhere),
+    /// What is asked for could not be made (424), as the JSON says. Not an error of this request.
+    NeverMade(Bytes),
+    /// Anything else than JSON, as it comes.
+    Stream(Streamed),
+}
+
+#[derive(Debug)]
+pub struct Elsewhere {
+    pub location: String,
+    pub storage_type: &'static str,
+    pub json: Bytes,
+}
+
+/// A reply that is sent while it is made. It has no time limit; its connection counts as any other.
+/// Without a length, it breaks off when the server stops.
+pub struct Streamed {
+    /// At least the content type.
+    pub headers: HeaderMap,
+    pub length: Option<u64>,
+    pub bytes: ByteStream,
 }
 
 impl Reply {
     pub fn json(body: &impl Serialize) -> Result<Self, ApiError> {
-        let bytes = serde_json::to_vec_pretty(body)
-            .expect("our replies have string keys only and cannot fail to print");
-        Ok(Self::Json(bytes.into()))
+        Ok(Self::Json(pretty(body)))
     }
 
     /// `{}`, of calls that only do something.
     pub fn done() -> Result<Self, ApiError> {
         Self::json(&Value::Object(serde_json::Map::new()))
     }
+
+    /// What could not be made, and why.
+    pub fn never_made(body: &impl Serialize) -> Result<Self, ApiError> {
+        Ok(Self::NeverMade(pretty(body)))
+    }
+
+    pub fn redirect(
+        location: &str,
+        storage_type: &'static str,
+        body: &impl Serialize,
+    ) -> Result<Self, ApiError> {
+        Ok(Self::Redirect(Elsewhere {
+            location: location.to_owned(),
+            storage_type,
+            json: pretty(body),
+        }))
+    }
+
+    /// A stream of unknown length.
+    pub fn stream(content_type: &'static str, bytes: ByteStream) -> Self {
+        let content_type = HeaderValue::from_static(content_type);
+        Self::Stream(Streamed {
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, content_type)]),
+            length: None,
+            bytes,
+        })
+    }
+}
+
+impl std::fmt::Debug for Streamed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Streamed({:?}, {:?} bytes)", self.headers, self.length)
+    }
+}
+
+fn pretty(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec_pretty(body)
+        .expect("our replies have string keys only and cannot fail to print")
+        .into()
 }

@@ -3,27 +3,27 @@
 //! Body, credentials, parameters, query, schema, handler: the first that refuses decides the error.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use contract::{numbers, patterns};
-use domain::time::Timestamp;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName};
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
+use super::raw_body::RawBody;
 use super::reply::Reply;
+use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{Found, Router};
 use crate::app::App;
 use crate::gate::Asking;
 use crate::telemetry::Stopwatch;
-
-pub type Response = http::Response<Full<Bytes>>;
 
 /// An error repeats the body that it is about only if that is not larger than this.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
@@ -42,12 +42,14 @@ pub struct Head {
     pub headers: HeaderMap,
     pub peer: SocketAddr,
     pub tags: Tags,
+    /// The client has hung up, or the server stops.
+    pub gone: CancellationToken,
 }
 
 /// Answers a request whose path begins with `/api/`.
 pub async fn answer<B>(app: &Arc<App>, router: &Router, head: Head, body: B) -> Response
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let Some((service, path)) = service_of(head.uri.path()) else {
@@ -87,7 +89,7 @@ where
 
 async fn run<B>(app: &Arc<App>, head: &Head, found: Found, body: B) -> Response
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let now = app.clock.now();
@@ -98,7 +100,14 @@ where
     } = found;
     let for_error = parameters.clone();
     let mut payload = Value::Object(Map::new());
-    let outcome = match read_body(app, head, body).await {
+    let read = if endpoint.takes_raw_body {
+        let patience = Duration::from_secs(app.config.server.body_seconds);
+        let encoding = text_header(&head.headers, CONTENT_ENCODING);
+        Ok(ReadBody::raw(RawBody::new(body, encoding, patience)))
+    } else {
+        read_body(app, head, body).await
+    };
+    let outcome = match read {
         Err(error) => Err(error),
         Ok(body) => {
             payload = payload_for_errors(endpoint, &body);
@@ -108,9 +117,12 @@ where
                 parameters,
                 query: Vec::new(),
                 body: body.json,
+                raw: Mutex::new(body.raw),
                 now,
                 request_id: head.tags.request_id.clone(),
+                gone: head.gone.clone(),
                 asking: asking(app, head, body.text),
+                last_event_id: last_event_id(&head.headers),
                 caller: None,
             };
             let json_given = body.is_json;
@@ -168,6 +180,26 @@ struct ReadBody {
     json: Value,
     text: Bytes,
     is_json: bool,
+    raw: Option<RawBody>,
+}
+
+impl ReadBody {
+    fn empty(is_json: bool) -> Self {
+        Self {
+            json: Value::Object(Map::new()),
+            text: Bytes::new(),
+            is_json,
+            raw: None,
+        }
+    }
+
+    /// Left for the handler to read.
+    fn raw(body: RawBody) -> Self {
+        Self {
+            raw: Some(body),
+            ..Self::empty(false)
+        }
+    }
 }
 
 /// Reads the body if it is JSON; everything else counts as an empty object.
@@ -177,13 +209,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let malformed = |text: String| ApiError::new(Code::MalformedPayload, text);
-    let empty = |is_json| ReadBody {
-        json: Value::Object(Map::new()),
-        text: Bytes::new(),
-        is_json,
-    };
     if content_type(&head.headers) != "application/json" {
-        return Ok(empty(false));
+        return Ok(ReadBody::empty(false));
     }
     let limits = &app.config.server;
     let too_large = || {
@@ -211,7 +238,7 @@ where
         Ok(Ok(collected)) => collected.to_bytes(),
     };
     if text.is_empty() {
-        return Ok(empty(true));
+        return Ok(ReadBody::empty(true));
     }
     let mut json: Value = serde_json::from_slice(&text)
         .map_err(|problem| malformed(format!("Failed to parse body as JSON: {problem}")))?;
@@ -226,6 +253,7 @@ where
         json,
         text,
         is_json: true,
+        raw: None,
     })
 }
 
@@ -246,6 +274,11 @@ fn refuse_nul(json: &Value) -> Result<(), ApiError> {
         return Err(ApiError::new(Code::MalformedPayload, text));
     }
     Ok(())
+}
+
+fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
 }
 
 /// In lower case, without parameters; empty if there is none.
@@ -295,6 +328,12 @@ fn asking(app: &App, head: &Head, body: Bytes) -> Asking {
     }
 }
 
+/// What is no text is no place either, which the handler then says.
+fn last_event_id(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get("last-event-id")?;
+    Some(String::from_utf8_lossy(given.as_bytes()).into_owned())
+}
+
 /// Several headers count as one that no scheme understands, and so does one that is not text.
 fn authorization(headers: &HeaderMap) -> Option<String> {
     let given: Vec<_> = headers
@@ -317,6 +356,12 @@ pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static
     match (service, name) {
         (Service::WorkerManager, "workerPoolId") => Some(patterns::WORKER_POOL_ID),
         (Service::WorkerManager, "workerGroup" | "workerId") => Some(patterns::GENERIC_ID),
+        (Service::Queue | Service::Fleetwright, "taskId" | "taskGroupId") => Some(patterns::SLUGID),
+        (Service::Queue | Service::Fleetwright, "runId") => Some(patterns::RUN_ID),
+        (Service::Queue, "taskQueueId") => Some(patterns::TASK_QUEUE_ID),
+        (Service::Queue, "provisionerId" | "workerType" | "workerGroup" | "workerId") => {
+            Some(patterns::GENERIC_ID)
+        }
         (Service::Auth, "clientId") => Some(patterns::CLIENT_ID),
         (Service::Auth, "roleId") => Some(patterns::ROLE_ID),
         _ => None,
@@ -418,7 +463,7 @@ fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
         return;
     };
     let incident = app.random.slugid();
-    let chain = chain_of(&cause);
+    let chain = chain_of(&*cause);
     tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");
     *error = ApiError::internal(&incident);
 }
@@ -435,97 +480,10 @@ fn chain_of(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn reply_with(
-    app: &App,
-    endpoint: &Endpoint,
-    reply: Reply,
-    parameters: &[(&'static str, String)],
-    payload: Value,
-    now: Timestamp,
-) -> Response {
-    let bytes = match reply {
-        Reply::Empty => return with_status(StatusCode::NO_CONTENT, Bytes::new()),
-        Reply::Json(bytes) => bytes,
-    };
-    if app.config.server.check_responses
-        && let Some(problem) = wrong_reply(app, endpoint, &bytes)
-    {
-        let incident = app.random.slugid();
-        tracing::error!(incident.id = %incident, "{} answered wrongly: {problem}", endpoint.name);
-        let error = ApiError::internal(&incident);
-        return error_reply(&error, endpoint.name, parameters, payload, now);
-    }
-    json_response(StatusCode::OK, bytes)
-}
-
-fn wrong_reply(app: &App, endpoint: &Endpoint, bytes: &[u8]) -> Option<String> {
-    let name = endpoint.schema_name(endpoint.output?);
-    let reply = serde_json::from_slice(bytes).ok()?;
-    app.schemas
-        .check(&name, &reply)
-        .err()
-        .map(|invalid| invalid.message(&app.root_url))
-}
-
-fn error_reply(
-    error: &ApiError,
-    name: &str,
-    parameters: &[(&'static str, String)],
-    payload: Value,
-    now: Timestamp,
-) -> Response {
-    let body = error.body(name, parameters, payload, now);
-    let text = serde_json::to_vec_pretty(&body).unwrap_or_default();
-    let mut response = json_response(error.code.status(), text.into());
-    if error.code == Code::AuthenticationFailed {
-        response
-            .headers_mut()
-            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("hawk"));
-    }
-    response
-}
-
-fn options(verbs: &[Verb]) -> Response {
-    if verbs.is_empty() {
-        return not_found();
-    }
-    let mut allowed: Vec<String> = verbs
-        .iter()
-        .map(|verb| verb.as_str().to_uppercase())
-        .collect();
-    if verbs.contains(&Verb::Get) {
-        allowed.push("HEAD".to_owned());
-    }
-    let mut response = with_status(StatusCode::OK, Bytes::new());
-    if let Ok(value) = HeaderValue::from_str(&allowed.join(",")) {
-        response.headers_mut().insert(ALLOW, value);
-    }
-    response
-}
-
-pub fn json_response(status: StatusCode, body: Bytes) -> Response {
-    let mut response = with_status(status, body);
-    let json = HeaderValue::from_static("application/json; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
-}
-
-pub fn with_status(status: StatusCode, body: Bytes) -> Response {
-    let mut response = http::Response::new(Full::new(body));
-    *response.status_mut() = status;
-    response
-}
-
-/// Of paths that we do not know; not in the format of the API's errors, as upstream.
-pub fn not_found() -> Response {
-    json_response(
-        StatusCode::NOT_FOUND,
-        Bytes::from_static(b"{\"error\":\"Not found\"}"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -546,7 +504,7 @@ mod tests {
             Some((Service::Auth, "/clients/"))
         );
         for path in [
-            "/api/queue/v1/ping",
+            "/api/queues/v1/ping",
             "/api/auth/v2/ping",
             "/api/auth/v1",
             "/api/authx/v1/a",

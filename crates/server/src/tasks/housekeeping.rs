@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::event::{AccessChange, EventBody};
-use domain::id::{ClientId, PoolId};
+use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
+use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
 /// What one statement deletes at most, so that nobody waits long for it.
@@ -60,10 +61,21 @@ impl Housekeeping {
             store::error_delete_older_than(tx, old_errors, BATCH)
         });
         let errors = errors.await?;
+        let has_broker = app.events.broker.is_some();
         let events = self.batches("outbox_expire", move |tx| {
-            store::outbox_delete_published_before(tx, old_events, BATCH)
+            let keep_after = needed_by_broker(tx, has_broker, old_events)?;
+            store::event_delete_before(tx, old_events, keep_after, BATCH)
         });
         let events = events.await?;
+        let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
+        let launches = self.batches("launch_expire", move |tx| {
+            store::launch_delete_before(tx, old_plans, BATCH)
+        });
+        let launches = launches.await?;
+        let plans = self.batches("plan_expire", move |tx| {
+            store::plan_delete_before(tx, old_plans, BATCH)
+        });
+        let plans = plans.await?;
         let clients = self.expire_clients(now).await?;
         Ok(summary(&[
             ("workers", workers),
@@ -73,6 +85,8 @@ impl Housekeeping {
             ("launch_configs", configs),
             ("errors", errors),
             ("events", events),
+            ("launches", launches),
+            ("plans", plans),
             ("clients", clients),
         ]))
     }
@@ -157,10 +171,23 @@ impl Housekeeping {
     }
 }
 
+/// The place after which events wait for a broker: ours, or one of which another process knows.
+fn needed_by_broker(
+    tx: &mut store::Tx<'_>,
+    is_ours: bool,
+    dead: Timestamp,
+) -> Result<i64, StoreError> {
+    let reader = store::event_reader_get(tx, BROKER_READER)?;
+    let alive = reader.filter(|reader| is_ours || reader.held_until > dead);
+    Ok(alive.map_or(i64::MAX, |reader| reader.position))
+}
+
 fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
     let live = store::worker_live_providers(tx, &pool.id)?;
+    let to_come = store::launch_pending_providers(tx, &pool.id)?;
     let mut staying = pool.clone();
-    staying.previous_provider_ids.retain(|id| live.contains(id));
+    let stays = |id: &ProviderId| live.contains(id) || to_come.contains(id);
+    staying.previous_provider_ids.retain(stays);
     let n_left = pool.previous_provider_ids.len() - staying.previous_provider_ids.len();
     if n_left > 0 {
         store::pool_update(tx, &staying)?;

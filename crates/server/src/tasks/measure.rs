@@ -5,14 +5,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::counts::{self, Counts};
 use domain::id::PoolId;
+use domain::time::Timestamp;
 use metrics::gauge;
 use serde_json::Value;
-use store::StoreError;
+use store::{StoreError, Tx};
 
 use super::driver::Task;
+use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::telemetry::{
-    EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS,
+    BROKER_LAG, BROKER_WAITING, EVENT_LISTENERS, EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS,
+    REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS, seconds,
 };
 
 /// Pools are read in pages of this size.
@@ -44,9 +47,10 @@ impl Measure {
                 workers,
                 store::pools_by_provider(tx)?,
                 store::outbox_depth(tx)?,
+                Lag::of(tx)?,
             ))
         });
-        let (mut workers, pools, depth) = read.await?;
+        let (mut workers, pools, depth, lag) = read.await?;
         for state in domain::worker::WorkerState::ALL {
             let count = workers.of(state).count;
             gauge!(WORKERS, "state" => state.as_str()).set(number(count));
@@ -55,6 +59,10 @@ impl Measure {
             gauge!(POOLS, "providerId" => provider.to_string()).set(number(count));
         }
         gauge!(OUTBOX_DEPTH).set(number(depth));
+        gauge!(EVENT_LISTENERS).set(number(self.0.events.n_listeners() as u64));
+        if let Some(lag) = lag {
+            lag.show(self.0.clock.now());
+        }
         Ok(())
     }
 
@@ -83,6 +91,32 @@ impl Measure {
             }
         }
         Ok(())
+    }
+}
+
+/// How far the broker is behind; it is nobody's lag if no broker is configured anywhere.
+struct Lag {
+    n_waiting: u64,
+    oldest: Option<Timestamp>,
+}
+
+impl Lag {
+    fn of(tx: &mut Tx<'_>) -> Result<Option<Self>, StoreError> {
+        let Some(reader) = store::event_reader_get(tx, BROKER_READER)? else {
+            return Ok(None);
+        };
+        let n_waiting = store::event_head(tx)?.saturating_sub(reader.position);
+        let oldest = store::event_time_after(tx, reader.position)?;
+        Ok(Some(Self {
+            n_waiting: u64::try_from(n_waiting).unwrap_or(0),
+            oldest: oldest.map(|(_, created)| created),
+        }))
+    }
+
+    fn show(&self, now: Timestamp) {
+        gauge!(BROKER_WAITING).set(number(self.n_waiting));
+        let age = self.oldest.map_or(0, |oldest| now.millis_since(oldest));
+        gauge!(BROKER_LAG).set(seconds(age.max(0)));
     }
 }
 

@@ -1,18 +1,24 @@
-//! Takes events out of the outbox, in their order, and tells them.
+//! Gives events their places in the stream, in their order, and tells them to those who listen here.
+
+mod broker;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use store::StoreError;
+use store::{OutboxRow, StoreError};
 
 use super::driver::Task;
 use crate::app::App;
 
-const BATCH: u32 = 200;
+pub use broker::{PublishToBroker, READER, leave};
+
+const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 50;
 
-/// Tells events to our log. At least once: a crash between telling and marking tells them again.
+/// Each process does this for itself, since each has listeners of its own. What another process gave
+/// places to is read and told as well; what is placed here is written to our log, so that several
+/// processes together log each event once.
 pub struct Publish(pub Arc<App>);
 
 #[async_trait]
@@ -21,8 +27,8 @@ impl Task for Publish {
 
     async fn activate(&mut self) -> Result<Value, String> {
         for _ in 0..MAX_BATCHES {
-            let told = self.batch().await.map_err(|problem| problem.to_string())?;
-            if told < BATCH as usize {
+            let is_done = self.batch().await.map_err(|problem| problem.to_string())?;
+            if is_done {
                 break;
             }
         }
@@ -31,30 +37,39 @@ impl Task for Publish {
 }
 
 impl Publish {
-    async fn batch(&self) -> Result<usize, StoreError> {
+    /// Whether that was all.
+    async fn batch(&self) -> Result<bool, StoreError> {
         let app = &self.0;
-        let rows = app
-            .store
-            .read("outbox_take", |tx| store::outbox_take(tx, BATCH))
-            .await?;
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        for row in &rows {
-            let name = row.topic.rsplit('/').next().unwrap_or(&row.topic);
-            let about = row
-                .pool_id
-                .as_ref()
-                .map_or_else(String::new, |pool| format!(" in {pool}"));
-            tracing::info!(event.id = %row.event_id, event.topic = %row.topic,
-                event.key = %row.routing_key, event.payload = %row.payload, "{name}{about}");
-        }
-        let sequences: Vec<i64> = rows.iter().map(|row| row.sequence).collect();
-        let now = app.clock.now();
-        let marked = app.store.write("outbox_mark", move |tx| {
-            store::outbox_mark_published(tx, &sequences, now)
+        let head = app.events.head();
+        let read = app.store.read("event_look", move |tx| {
+            let placed = store::event_list_after(tx, head, BATCH)?;
+            Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
-        marked.await?;
-        Ok(rows.len())
+        let (placed, is_waiting) = read.await?;
+        app.events.tell(&placed);
+        if !is_waiting {
+            return Ok(placed.len() < BATCH as usize);
+        }
+        let placing = app
+            .store
+            .write("event_place", |tx| store::event_place(tx, BATCH));
+        let placed = placing.await?;
+        placed.iter().for_each(log);
+        // If others have placed some meanwhile, those come first: the next batch reads all of them.
+        let follows = placed.first().map(|row| row.position) == Some(app.events.head() + 1);
+        if follows {
+            app.events.tell(&placed);
+        }
+        Ok(follows && placed.len() < BATCH as usize)
     }
+}
+
+fn log(row: &OutboxRow) {
+    let name = row.topic.rsplit('/').next().unwrap_or(&row.topic);
+    let about = row
+        .pool_id
+        .as_ref()
+        .map_or_else(String::new, |pool| format!(" in {pool}"));
+    tracing::info!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
+        event.payload = %row.payload, "{name}{about}");
 }

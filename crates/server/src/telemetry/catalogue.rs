@@ -1,8 +1,9 @@
 //! What there is to measure and to read: every metric, and the kinds of log records.
 
 use super::{
-    AUTH_FAILURE, AUTH_SUCCESS, BUILD_INFO, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS,
-    LIFETIME_SECONDS, OUTBOX_DEPTH, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES,
+    AUTH_FAILURE, AUTH_SUCCESS, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO, DEMAND_FAILURES,
+    EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS,
+    LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES,
     REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY, STARTUP_SECONDS,
     STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
@@ -88,7 +89,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 22] = [
+pub static METRICS: [Metric; 30] = [
     metric(
         None,
         Kind::Counter,
@@ -200,6 +201,65 @@ pub static METRICS: [Metric; 22] = [
         OUTBOX_DEPTH,
         &[],
         "Events that wait to be told.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        EVENT_LISTENERS,
+        &[],
+        "Listeners to the live stream of events, in this process.",
+    ),
+    metric(
+        None,
+        Kind::Counter,
+        NOTICES,
+        &[
+            ("channel", "email, or the webhook with its host"),
+            ("outcome", "sent, failed, refused or given-up"),
+        ],
+        "Attempts to send notices of errors in worker pools.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        NOTICES_UP,
+        &[("channel", "email, or the webhook with its host")],
+        "1 unless the last attempt to send a notice by this channel failed.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        BROKER_UP,
+        &[],
+        "1 if the process that publishes to the AMQP broker can reach it.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        BROKER_WAITING,
+        &[],
+        "Events that the AMQP broker has not confirmed yet.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        BROKER_LAG,
+        &[],
+        "Age of the oldest event that the AMQP broker has not confirmed yet, in seconds.",
+    ),
+    metric(
+        None,
+        Kind::Counter,
+        EVENTS_PUBLISHED,
+        &[],
+        "Events that the AMQP broker has confirmed to this process.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        DEMAND_FAILURES,
+        &[],
+        "Questions about a pool that an outside queue did not answer.",
     ),
     metric(
         None,

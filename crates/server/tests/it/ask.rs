@@ -16,6 +16,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
 use server::api::listener::Server;
+use server::api::response::Response;
 
 const JSON: &str = "application/json";
 const HOST: &str = "fleet.example.com";
@@ -96,6 +97,8 @@ pub(crate) struct Ask {
     headers: Vec<(String, String)>,
     content_type: Option<String>,
     body: Bytes,
+    /// Whether the signature covers the body.
+    hashed: bool,
     who: Option<Who>,
     now: Timestamp,
     peer: SocketAddr,
@@ -105,7 +108,9 @@ impl Ask {
     pub(crate) fn new(server: Arc<Server>, method: Method, path: &str, now: Timestamp) -> Self {
         let path = match path.split_once(':') {
             Some(("root", path)) => path.to_owned(),
-            Some(("auth", path)) => format!("/api/auth/v1{path}"),
+            Some((service @ ("auth" | "queue" | "fleetwright"), path)) => {
+                format!("/api/{service}/v1{path}")
+            }
             Some(_) | None => format!("/api/worker-manager/v1{path}"),
         };
         Self {
@@ -117,6 +122,7 @@ impl Ask {
             headers: Vec::new(),
             content_type: None,
             body: Bytes::new(),
+            hashed: true,
             who: None,
             now,
             peer: ([192, 0, 2, 7], 1234).into(),
@@ -143,6 +149,12 @@ impl Ask {
         self
     }
 
+    /// A body that is not JSON, which signatures leave out.
+    pub(crate) fn raw(mut self, body: impl Into<Bytes>) -> Self {
+        self.hashed = false;
+        self.body("application/octet-stream", body)
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -161,7 +173,7 @@ impl Ask {
 
     /// The header that this request would be signed with.
     pub(crate) fn signature(&self, who: &Who) -> String {
-        let hash = self.content_type.as_ref();
+        let hash = self.content_type.as_ref().filter(|_| self.hashed);
         let hash = hash.map(|content_type| payload_hash(content_type, &self.body));
         self.signature_with(who, self.now.as_millis() / 1_000, hash.as_deref())
     }
@@ -195,7 +207,8 @@ impl Ask {
         }
     }
 
-    pub(crate) fn send(self) -> impl Future<Output = Answer> + Send + 'static {
+    /// The reply's head, and a body that is still to be read.
+    pub(crate) fn open(self) -> impl Future<Output = Response> + Send + 'static {
         let mut request = Request::builder().method(&self.method).uri(&self.path);
         if let Some(who) = &self.who {
             request = request.header("authorization", self.signature(who));
@@ -211,8 +224,13 @@ impl Ask {
         }
         let request = request.body(Full::new(self.body)).unwrap();
         let (server, peer) = (self.server, self.peer);
+        async move { server.answer(request, peer).await }
+    }
+
+    pub(crate) fn send(self) -> impl Future<Output = Answer> + Send + 'static {
+        let opened = self.open();
         async move {
-            let (parts, body) = server.answer(request, peer).await.into_parts();
+            let (parts, body) = opened.await.into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
             Answer {
                 status: parts.status.as_u16(),

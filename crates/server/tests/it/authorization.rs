@@ -11,13 +11,20 @@ use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
 /// Open to the world, on purpose.
-const PUBLIC: [&str; 12] = [
+const PUBLIC: [&str; 18] = [
     "worker-manager ping",
     "worker-manager lbheartbeat",
     "worker-manager version",
     "worker-manager heartbeat",
     // The proof counts.
     "worker-manager registerWorker",
+    "queue ping",
+    "queue lbheartbeat",
+    "queue version",
+    "queue heartbeat",
+    // The URL is signed.
+    "fleetwright uploadFile",
+    "fleetwright downloadFile",
     "auth ping",
     "auth lbheartbeat",
     "auth version",
@@ -29,18 +36,22 @@ const PUBLIC: [&str; 12] = [
 ];
 
 /// One way to ask an endpoint, and all that must be held for it.
-struct Case {
+pub(crate) struct Case {
     endpoint: &'static str,
     path: &'static str,
     body: Value,
     scopes: &'static [&'static str],
 }
 
-fn case(endpoint: &'static str, path: &'static str, scopes: &'static [&'static str]) -> Case {
+pub(crate) fn case(
+    endpoint: &'static str,
+    path: &'static str,
+    scopes: &'static [&'static str],
+) -> Case {
     case_with(endpoint, path, Value::Null, scopes)
 }
 
-fn case_with(
+pub(crate) fn case_with(
     endpoint: &'static str,
     path: &'static str,
     body: Value,
@@ -266,10 +277,23 @@ fn role_cases() -> Vec<Case> {
     ]
 }
 
+fn event_cases() -> Vec<Case> {
+    vec![case(
+        "listenEvents",
+        "fleetwright:/events?follow=false",
+        &["fleetwright:listen-events"],
+    )]
+}
+
 fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
     let cases = match endpoint.service {
         Service::WorkerManager => [pool_cases(), worker_cases()],
+        Service::Queue => [
+            crate::queue_authorization::task_cases(),
+            crate::queue_view_authorization::cases(),
+        ],
         Service::Auth => [client_cases(), role_cases()],
+        Service::Fleetwright => [event_cases(), crate::queue_view_authorization::log_cases()],
     };
     let own = cases
         .into_iter()
@@ -355,6 +379,7 @@ async fn check(world: &World, endpoint: &Endpoint, case: &Case) {
 
 on_both!(every_endpoint_lets_in_exactly_who_may_ask, |world| {
     world.client("ci", &["old"]).await;
+    crate::queue_authorization::make_tasks(world).await;
     let role = json!({"description": "", "scopes": ["old"]});
     world.put("auth:/roles/r", role).await.expect(200);
     let mut public = Vec::new();

@@ -131,3 +131,19 @@ async fn a_new_database_is_for_its_owner_only() {
     let made = std::fs::metadata(folder.path().join("db.sqlite")).unwrap();
     assert_eq!(made.permissions().mode() & 0o777, 0o600);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_tasks_need_a_folder_that_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    config.data = Some(folder.path().join("not/there/yet"));
+    assert_eq!(bad(&examine(&config).await), Vec::<&str>::new());
+    assert!(!folder.path().join("not").exists());
+    config.artifacts.folder = Some(folder.path().join("keys/below a file"));
+    let findings = examine(&config).await;
+    let cannot = bad(&findings)[0];
+    assert!(
+        cannot.starts_with("files and logs of tasks cannot be kept in "),
+        "{cannot}"
+    );
+}

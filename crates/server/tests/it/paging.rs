@@ -54,6 +54,7 @@ async fn populate(world: &World) {
             key: key("pp/a", group, id),
             first_claim: world.now(),
             last_date_active: None,
+            last_task_ended: None,
             expires: world.now().plus_millis(1_000),
             recent_tasks: Vec::new(),
             quarantine_until: None,

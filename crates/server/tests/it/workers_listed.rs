@@ -154,6 +154,7 @@ fn seen(world: &World, group: &str, id: &str) -> QueueWorker {
         key: key("pp/ee", group, id),
         first_claim: now.plus_millis(-DAY_MS),
         last_date_active: Some(now.plus_millis(-60_000)),
+        last_task_ended: None,
         expires: now.plus_millis(DAY_MS),
         recent_tasks: ["A", "B"]
             .map(|task| TaskRun {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use access::Secret;
-use cloud::{AcceptedConfig, FakeCloud, Provider};
+use cloud::Provider;
 use contract::Schemas;
 use domain::event::EXCHANGES;
 use domain::id::{ProviderId, WorkerKey};
@@ -181,14 +181,7 @@ impl World {
 
     /// What nobody has told yet, in order; each payload is checked against its schema.
     pub(crate) async fn events(&self) -> Vec<OutboxRow> {
-        let now = self.now();
-        let take = move |tx: &mut Tx<'_>| {
-            let rows = store::outbox_take(tx, MAX_EVENTS)?;
-            let sequences: Vec<i64> = rows.iter().map(|row| row.sequence).collect();
-            store::outbox_mark_published(tx, &sequences, now)?;
-            Ok(rows)
-        };
-        let rows = self.write(take).await;
+        let rows = self.write(|tx| store::event_place(tx, MAX_EVENTS)).await;
         for row in &rows {
             let exchange = EXCHANGES.iter().find(|known| known.topic() == row.topic);
             let exchange = exchange.unwrap();
@@ -234,9 +227,8 @@ impl World {
 
     /// What the metadata service of the fake cloud `google` gives to this worker.
     pub(crate) fn identity_token(&self, worker: &WorkerKey) -> Secret {
-        let keyring = Arc::clone(&self.app.keyring);
-        let id = "google".parse().unwrap();
-        FakeCloud::new(id, AcceptedConfig::Google, Schemas::new(), keyring).identity_token(worker)
+        let google = "google".parse().unwrap();
+        cloud::identity_token(&self.app.keyring, &google, worker)
     }
 
     pub(crate) async fn keep_house(&self) -> Value {
@@ -274,6 +266,7 @@ fn config(database: &Database, folder: &TempDir) -> Config {
         root_url = "{ROOT_URL}"
         database = {{ url = "{}", connections = 4 }}
         keys.file = "{}"
+        data = "{}"
         server.check_responses = true
 
         [[auth.static_clients]]
@@ -290,6 +283,7 @@ fn config(database: &Database, folder: &TempDir) -> Config {
         "#,
         database.url,
         keys.display(),
+        folder.path().join("data").display(),
     );
     Config::from_toml(&text, "test.toml".as_ref()).unwrap()
 }

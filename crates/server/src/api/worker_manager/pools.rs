@@ -1,5 +1,6 @@
 //! Worker pools: made, changed, deleted, shown.
 
+use cloud::NotValidated;
 use domain::audit::EntityType;
 use domain::counts::{self, Counts};
 use domain::event::{EventBody, LaunchConfigChange};
@@ -167,6 +168,14 @@ async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
     provider
         .validate(&mut config)
         .map_err(|invalid| ApiError::invalid(&invalid, &call.app.root_url))?;
+    let outside = provider.validate_outside(&mut config).await;
+    outside.map_err(|problem| match problem {
+        NotValidated::Invalid(invalid) => ApiError::invalid(&invalid, &call.app.root_url),
+        NotValidated::Cloud(problem) => {
+            tracing::warn!(provider.id = %provider_id, "provider {provider_id} cannot check a config: {problem}");
+            ApiError::provider_setup_failed()
+        }
+    })?;
     let Value::Object(mut config) = config else {
         return Err(ApiError::input("config must be an object"));
     };

@@ -15,6 +15,7 @@ use domain::worker::{PreviousSecret, Worker, WorkerState};
 use domain::worker_credentials::{self, START_BEFORE_MS};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::{ApiError, Code};
@@ -195,6 +196,15 @@ fn refuse(
     error
 }
 
+/// That a machine proved itself speaks for its launch config.
+fn note_registered(tx: &mut Tx<'_>, worker: &Worker) -> Result<(), StoreError> {
+    let token = worker.terms.launch_token.as_ref();
+    match token.and_then(|token| token.parse().ok()) {
+        Some(token) => store::launch_note_registered(tx, &token),
+        None => Ok(()),
+    }
+}
+
 /// A worker that has just proved itself, with its new secret.
 struct Registered {
     worker: Worker,
@@ -236,6 +246,7 @@ impl Registered {
             }
             let version = store::worker_update(tx, &worker)?;
             if is_new {
+                note_registered(tx, &worker)?;
                 let boxed = Box::new(worker.clone());
                 let event = EventBody::Worker {
                     change: WorkerChange::Running,
@@ -246,7 +257,11 @@ impl Registered {
             worker.version = version;
             Ok(Some(worker.clone()))
         });
-        Ok(written.await?.map(|worker| Self { worker, ..self }))
+        let written = written.await?;
+        if is_new {
+            call.app.wake.pool(&self.worker.key.pool_id);
+        }
+        Ok(written.map(|worker| Self { worker, ..self }))
     }
 
     /// The reply to a worker: its credentials, and the secret for the next time.

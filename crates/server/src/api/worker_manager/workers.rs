@@ -10,6 +10,7 @@ use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker_credentials;
 use serde_json::{Value, json};
 use store::{WorkerCursor, WorkerFilter};
 
@@ -20,6 +21,7 @@ use super::super::reply::Reply;
 use super::providers;
 use super::wire::{WorkerBody, WorkerReply, WorkersReply};
 use crate::app::App;
+use crate::fleet;
 use crate::telemetry::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 
 /// Why a worker goes when somebody removes it through the API.
@@ -228,37 +230,43 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
     };
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "removed");
+    let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
+    let by_itself = audit.client_id == own_name;
     let written = call.app.write("worker_remove", move |tx| {
         let mut worker = store::worker_get(tx, &worker.key)?.ok_or_else(worker_not_found)?;
-        // Nothing ever moves back.
+        // Nothing ever moves back, and telling twice changes nothing.
         if worker.state >= state {
             return Ok(None);
         }
-        worker.leave(state, now);
-        worker.version = store::worker_update(tx, &worker)?;
-        app.announce(tx, now, removal_events(&worker))?;
+        if by_itself {
+            worker.terms.end_reason = Some(left_by_itself(&worker));
+        }
+        fleet::told_to_go(&app, tx, &mut worker, REMOVED_BY_API, now)?;
+        if state == WorkerState::Stopped {
+            fleet::gone(&app, tx, &mut worker, REMOVED_BY_API, now)?;
+        }
         store::audit_insert(tx, &audit)?;
         Ok::<_, ApiError>(Some(worker))
     });
     if let Some(worker) = written.await? {
         measure_end(&worker, call.now);
+        call.app.wake.pool(&worker.key.pool_id);
+        call.app.wake.ending.notify_one();
     }
     Reply::done()
 }
 
-/// Told to go, and gone if there is nobody to wait for.
-fn removal_events(worker: &Worker) -> Vec<EventBody> {
-    let event = |change| EventBody::Worker {
-        change,
-        worker: Box::new(worker.clone()),
-    };
-    let mut events = vec![event(WorkerChange::Removed {
-        reason: REMOVED_BY_API.to_owned(),
-    })];
-    if worker.state == WorkerState::Stopped {
-        events.push(event(WorkerChange::Stopped));
+/// What `explain` says of a worker that asked for its own end.
+fn left_by_itself(worker: &Worker) -> String {
+    match worker
+        .terms
+        .advice
+        .as_ref()
+        .filter(|advice| advice.terminate)
+    {
+        Some(advice) => format!("it left by itself, told to go: {}", advice.reason),
+        None => "it left by itself".to_owned(),
     }
-    events
 }
 
 fn measure_end(worker: &Worker, now: Timestamp) {

@@ -1,0 +1,165 @@
+//! How fast the fleet is looked after: decisions, rounds over all pools, scans, claims, and doing nothing.
+//!
+//! The clouds are simulated and answer at once; store, planner, tasks and API are the real ones. Each part runs
+//! in a process of its own, on one database that the first part fills, so that memory and time are its own.
+
+mod claims;
+mod cloud;
+mod fill;
+mod host;
+mod idle;
+mod latency;
+mod report;
+mod round;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::child::{Database, this_program};
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use host::Host;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// `sqlite`, or the URL of an empty PostgreSQL database
+    #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
+    database: Database,
+    /// How many worker pools there are
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pools: u32,
+    /// How many workers there are in all of them together
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    workers: u32,
+    /// Only these parts, with commas between
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// From createTask to the launch call, at 50 tasks a second over 100 pools
+    Latency,
+    /// claimWork with 64 waiting workers
+    Claims,
+    /// A round over all pools, and a scan of all workers
+    Round,
+    /// What `up` costs while nothing happens, and how soon a task's log begins
+    Idle,
+}
+
+/// A part in its own process; for this program only.
+#[derive(Args, Debug)]
+pub(crate) struct PartArguments {
+    #[arg(value_enum)]
+    step: Step,
+    #[arg(long)]
+    folder: std::path::PathBuf,
+    #[arg(long)]
+    database: String,
+    #[arg(long)]
+    pools: u32,
+    #[arg(long)]
+    workers: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    Fill,
+    Latency,
+    Claims,
+    Round,
+    Scan,
+}
+
+pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failure> {
+    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let mut progress = Progress::start();
+    let mut figures = serde_json::Map::new();
+    figures.insert("database".to_owned(), arguments.database.name().into());
+    figures.insert("pools".to_owned(), arguments.pools.into());
+    figures.insert("workers".to_owned(), arguments.workers.into());
+    let mut measure = |step: Step, name: &str| -> Result<(), Failure> {
+        progress.tell(|| format!("measuring: {name}"));
+        let figure = in_own_process(&arguments, step, &host::Folder::of(&arguments.database)?)?;
+        figures.insert(name.to_owned(), figure);
+        Ok(())
+    };
+    if wants(Part::Latency) {
+        measure(Step::Latency, "latency")?;
+    }
+    if wants(Part::Claims) {
+        measure(Step::Claims, "claims")?;
+    }
+    if wants(Part::Round) {
+        let folder = host::Folder::of(&arguments.database)?;
+        progress.tell(|| "filling the database".to_owned());
+        figures.insert(
+            "fill".to_owned(),
+            in_own_process(&arguments, Step::Fill, &folder)?,
+        );
+        progress.tell(|| "measuring: a round over all pools".to_owned());
+        figures.insert(
+            "round".to_owned(),
+            in_own_process(&arguments, Step::Round, &folder)?,
+        );
+        progress.tell(|| "measuring: a scan of all workers".to_owned());
+        figures.insert(
+            "scan".to_owned(),
+            in_own_process(&arguments, Step::Scan, &folder)?,
+        );
+    }
+    if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
+        progress.tell(|| "measuring: an idle server, and the first line of a log".to_owned());
+        figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
+    }
+    let figures = Value::Object(figures);
+    match as_json {
+        true => output::json(&figures),
+        false => output::out(&report::text(&figures)),
+    }
+    Ok(())
+}
+
+fn in_own_process(
+    arguments: &Arguments,
+    step: Step,
+    folder: &host::Folder,
+) -> Result<Value, Failure> {
+    let name = step
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned());
+    let done = this_program()?
+        .args(["bench", "fleet-part", &name.unwrap_or_default(), "--folder"])
+        .arg(folder.path())
+        .args(["--database", &folder.url()])
+        .args(["--pools", &arguments.pools.to_string()])
+        .args(["--workers", &arguments.workers.to_string()])
+        .output()
+        .context("cannot start a part of the measurement")?;
+    if !done.status.success() {
+        let problem = String::from_utf8_lossy(&done.stderr);
+        return Err(Failure::failed(format!(
+            "a part of the measurement failed: {problem}"
+        )));
+    }
+    Ok(serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")?)
+}
+
+/// Runs one part and prints its figures.
+pub(super) async fn part(arguments: PartArguments) -> Result<(), Failure> {
+    let (pools, workers) = (arguments.pools, arguments.workers);
+    let host = Host::start(&arguments.folder, &arguments.database).await?;
+    let figures = match arguments.step {
+        Step::Fill => fill::fill(&host, pools, workers).await?,
+        Step::Latency => latency::measure(&host).await?,
+        Step::Claims => claims::measure(&host).await?,
+        Step::Round => round::round(&host).await?,
+        Step::Scan => round::scan(&host).await?,
+    };
+    host.stop().await;
+    output::json(&figures);
+    Ok(())
+}

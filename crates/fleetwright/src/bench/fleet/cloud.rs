@@ -1,0 +1,112 @@
+//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and shows them all.
+
+use std::sync::{Mutex, PoisonError};
+
+use ::cloud::{
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned, ProofRefused,
+    Provider, Sighting, Verified,
+};
+use async_trait::async_trait;
+use contract::Invalid;
+use domain::id::{PoolId, WorkerKey};
+use domain::worker::Worker;
+use serde_json::{Value, json};
+
+use crate::machine::Stopwatch;
+
+pub(super) const PROVIDER: &str = "bench";
+/// As many as a large cloud describes in one call.
+const LOOK_BATCH: usize = 1_000;
+
+#[derive(Default)]
+pub(super) struct BenchCloud {
+    watch: Mutex<Option<Stopwatch>>,
+    /// When launches were asked for, in seconds, for which pool, and of how many machines.
+    asked: Mutex<Vec<(PoolId, f64, u32)>>,
+    looks: Mutex<u64>,
+}
+
+impl BenchCloud {
+    /// From now on launches are noted.
+    pub(super) fn listen(&self) {
+        *lock(&self.watch) = Some(Stopwatch::start());
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        let watch = lock(&self.watch);
+        watch
+            .as_ref()
+            .map_or(0.0, |watch| watch.elapsed().as_secs_f64())
+    }
+
+    pub(super) fn asked(&self) -> Vec<(PoolId, f64, u32)> {
+        lock(&self.asked).clone()
+    }
+
+    pub(super) fn n_looks(&self) -> u64 {
+        *lock(&self.looks)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Provider for BenchCloud {
+    fn kind(&self) -> &'static str {
+        "bench"
+    }
+
+    fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        Err(ProofRefused {
+            message: "not supported for this provider",
+            detail: "nobody registers in this measurement".to_owned(),
+        })
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for BenchCloud {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let at = self.seconds();
+        lock(&self.asked).push((order.pool.id.clone(), at, order.machines));
+        let made = (0..order.machines).map(|number| Launched {
+            group: "bench".parse().expect("this is a group"),
+            id: format!("{}-{number}", order.token)
+                .parse()
+                .expect("this is an id"),
+            provider_data: json!({}),
+        });
+        Ok(made.collect())
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        *lock(&self.looks) += 1;
+        let seen = workers
+            .iter()
+            .map(|worker| (worker.key.clone(), Sighting::Alive));
+        Ok(seen.collect())
+    }
+
+    fn look_batch(&self) -> usize {
+        LOOK_BATCH
+    }
+
+    /// The machines of the measurement were not launched by us, so there is none to find.
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! One look at all pools, and one at all machines.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use server::tasks::driver::Task;
+use server::tasks::{Rounds, Scan};
+
+use super::host::{Host, peak_bytes};
+use crate::failure::Failure;
+use crate::machine::Stopwatch;
+
+/// Rounds that are measured after the first.
+const ROUNDS: usize = 3;
+
+pub(super) async fn round(host: &Host) -> Result<Value, Failure> {
+    let mut rounds = Rounds(Arc::clone(&host.app));
+    repeated(&mut rounds).await
+}
+
+pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
+    let mut scan = Scan(Arc::clone(&host.app));
+    let mut figures = repeated(&mut scan).await?;
+    figures["cloudCalls"] = json!(host.cloud.n_looks() / (ROUNDS as u64 + 1));
+    Ok(figures)
+}
+
+async fn repeated(task: &mut impl Task) -> Result<Value, Failure> {
+    let mut seconds = Vec::new();
+    for _ in 0..=ROUNDS {
+        let watch = Stopwatch::start();
+        task.activate().await.map_err(Failure::failed)?;
+        seconds.push(watch.elapsed().as_secs_f64());
+    }
+    let later = seconds.iter().skip(1).copied();
+    Ok(json!({
+        "firstSeconds": seconds.first(),
+        "seconds": super::super::figures::median(later),
+        "peakBytes": peak_bytes(),
+    }))
+}

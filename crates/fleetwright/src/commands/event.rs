@@ -1,0 +1,309 @@
+//! Events: what happens, as it happens.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use domain::time::{MINUTE_MS, Timestamp};
+use reqwest::Response;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{Session, name};
+use crate::client::{Call, FLEETWRIGHT, Opened};
+use crate::failure::Failure;
+use crate::{machine, output};
+
+/// A stream that is silent for longer than this has been lost; a sign of life comes more often.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// The server ends every stream sooner.
+const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// So often in a row a stream is opened without hearing anything: at the beginning, and later.
+const FIRST_TRIES: u32 = 3;
+const MAX_TRIES: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// No message is larger.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// Where a listing begins if nothing is said.
+const RECENT_MS: i64 = 10 * MINUTE_MS;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Show what has happened, and with --follow what happens
+    ///
+    /// Shows the events of the last ten minutes, or those since the given moment: of all that your
+    /// client may read, those that were asked for. With --follow it goes on, comes back when the
+    /// connection is lost, and misses nothing. Times are in UTC.
+    Tail(Tail),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Tail {
+    /// Only of this worker pool, and of tasks for it
+    #[arg(long, value_name = "POOL", value_parser = name::pool)]
+    pool: Option<String>,
+    /// Only of this worker
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
+    /// Only of this task
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    /// Only of this task group
+    #[arg(long, value_name = "GROUP")]
+    task_group: Option<String>,
+    /// Only such events: worker-running, for example; may be given several times
+    #[arg(long, value_name = "EXCHANGE", value_delimiter = ',')]
+    exchange: Vec<String>,
+    /// Begin at this moment: a time like 2027-01-31T12:00:00Z, or a length like 90m or 2d before now
+    #[arg(long, value_name = "MOMENT")]
+    since: Option<String>,
+    /// Go on with what happens
+    #[arg(short, long)]
+    follow: bool,
+}
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    let Verb::Tail(wanted) = verb;
+    let since = wanted.begin(session.now)?;
+    let exchanges = (!wanted.exchange.is_empty()).then(|| wanted.exchange.join(","));
+    let mut call = Call::get(FLEETWRIGHT, &["events"])
+        .query("exchange", exchanges)
+        .query("workerPoolId", wanted.pool.as_ref())
+        .query("workerId", wanted.worker.as_ref())
+        .query("taskId", wanted.task.as_ref())
+        .query("taskGroupId", wanted.task_group.as_ref())
+        .query("since", Some(since))
+        .to("listen to events");
+    if !wanted.follow {
+        call = call.query("follow", Some("false"));
+    }
+    follow(session, &call, wanted.follow).await
+}
+
+impl Tail {
+    fn begin(&self, now: Timestamp) -> Result<Timestamp, Failure> {
+        let Some(text) = &self.since else {
+            return Ok(now.plus_millis(-RECENT_MS));
+        };
+        if let Ok(moment) = text.parse() {
+            return Ok(moment);
+        }
+        // A length from now, the other way.
+        let ahead = output::parse_moment(text, now).map_err(Failure::usage)?;
+        Ok(now.plus_millis(-ahead.millis_since(now)))
+    }
+}
+
+/// Reads stream after stream, each from where the last one ended.
+async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Failure> {
+    let mut place: Option<String> = None;
+    let mut tries = 0;
+    loop {
+        let reason = match session
+            .client
+            .open(call, place.as_deref(), STREAM_LIMIT)
+            .await?
+        {
+            Opened::Stream(response) => {
+                let before = place.clone();
+                let ended = read(session, response, &mut place).await?;
+                if place != before {
+                    tries = 0;
+                }
+                match ended {
+                    End::Said if !goes_on => return Ok(()),
+                    // It wants to see our credentials again, or cannot go on at the moment.
+                    End::Said => {
+                        machine::pause(FIRST_PAUSE).await;
+                        continue;
+                    }
+                    End::Lost(reason) => reason,
+                }
+            }
+            Opened::Broken(reason) => reason,
+        };
+        tries += 1;
+        let has_heard = place.is_some();
+        if tries >= if has_heard { MAX_TRIES } else { FIRST_TRIES } {
+            return Err(session.client.unreachable(call, &reason));
+        }
+        if tries == 1 && has_heard {
+            output::note(&format!("the connection was lost ({reason}); trying again"));
+        }
+        machine::pause(FIRST_PAUSE * 2_u32.pow(tries.min(6) - 1)).await;
+    }
+}
+
+/// How a stream ended.
+enum End {
+    /// The server took leave.
+    Said,
+    Lost(String),
+}
+
+/// Shows what comes, and keeps the place of the last of it.
+async fn read(
+    session: &Session,
+    mut response: Response,
+    place: &mut Option<String>,
+) -> Result<End, Failure> {
+    let mut received: Vec<u8> = Vec::new();
+    loop {
+        let chunk = match timeout(SILENCE_LIMIT, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => chunk,
+            Ok(Ok(None)) => return Ok(End::Lost("the server hung up".to_owned())),
+            Ok(Err(problem)) => return Ok(End::Lost(problem.without_url().to_string())),
+            Err(_) => return Ok(End::Lost("the server fell silent".to_owned())),
+        };
+        received.extend_from_slice(&chunk);
+        if received.len() > MAX_MESSAGE_BYTES {
+            return Err(Failure::failed(
+                "could not listen to events: one of them has no end",
+            ));
+        }
+        while let Some(end) = received.windows(2).position(|pair| pair == b"\n\n") {
+            let message: Vec<u8> = received.drain(..end + 2).collect();
+            let message = Message::parse(&String::from_utf8_lossy(&message));
+            if message.id.is_some() {
+                place.clone_from(&message.id);
+            }
+            if let Some(end) = show(session, &message) {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+/// One message of the stream.
+#[derive(Debug, Default, PartialEq)]
+struct Message {
+    id: Option<String>,
+    event: Option<String>,
+    payload: Value,
+}
+
+impl Message {
+    fn parse(text: &str) -> Self {
+        let mut message = Self::default();
+        for line in text.lines() {
+            match line.split_once(": ") {
+                Some(("id", id)) => message.id = Some(id.to_owned()),
+                Some(("event", event)) => message.event = Some(event.to_owned()),
+                Some(("data", text)) => {
+                    message.payload = serde_json::from_str(text).unwrap_or_default();
+                }
+                Some(_) | None => {}
+            }
+        }
+        message
+    }
+}
+
+/// Prints an event; returns the end of the stream if the message is that.
+fn show(session: &Session, message: &Message) -> Option<End> {
+    let event = message.event.as_deref()?;
+    match event {
+        "end" => return Some(End::Said),
+        "missed" => output::note(&format!(
+            "some events were missed: the server has forgotten those from {} to {}",
+            message.payload["after"], message.payload["until"]
+        )),
+        _ if session.json => output::out(&message.payload.to_string()),
+        name => output::out(&line(name, &message.payload)),
+    }
+    None
+}
+
+/// An event as people read it: when, what, of what.
+fn line(name: &str, event: &Value) -> String {
+    let payload = &event["payload"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let status = &payload["status"];
+    let created = event["created"].as_str().unwrap_or_default();
+    let clock = created.get(11..19).unwrap_or(created);
+    let worker = match (&payload["workerGroup"], &payload["workerId"]) {
+        (Value::String(group), Value::String(id)) => Some(format!("{group}/{id}")),
+        _ => None,
+    };
+    let run = payload["runId"].as_u64().map(|run| format!("run {run}"));
+    let words = [
+        text(&payload["workerPoolId"]).or_else(|| text(&status["taskQueueId"])),
+        text(&status["taskId"]),
+        run,
+        text(&payload["taskGroupId"]),
+        worker,
+        text(&payload["launchConfigId"]),
+        text(&payload["clientId"]),
+        text(&payload["roleId"]),
+        text(&payload["artifact"]["name"]),
+        text(&payload["reason"]),
+        text(&payload["title"]),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    format!("{clock} {name:<22} {}", words.join("  "))
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn tail(since: Option<&str>) -> Tail {
+        Tail {
+            pool: None,
+            worker: None,
+            task: None,
+            task_group: None,
+            exchange: Vec::new(),
+            since: since.map(str::to_owned),
+            follow: false,
+        }
+    }
+
+    #[test]
+    fn a_listing_begins_in_the_past() {
+        let now = at("2027-01-31T12:00:00.000Z");
+        for (since, expected) in [
+            (None, "2027-01-31T11:50:00.000Z"),
+            (Some("2h"), "2027-01-31T10:00:00.000Z"),
+            (Some("0s"), "2027-01-31T12:00:00.000Z"),
+            (Some("2026-01-01T00:00:00Z"), "2026-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(tail(since).begin(now).unwrap(), at(expected), "{since:?}");
+        }
+        assert!(tail(Some("yesterday")).begin(now).is_err());
+    }
+
+    #[test]
+    fn a_message_is_its_lines() {
+        let message = Message::parse("id: 7\nevent: worker-running\ndata: {\"a\": 1}\n\n");
+        assert_eq!(message.id.as_deref(), Some("7"));
+        assert_eq!(message.event.as_deref(), Some("worker-running"));
+        assert_eq!(message.payload, json!({"a": 1}));
+        assert_eq!(Message::parse("retry: 500\n\n"), Message::default());
+    }
+
+    #[test]
+    fn an_event_is_a_line_that_people_can_read() {
+        let event =
+            |payload: Value| json!({"created": "2026-09-21T14:13:20.000Z", "payload": payload});
+        let worker = event(json!({"workerPoolId": "demo/linux", "workerGroup": "host",
+            "workerId": "w1", "providerId": "local", "capacity": 1}));
+        assert_eq!(
+            line("worker-running", &worker),
+            "14:13:20 worker-running         demo/linux  host/w1"
+        );
+        let task = event(json!({"runId": 0, "status": {"taskId": "T", "taskQueueId": "a/b"}}));
+        assert_eq!(
+            line("task-pending", &task),
+            "14:13:20 task-pending           a/b  T  run 0"
+        );
+        assert_eq!(line("what-may-come", &json!({})), " what-may-come");
+    }
+}

@@ -1,0 +1,167 @@
+//! The body of a response: whole, or as it comes.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// What a streaming reply consists of. An error breaks the connection off, so that the client knows
+/// that this was not all.
+pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// Most replies are whole and cost no more than their bytes.
+pub enum Body {
+    /// Empty once it has been sent.
+    Whole(Bytes),
+    Stream(Streaming),
+}
+
+pub struct Streaming {
+    bytes: ByteStream,
+    /// How much is still to come, if that is known.
+    left: Option<u64>,
+    stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl Body {
+    pub fn stream(bytes: ByteStream, length: Option<u64>) -> Self {
+        Self::Stream(Streaming {
+            bytes,
+            left: length,
+            stopped: None,
+        })
+    }
+
+    /// A stream without an end of its own breaks off when the server stops; all others have the
+    /// time that requests under way are given.
+    pub(super) fn until(self, stop: &CancellationToken) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(bytes),
+            Self::Stream(mut streaming) => {
+                if streaming.left.is_none() {
+                    streaming.stopped = Some(Box::pin(stop.clone().cancelled_owned()));
+                }
+                Self::Stream(streaming)
+            }
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Whole(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(bytes) => f.debug_tuple("Whole").field(&bytes.len()).finish(),
+            Self::Stream(streaming) => f.debug_tuple("Stream").field(&streaming.left).finish(),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut *self {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Stream(streaming) => streaming.poll(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Stream(streaming) => streaming.left == Some(0),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Stream(streaming) => streaming
+                .left
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}
+
+impl Streaming {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(stopped) = &mut self.stopped
+            && stopped.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Err(io::Error::other("the server is stopping"))));
+        }
+        let next = self.bytes.as_mut().poll_next(context);
+        if let (Poll::Ready(Some(Ok(bytes))), Some(left)) = (&next, &mut self.left) {
+            *left = left.saturating_sub(bytes.len() as u64);
+        }
+        next.map(|next| next.map(|bytes| bytes.map(Frame::data)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn bytes(texts: &'static [&'static str]) -> ByteStream {
+        let items = texts
+            .iter()
+            .map(|text| Ok(Bytes::from_static(text.as_bytes())));
+        Box::pin(stream::iter(items))
+    }
+
+    #[tokio::test]
+    async fn a_whole_body_is_sent_once() {
+        let body = Body::from(Bytes::from_static(b"all"));
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "all");
+        assert!(Body::default().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_stream_tells_how_much_is_left() {
+        let mut body = Body::stream(bytes(&["ab", "c"]), Some(3));
+        assert_eq!(body.size_hint().exact(), Some(3));
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(body.size_hint().exact(), Some(1));
+        body.frame().await.unwrap().unwrap();
+        assert!(body.is_end_stream());
+        assert!(Body::stream(bytes(&[]), None).size_hint().exact().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_stream_without_end_breaks_off_when_the_server_stops() {
+        let stop = CancellationToken::new();
+        let mut endless = Body::stream(Box::pin(stream::pending()), None).until(&stop);
+        stop.cancel();
+        let problem = endless.frame().await.unwrap().unwrap_err();
+        assert_eq!(problem.to_string(), "the server is stopping");
+        let file = Body::stream(bytes(&["a"]), Some(1)).until(&stop);
+        assert_eq!(file.collect().await.unwrap().to_bytes(), "a");
+    }
+}

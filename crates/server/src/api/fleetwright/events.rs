@@ -1,0 +1,293 @@
+//! The live stream of events, as server-sent events.
+//!
+//! A listener has a place in the stream and reads on from there: in memory if that reaches back far enough,
+//! in the store otherwise. A slow one therefore misses nothing and costs no memory; only what the store
+//! has forgotten is missed, and then the listener is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::scope::ScopeSet;
+use bytes::{Bytes, BytesMut};
+use domain::time::{MINUTE_MS, Timestamp};
+use futures_util::stream;
+use serde_json::json;
+use store::{StoreError, Tx};
+use tokio::sync::watch;
+
+use super::super::call::Call;
+use super::super::error::{ApiError, Code};
+use super::super::reply::Reply;
+use crate::app::App;
+use crate::events::{About, Told, frame};
+
+pub(super) const CONTENT_TYPE: &str = "text/event-stream";
+/// A silent connection is used at least this often, so that nobody on the way takes it for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Then the listener comes again, and shows its credentials again.
+const MAX_LISTENING_MS: i64 = 15 * MINUTE_MS;
+/// How long a client should wait before it comes again.
+const COME_AGAIN_MS: u32 = 500;
+/// So many events are looked at in one go.
+const PAGE: u32 = 200;
+/// The `exchange` filter names so many at most.
+const MAX_EXCHANGES: usize = 50;
+
+pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
+    let filter = Filter::of(&call)?;
+    let from = From::of(&call)?;
+    let start = call
+        .app
+        .store
+        .read("event_start", move |tx| from.place(tx))
+        .await?;
+    let expires = call.caller.as_ref().map(|caller| caller.expires);
+    let until = call.now.plus_millis(MAX_LISTENING_MS);
+    let listener = Listener {
+        scopes: call.scopes(),
+        filter,
+        position: start.position,
+        head: call.app.events.listen(),
+        until: expires.map_or(until, |expires| expires.min(until)),
+        follows: call.query("follow") != Some("false"),
+        first: Some(start.greeting()),
+        is_over: false,
+        app: call.app,
+    };
+    let frames = stream::unfold(listener, async |mut listener| {
+        let next = listener.next().await?;
+        Some((next, listener))
+    });
+    Ok(Reply::stream(CONTENT_TYPE, Box::pin(frames)))
+}
+
+/// Which events are wanted.
+#[derive(Default)]
+struct Filter {
+    /// Empty: all.
+    exchanges: Vec<String>,
+    pool: Option<String>,
+    worker_group: Option<String>,
+    worker_id: Option<String>,
+    task: Option<String>,
+    task_group: Option<String>,
+    since: Option<Timestamp>,
+}
+
+impl Filter {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let text = |name| call.query(name).map(str::to_owned);
+        let exchanges: Vec<String> = call
+            .query("exchange")
+            .map(|list| list.split(',').map(last_part).map(str::to_owned).collect())
+            .unwrap_or_default();
+        if exchanges.len() > MAX_EXCHANGES {
+            let problem = format!("`exchange` names more than {MAX_EXCHANGES} exchanges");
+            return Err(ApiError::new(Code::InvalidRequestArguments, problem));
+        }
+        Ok(Self {
+            exchanges,
+            pool: text("workerPoolId"),
+            worker_group: text("workerGroup"),
+            worker_id: text("workerId"),
+            task: text("taskId"),
+            task_group: text("taskGroupId"),
+            since: since(call)?,
+        })
+    }
+
+    fn wants(&self, told: &Told) -> bool {
+        let About {
+            exchange,
+            pool,
+            worker_group,
+            worker_id,
+            task,
+            task_group,
+            ..
+        } = &told.about;
+        let is =
+            |wanted: &Option<String>, given: &Option<String>| wanted.is_none() || wanted == given;
+        (self.exchanges.is_empty() || self.exchanges.contains(exchange))
+            && is(&self.pool, pool)
+            && is(&self.worker_group, worker_group)
+            && is(&self.worker_id, worker_id)
+            && is(&self.task, task)
+            && is(&self.task_group, task_group)
+            && self.since.is_none_or(|since| told.created >= since)
+    }
+}
+
+/// Exchanges may be given by their full names, too.
+fn last_part(exchange: &str) -> &str {
+    exchange.rsplit('/').next().unwrap_or(exchange)
+}
+
+/// Where to begin.
+enum From {
+    Now,
+    /// After what the listener has seen.
+    After(i64),
+    Since(Timestamp),
+}
+
+impl From {
+    /// What a client says by itself when it comes again counts more than the URL that it came by first.
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let after = call.last_event_id.as_deref().or(call.query("after"));
+        if let Some(after) = after {
+            let after = after.parse().ok().filter(|place| *place >= 0);
+            let problem = "Last-Event-ID and `after` are the `id` of a message of this stream";
+            return after
+                .map(Self::After)
+                .ok_or_else(|| ApiError::new(Code::InvalidRequestArguments, problem));
+        }
+        Ok(since(call)?.map_or(Self::Now, Self::Since))
+    }
+
+    fn place(&self, tx: &mut Tx<'_>) -> Result<Start, StoreError> {
+        let head = store::event_head(tx)?;
+        let (position, wanted) = match self {
+            Self::Now => (head, None),
+            // Events are in the order of their times only nearly; the filter has the last word.
+            Self::Since(time) => {
+                let margin = time.plus_millis(-MINUTE_MS);
+                (store::event_place_before(tx, margin)?, None)
+            }
+            Self::After(place) => {
+                let first = store::event_time_after(tx, 0)?.map_or(head + 1, |(first, _)| first);
+                ((*place).clamp(first - 1, head), Some(*place))
+            }
+        };
+        Ok(Start { position, wanted })
+    }
+}
+
+fn since(call: &Call) -> Result<Option<Timestamp>, ApiError> {
+    let parse = |text: &str| {
+        let problem = format!("`since` is a time like {}, not {text:?}", call.now);
+        text.parse()
+            .map_err(|_| ApiError::new(Code::InvalidRequestArguments, problem))
+    };
+    call.query("since").map(parse).transpose()
+}
+
+struct Start {
+    position: i64,
+    /// What the listener asked for, if it has been here before.
+    wanted: Option<i64>,
+}
+
+impl Start {
+    fn greeting(&self) -> Bytes {
+        let mut text = BytesMut::from(format!("retry: {COME_AGAIN_MS}\n\n").as_bytes());
+        // From the very beginning means what there is.
+        if let Some(wanted) = self.wanted.filter(|wanted| *wanted > 0)
+            && wanted != self.position
+        {
+            text.extend_from_slice(&missed(wanted, self.position));
+        }
+        text.extend_from_slice(&frame(Some(self.position), None, None));
+        text.freeze()
+    }
+}
+
+/// Tells a listener that the events after one place are not there any more.
+fn missed(after: i64, until: i64) -> Bytes {
+    let places = json!({"after": after, "until": until});
+    frame(Some(until), Some("missed"), Some(&places))
+}
+
+struct Listener {
+    app: Arc<App>,
+    scopes: Arc<ScopeSet>,
+    filter: Filter,
+    /// The last event that was looked at.
+    position: i64,
+    head: watch::Receiver<i64>,
+    until: Timestamp,
+    follows: bool,
+    first: Option<Bytes>,
+    is_over: bool,
+}
+
+impl Listener {
+    /// What to send next; `None` when it is over.
+    async fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        if self.is_over {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        loop {
+            if self.app.clock.now() >= self.until {
+                return self.goodbye("come again with your credentials");
+            }
+            let seen = self.position;
+            match self.look().await {
+                Ok(found) if !found.is_empty() => return Some(Ok(found)),
+                Ok(_) => {}
+                Err(problem) => {
+                    tracing::warn!(error = %problem, "a listener to events is sent away: {problem}");
+                    return self.goodbye("the events cannot be read at the moment");
+                }
+            }
+            if self.position > seen {
+                // What was looked at was not wanted; others may be in a hurry.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !self.follows {
+                return self.goodbye("these were all");
+            }
+            let position = self.position;
+            let news = self.head.wait_for(|head| *head > position);
+            match tokio::time::timeout(HEARTBEAT, news).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return None,
+                // The place goes along, so that a listener that wants little resumes near the end.
+                Err(_) => return Some(Ok(frame(Some(position), None, None))),
+            }
+        }
+    }
+
+    /// The wanted ones among the next events.
+    async fn look(&mut self) -> Result<Bytes, StoreError> {
+        let mut found = BytesMut::new();
+        let events = match self.app.events.after(self.position, PAGE as usize) {
+            Some(events) => events,
+            None => self.read(&mut found).await?,
+        };
+        for told in events {
+            if told.position > self.position + 1 {
+                found.extend_from_slice(&missed(self.position, told.position - 1));
+            }
+            self.position = told.position;
+            if self.filter.wants(&told) && told.about.may_be_heard_with(&self.scopes) {
+                found.extend_from_slice(&told.frame);
+            }
+        }
+        Ok(found.freeze())
+    }
+
+    /// Events that are in the store alone; if not even there, the listener is told to go on without.
+    async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<Told>>, StoreError> {
+        let (position, head) = (self.position, self.app.events.head());
+        let read = self.app.store.scan("event_list_after", move |tx| {
+            store::event_list_after(tx, position, PAGE)
+        });
+        let rows = read.await?;
+        if rows.is_empty() && head > position {
+            found.extend_from_slice(&missed(position, head));
+            self.position = head;
+        }
+        Ok(rows.iter().map(|row| Arc::new(Told::new(row))).collect())
+    }
+
+    fn goodbye(&mut self, reason: &str) -> Option<std::io::Result<Bytes>> {
+        self.is_over = true;
+        let last = json!({"reason": reason});
+        Some(Ok(frame(Some(self.position), Some("end"), Some(&last))))
+    }
+}

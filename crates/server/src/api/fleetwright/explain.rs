@@ -1,0 +1,212 @@
+//! Why a pool has the workers that it has, and why a worker came and went: from what was decided and stored.
+
+use domain::id::LaunchToken;
+use domain::launch::{Launch, LaunchState};
+use domain::plan::Plan;
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+use domain::worker::Worker;
+use serde_json::{Value, json};
+use store::{PlanRecord, StoreError, Tx};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use crate::fleet;
+
+/// Plans and launches that are told of.
+const HISTORY: u32 = 20;
+
+pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
+    let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
+    let demand = app
+        .demands
+        .of(&app, std::slice::from_ref(&pool_id))
+        .await
+        .map_err(ApiError::input)?;
+    let id = pool_id.clone();
+    let embedded = !app.demands.is_outside();
+    let read = app.store.read("explain_pool", move |tx| {
+        let pool = store::pool_get(tx, &id)?;
+        let pool = pool.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
+        let mut demand = demand.clone();
+        if embedded {
+            demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
+        }
+        let facts = fleet::page_of_facts(tx, vec![pool], &demand, now)?.pop();
+        let plans = store::plan_list(tx, &id, HISTORY)?;
+        let launches = store::launch_list(tx, &id, HISTORY)?;
+        Ok::<_, ApiError>((facts, plans, launches))
+    });
+    let (facts, plans, launches) = read.await?;
+    let facts = facts.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
+    let present = match fleet::preview(&app, &facts).await? {
+        Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
+            "snapshot": snapshot.to_json()}),
+        None => {
+            json!({"text": "nothing is planned for this pool: its provider launches nothing, or \
+            its config does not say how much it wants\n"})
+        }
+    };
+    Reply::json(&json!({
+        "workerPoolId": pool_id.as_str(),
+        "time": now.to_string(),
+        "now": present,
+        "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
+        "launches": launches.iter().map(launch_json).collect::<Vec<_>>(),
+    }))
+}
+
+pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
+    let key = call.worker_key()?;
+    let read = call.app.store.read("explain_worker", move |tx| {
+        let worker = store::worker_get(tx, &key)?;
+        let worker = worker.ok_or_else(|| ApiError::not_found("Worker not found"))?;
+        let seen = store::queue_worker_get(tx, &key)?;
+        let launch = launch_of(tx, &worker)?;
+        let plan = match &launch {
+            Some(launch) => store::plan_get(tx, &launch.pool_id, launch.plan)?,
+            None => None,
+        };
+        Ok::<_, ApiError>((worker, seen, launch, plan))
+    });
+    let (worker, seen, launch, plan) = read.await?;
+    let story = story(&worker, seen.as_ref(), launch.as_ref(), plan.as_ref());
+    Reply::json(&json!({
+        "workerPoolId": worker.key.pool_id.as_str(),
+        "workerGroup": worker.key.group.as_str(),
+        "workerId": worker.key.id.as_str(),
+        "state": worker.state.as_str(),
+        "story": story.iter().map(line_json).collect::<Vec<_>>(),
+        "launch": launch.as_ref().map(launch_json),
+        "plan": plan.as_ref().map(plan_json),
+    }))
+}
+
+fn launch_of(tx: &mut Tx<'_>, worker: &Worker) -> Result<Option<Launch>, StoreError> {
+    let token = worker.terms.launch_token.as_ref();
+    match token.and_then(|token| token.parse::<LaunchToken>().ok()) {
+        Some(token) => store::launch_get(tx, &token),
+        None => Ok(None),
+    }
+}
+
+/// When, and what.
+type Line = (Option<Timestamp>, String);
+
+/// What happened to a worker, in the order in which it happened.
+fn story(
+    worker: &Worker,
+    seen: Option<&QueueWorker>,
+    launch: Option<&Launch>,
+    plan: Option<&PlanRecord>,
+) -> Vec<Line> {
+    let mut story: Vec<Line> = Vec::new();
+    if let Some(record) = plan {
+        let reasons = Plan::from_json(&record.plan).map(|plan| plan.reasons);
+        for reason in reasons.unwrap_or_default() {
+            story.push((
+                Some(record.created),
+                format!("plan {}: {reason}", record.number),
+            ));
+        }
+    }
+    match launch {
+        Some(launch) => story.push((
+            Some(launch.created),
+            format!(
+                "launch {} asked {} for {} by {}",
+                launch.token,
+                launch.provider_id,
+                machines(launch.machines),
+                launch.launch_config_id,
+            ),
+        )),
+        None => story.push((
+            None,
+            "declared by hand, or made so long ago that its launch is forgotten".to_owned(),
+        )),
+    }
+    let terms = &worker.terms;
+    let made = format!("requested: {} has it", worker.provider_id);
+    story.push((Some(worker.created), made));
+    let at = |millis: i64| Some(Timestamp::from_millis(millis));
+    if let Some(registered) = terms.registered_at {
+        story.push((
+            at(registered),
+            "proved itself and got credentials".to_owned(),
+        ));
+    }
+    if let Some(seen) = seen {
+        story.push((
+            Some(seen.first_claim),
+            "asked the queue for work for the first time".to_owned(),
+        ));
+        if let Some(ended) = seen.last_task_ended {
+            story.push((
+                Some(ended),
+                format!("ended a task; {} remembered", seen.recent_tasks.len()),
+            ));
+        }
+        if let Some(entry) = seen.quarantine_details.last() {
+            let text = format!(
+                "quarantined by {} until {}: {}",
+                entry.client_id, entry.quarantine_until, entry.quarantine_info
+            );
+            story.push((entry.updated_at.parse().ok(), text));
+        }
+    }
+    if let Some(advice) = &terms.advice {
+        let word = if advice.terminate {
+            "told to go"
+        } else {
+            "told to stay"
+        };
+        story.push((at(advice.decided_at), format!("{word}: {}", advice.reason)));
+    }
+    if let Some(stopped) = terms.stopped_at {
+        let reason = terms.end_reason.as_deref().unwrap_or("no reason was given");
+        story.push((at(stopped), format!("ended: {reason}")));
+    }
+    // Stable: what happened in one millisecond keeps the order in which it is told here.
+    story.sort_by_key(|(at, _)| at.map_or(i64::MIN, Timestamp::as_millis));
+    story.push((None, format!("now it is {}", worker.state)));
+    story
+}
+
+fn machines(count: u32) -> String {
+    match count {
+        1 => "1 machine".to_owned(),
+        count => format!("{count} machines"),
+    }
+}
+
+fn line_json((at, text): &Line) -> Value {
+    json!({"time": at.map(|at| at.to_string()), "text": text})
+}
+
+fn plan_json(record: &PlanRecord) -> Value {
+    let text = Plan::from_json(&record.plan).map(|plan| plan.text());
+    json!({"number": record.number, "created": record.created.to_string(),
+        "text": text.unwrap_or_default(), "plan": record.plan})
+}
+
+fn launch_json(launch: &Launch) -> Value {
+    let (cause, problem) = match &launch.state {
+        LaunchState::Open | LaunchState::Accepted => (None, None),
+        LaunchState::Refused { cause, problem } => (Some(cause.as_str()), Some(problem)),
+        LaunchState::Unknown { problem } => (None, Some(problem)),
+    };
+    json!({
+        "launch": launch.token.as_str(),
+        "providerId": launch.provider_id.as_str(),
+        "launchConfigId": launch.launch_config_id.as_str(),
+        "created": launch.created.to_string(),
+        "state": launch.state.as_str(),
+        "machines": launch.machines,
+        "made": launch.made,
+        "cause": cause,
+        "problem": problem,
+        "plan": launch.plan,
+    })
+}

@@ -1,0 +1,112 @@
+//! The queue: tasks from their making to their end, the workers that claim them, and what they leave behind.
+
+mod artifact_content;
+mod artifacts;
+mod broker;
+mod changes;
+mod claiming;
+mod claims;
+mod counts;
+mod create;
+mod files;
+mod files_table;
+mod groups;
+mod log;
+mod log_stream;
+pub(crate) mod moves;
+mod provisioners;
+mod quarantine;
+mod reports;
+mod runs;
+mod signed_url;
+mod task_queues;
+mod tasks;
+mod tasks_table;
+mod views_table;
+mod worker_gone;
+mod worker_views;
+
+use std::sync::Arc;
+
+use domain::id::TaskId;
+use domain::task::Task;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::call::Call;
+use super::endpoint::Endpoint;
+use super::error::ApiError;
+use super::reply::Reply;
+use crate::app::WorkerIssuer;
+
+pub use broker::Broker;
+pub use files_table::FILES;
+pub use worker_gone::worker_gone;
+
+/// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
+pub struct Queue {
+    /// Signs the credentials of runs.
+    pub issuer: WorkerIssuer,
+    pub broker: Broker,
+    /// Some task had more dependents than were released at once.
+    pub releases: Arc<Notify>,
+}
+
+impl Queue {
+    pub fn new(issuer: WorkerIssuer) -> Self {
+        Self {
+            issuer,
+            broker: Broker::default(),
+            releases: Arc::default(),
+        }
+    }
+}
+
+/// In the order in which the contract declares them, which mixes tasks and views.
+pub fn endpoints() -> Vec<Endpoint> {
+    [
+        tasks_table::TASKS,
+        views_table::ARTIFACTS,
+        views_table::PROVISIONERS,
+        tasks_table::COUNTS,
+        views_table::VIEWS,
+        tasks_table::HEARTBEAT,
+    ]
+    .concat()
+}
+
+/// The task that the route names.
+async fn load(call: &Call) -> Result<Task, ApiError> {
+    let id: TaskId = call.parameter("taskId").parse()?;
+    let read = call
+        .app
+        .store
+        .read("task_get", move |tx| store::task_get(tx, &id));
+    let found = read.await?;
+    found.ok_or_else(|| task_not_found(call.parameter("taskId")))
+}
+
+fn task_not_found(id: &str) -> ApiError {
+    ApiError::not_found(format!(
+        "There is no task {id}; was it ever created, or has it expired?"
+    ))
+}
+
+/// The run that the route names, which may be any number.
+fn run_id(call: &Call) -> Result<u32, ApiError> {
+    let digits = call.parameter("runId");
+    digits
+        .parse()
+        .map_err(|_| ApiError::not_found(format!("No task has a run {digits}")))
+}
+
+fn status_reply(task: &Task) -> Result<Reply, ApiError> {
+    Reply::json(&json!({ "status": task.status() }))
+}
+
+fn with_token(mut reply: Value, token: Option<String>) -> Value {
+    if let Some(token) = token {
+        reply["continuationToken"] = json!(token);
+    }
+    reply
+}

@@ -1,0 +1,152 @@
+//! Where the content of an artifact is: what links lead to, and a URL to fetch it from.
+
+use domain::artifact::{Artifact, ArtifactName, Content};
+use domain::id::TaskId;
+use domain::time::MINUTE_MS;
+use serde_json::json;
+
+use super::super::call::Call;
+use super::super::error::{ApiError, Code};
+use super::super::reply::Reply;
+use super::artifacts::{find, target};
+use super::runs::{latest, name, run_id, runs_of, task_id};
+use super::signed_url::Good;
+
+/// A URL is good for so long; a download that has begun may take longer.
+const FETCH_MS: i64 = 30 * MINUTE_MS;
+/// No chain of links is longer.
+const MAX_LINKS: usize = 100;
+
+/// Where the content of an artifact is.
+pub(super) enum Place {
+    At {
+        storage_type: &'static str,
+        url: String,
+    },
+    /// It could not be made.
+    Nowhere { reason: String, message: String },
+}
+
+/// The content is that of another artifact of the run.
+pub(super) struct LinkTo(pub(super) String);
+
+/// Leads to the content by a redirect.
+pub(super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
+    let run_id = run_id(&call);
+    follow(&mut call, run_id).await?.lead()
+}
+
+pub(super) async fn get_latest(mut call: Call) -> Result<Reply, ApiError> {
+    let run_id = latest_run(&mut call).await?;
+    follow(&mut call, Some(run_id)).await?.lead()
+}
+
+/// Describes where the content is.
+pub(super) async fn describe(mut call: Call) -> Result<Reply, ApiError> {
+    let run_id = run_id(&call);
+    follow(&mut call, run_id).await?.describe()
+}
+
+pub(super) async fn describe_latest(mut call: Call) -> Result<Reply, ApiError> {
+    let run_id = latest_run(&mut call).await?;
+    follow(&mut call, Some(run_id)).await?.describe()
+}
+
+/// Whether there is such a task is told only to those who may have the artifact.
+async fn latest_run(call: &mut Call) -> Result<u32, ApiError> {
+    let name = call.parameter("name").to_owned();
+    authorize(call, vec![name]).await?;
+    let runs = runs_of(call, &task_id(call)?).await?;
+    latest(&runs)
+}
+
+async fn authorize(call: &mut Call, names: Vec<String>) -> Result<(), ApiError> {
+    let params = call.url_params().list("names", names);
+    call.authorize(params).await
+}
+
+/// Where the name leads, over links. Each name on the way needs its scope.
+async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError> {
+    let mut names = vec![call.parameter("name").to_owned()];
+    authorize(call, names.clone()).await?;
+    let mut wanted = name(call)?;
+    let task_id = task_id(call)?;
+    let missing = || ApiError::not_found("Artifact not found");
+    let run_id = run_id.ok_or_else(missing)?;
+    while names.len() <= MAX_LINKS {
+        let artifact = present(call, &task_id, run_id, wanted).await?;
+        let to = match place(call, &artifact) {
+            Ok(place) => return Ok(place),
+            Err(LinkTo(to)) => to,
+        };
+        if names.contains(&to) {
+            return Err(ApiError::input("Artifact leads to a link cycle"));
+        }
+        wanted = to.parse().map_err(|_| missing())?;
+        names.push(to);
+        authorize(call, names.clone()).await?;
+    }
+    let text = format!("Artifact leads to more than {MAX_LINKS} links");
+    Err(ApiError::input(text))
+}
+
+/// An artifact that can be fetched.
+pub(super) async fn present(
+    call: &Call,
+    task_id: &TaskId,
+    run_id: u32,
+    name: ArtifactName,
+) -> Result<Artifact, ApiError> {
+    let found = find(call, task_id.clone(), run_id, name).await?;
+    let artifact = found.ok_or_else(|| ApiError::not_found("Artifact not found"))?;
+    if artifact.expires < call.now {
+        return Err(ApiError::new(Code::ResourceExpired, "Artifact expired"));
+    }
+    if !artifact.content.is_present() {
+        let text = "Artifact not found: it has not been uploaded yet";
+        return Err(ApiError::not_found(text));
+    }
+    Ok(artifact)
+}
+
+/// Where the content is; `Err` if that is where another artifact is.
+pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
+    let storage_type = artifact.content.storage_type();
+    let at = |url| Ok(Place::At { storage_type, url });
+    match &artifact.content {
+        Content::File { .. } | Content::Log => {
+            let until = call.now.plus_millis(FETCH_MS);
+            at(target(artifact).sign(&call.app, Good::ForFetching, until))
+        }
+        Content::Reference { url } => at(url.clone()),
+        Content::Link { artifact } => Err(LinkTo(artifact.clone())),
+        Content::Error { reason, message } => Ok(Place::Nowhere {
+            reason: reason.clone(),
+            message: message.clone(),
+        }),
+    }
+}
+
+impl Place {
+    /// Sends the client there.
+    pub(super) fn lead(self) -> Result<Reply, ApiError> {
+        match self {
+            Self::At { storage_type, url } => {
+                let body = json!({"storageType": storage_type, "url": url});
+                Reply::redirect(&url, storage_type, &body)
+            }
+            Self::Nowhere { reason, message } => {
+                Reply::never_made(&json!({"reason": reason, "message": message}))
+            }
+        }
+    }
+
+    fn describe(self) -> Result<Reply, ApiError> {
+        Reply::json(&match self {
+            Self::At { storage_type, url } => json!({"storageType": storage_type, "url": url}),
+            Self::Nowhere { reason, message } => {
+                json!({"storageType": "error", "reason": reason, "message": message})
+            }
+        })
+    }
+}

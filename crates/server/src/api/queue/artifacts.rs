@@ -1,0 +1,320 @@
+//! Artifacts: made by the worker of a run, listed, and found by those who want them.
+
+use domain::artifact::{Artifact, ArtifactName, Content, TakesNothing, author};
+use domain::event::{ArtifactNews, EventBody};
+use domain::task::Task;
+use domain::time::{MINUTE_MS, Timestamp};
+use http::HeaderValue;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::Tx;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::runs::{folder, known_run, latest, name, run_id, runs_of, takes_nothing, task_id};
+use super::signed_url::{Good, Target};
+use crate::app::App;
+
+/// An upload must begin within this time.
+const UPLOAD_MS: i64 = 45 * MINUTE_MS;
+/// Clocks of workers may go wrong by this much.
+const LATE_MS: i64 = 15 * MINUTE_MS;
+/// Of artifacts whose worker did not say what they are.
+const UNKNOWN_TYPE: &str = "application/binary";
+
+/// The body of createArtifact.
+#[derive(Deserialize)]
+#[serde(
+    tag = "storageType",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
+enum Asked {
+    S3 {
+        content_type: String,
+        content_length: Option<u64>,
+    },
+    Object {},
+    Reference {
+        url: String,
+        content_type: String,
+    },
+    Link {
+        artifact: String,
+        content_type: Option<String>,
+    },
+    Error {
+        reason: String,
+        message: String,
+    },
+}
+
+pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
+    let name = name(&call)?;
+    let expires = expires(&call)?;
+    let (content_type, content) = content(&call)?;
+    let (task_id, now) = (task_id(&call)?, call.now);
+    let run_id = run_id(&call).ok_or_else(|| ApiError::input("Run not found"))?;
+    let wanted = Artifact {
+        task_id,
+        run_id,
+        name,
+        content_type,
+        expires,
+        created: now,
+        content,
+    };
+    let app = std::sync::Arc::clone(&call.app);
+    let written = call.app.write("artifact_create", move |tx| {
+        let task = store::task_get(tx, &wanted.task_id)?;
+        let task = task.ok_or_else(|| ApiError::input("Task not found"))?;
+        check_run(&task, &wanted, now)?;
+        write(&app, tx, task, &wanted, now)
+    });
+    let artifact = written.await?;
+    let storage_type = artifact.content.storage_type();
+    match artifact.content {
+        Content::File { .. } => {
+            let until = now.plus_millis(UPLOAD_MS);
+            Reply::json(&json!({
+                "storageType": storage_type,
+                "putUrl": target(&artifact).sign(&call.app, Good::ForUploading, until),
+                "expires": until.to_string(),
+                "contentType": artifact.content_type,
+            }))
+        }
+        Content::Log | Content::Reference { .. } | Content::Link { .. } | Content::Error { .. } => {
+            Reply::json(&json!({ "storageType": storage_type }))
+        }
+    }
+}
+
+/// There is nothing to finish: an upload is complete when it was answered.
+pub(super) async fn finish(call: Call) -> Result<Reply, ApiError> {
+    let missing = || {
+        ApiError::not_found(format!(
+            "Artifact with taskId `{}`, runId {}, name `{}` not found",
+            call.parameter("taskId"),
+            call.parameter("runId"),
+            call.parameter("name"),
+        ))
+    };
+    let task_id = task_id(&call)?;
+    let (Some(run_id), Ok(name)) = (run_id(&call), name(&call)) else {
+        return Err(missing());
+    };
+    find(&call, task_id, run_id, name)
+        .await?
+        .ok_or_else(missing)?;
+    Err(ApiError::input("Only object artifacts can be finished"))
+}
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let task_id = task_id(&call)?;
+    let runs = runs_of(&call, &task_id).await?;
+    let (run_id, _) = known_run(&call, &task_id, &runs)?;
+    list_of(&call, run_id).await
+}
+
+pub(super) async fn list_latest(call: Call) -> Result<Reply, ApiError> {
+    let runs = runs_of(&call, &task_id(&call)?).await?;
+    list_of(&call, latest(&runs)?).await
+}
+
+async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
+    let task_id = task_id(call)?;
+    let page = call.page::<(String,)>()?;
+    let after: Option<ArtifactName> = page
+        .after
+        .as_ref()
+        .map(|(name,)| name.parse())
+        .transpose()
+        .map_err(|_| ApiError::input("Invalid continuation token"))?;
+    let limit = page.limit_and_one();
+    let read = call.app.store.read("artifact_list", move |tx| {
+        store::artifact_list(tx, &task_id, run_id, after.as_ref(), limit)
+    });
+    let mut artifacts = read.await?;
+    let token = page.cut(&mut artifacts, |artifact| (artifact.name.to_string(),));
+    let listed: Vec<Value> = artifacts.iter().map(document).collect();
+    let mut reply = json!({ "artifacts": listed });
+    if let Some(token) = token {
+        reply["continuationToken"] = json!(token);
+    }
+    Reply::json(&reply)
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let run_id = run_id(&call);
+    show_of(&call, run_id).await
+}
+
+pub(super) async fn show_latest(call: Call) -> Result<Reply, ApiError> {
+    let runs = runs_of(&call, &task_id(&call)?).await?;
+    let run_id = latest(&runs)?;
+    show_of(&call, Some(run_id)).await
+}
+
+async fn show_of(call: &Call, run_id: Option<u32>) -> Result<Reply, ApiError> {
+    let missing = || ApiError::not_found("Artifact not found");
+    let run_id = run_id.ok_or_else(missing)?;
+    let found = find(call, task_id(call)?, run_id, name(call)?).await?;
+    Reply::json(&document(&found.ok_or_else(missing)?))
+}
+
+pub(super) async fn find(
+    call: &Call,
+    task_id: domain::id::TaskId,
+    run_id: u32,
+    name: ArtifactName,
+) -> Result<Option<Artifact>, ApiError> {
+    let read = call.app.store.read("artifact_get", move |tx| {
+        store::artifact_get(tx, &task_id, run_id, &name)
+    });
+    Ok(read.await?)
+}
+
+pub(super) fn target(artifact: &Artifact) -> Target {
+    Target {
+        task_id: artifact.task_id.clone(),
+        run_id: artifact.run_id,
+        name: artifact.name.clone(),
+    }
+}
+
+fn expires(call: &Call) -> Result<Timestamp, ApiError> {
+    let text = call.body["expires"].as_str().unwrap_or_default();
+    let expires: Timestamp = text
+        .parse()
+        .map_err(|bad| ApiError::input(format!("`expires` cannot be used: {bad}")))?;
+    if expires < call.now.plus_millis(-LATE_MS) {
+        return Err(ApiError::input("Expires must be in the future"));
+    }
+    Ok(expires)
+}
+
+/// What is asked for: its type and its content.
+fn content(call: &Call) -> Result<(String, Content), ApiError> {
+    let unknown = || UNKNOWN_TYPE.to_owned();
+    let (content_type, content) = match asked(call)? {
+        Asked::S3 {
+            content_type,
+            content_length,
+        } => {
+            folder(&call.app)?;
+            let limit = call.app.config.artifacts.max_bytes;
+            if content_length.is_some_and(|length| length > limit) {
+                let text = format!("An artifact cannot be larger than {limit} bytes");
+                return Err(ApiError::input(text));
+            }
+            (content_type, Content::File { uploaded: None })
+        }
+        Asked::Object {} => {
+            let text = "There is no object service here: use the storage type `s3`, whose `putUrl` \
+                        takes the file";
+            return Err(ApiError::input(text));
+        }
+        Asked::Reference { url, content_type } => (content_type, Content::Reference { url }),
+        Asked::Link {
+            artifact,
+            content_type,
+        } => (
+            content_type.unwrap_or_else(unknown),
+            Content::Link { artifact },
+        ),
+        Asked::Error { reason, message } => (unknown(), Content::Error { reason, message }),
+    };
+    // It goes into a header when the artifact is fetched.
+    if HeaderValue::from_str(&content_type).is_err() {
+        return Err(ApiError::input("`contentType` is not a content type"));
+    }
+    Ok((content_type, content))
+}
+
+fn asked(call: &Call) -> Result<Asked, ApiError> {
+    let mut body = call.body.clone();
+    if let Some(members) = body.as_object_mut() {
+        members.remove("expires");
+    }
+    Asked::deserialize(body)
+        .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
+}
+
+fn check_run(task: &Task, wanted: &Artifact, now: Timestamp) -> Result<(), ApiError> {
+    let run = task.run(wanted.run_id);
+    let run = run.ok_or_else(|| ApiError::input("Run not found"))?;
+    let author = author(run, now);
+    if author == Err(TakesNothing::NeverClaimed) {
+        let text = "Run was not claimed by a worker and so no artifacts can exist";
+        return Err(ApiError::input(text));
+    }
+    let limit = task.definition.expires;
+    if wanted.expires > limit {
+        return Err(ApiError::input(format!(
+            "Artifact expires ({}) after the task expiration {limit} (task.expires < expires) - \
+             this is not allowed, artifacts may not expire after the task they belong to expires",
+            wanted.expires
+        )));
+    }
+    author.map(drop).map_err(takes_nothing)
+}
+
+/// Stores it, and tells of it, unless that has been done before.
+fn write(
+    app: &App,
+    tx: &mut Tx<'_>,
+    task: Task,
+    wanted: &Artifact,
+    now: Timestamp,
+) -> Result<Artifact, ApiError> {
+    let known = store::artifact_get(tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
+    let artifact = match known.clone() {
+        None => wanted.clone(),
+        Some(known) => known.asked_again(wanted.clone()).map_err(|other| {
+            let text = "Artifact already exists with different properties, and none of the allowed \
+                        exceptions apply";
+            ApiError::conflict(format!("{text}: {other}"))
+        })?,
+    };
+    let is_news = known.as_ref() != Some(&artifact);
+    if known.is_none() {
+        if !store::artifact_insert(tx, &artifact)? {
+            return Err(tx.lost_race().into());
+        }
+    } else if is_news {
+        store::artifact_update(tx, &artifact)?;
+    }
+    // An upload is not there yet; clients know no message about one.
+    if is_news && !matches!(artifact.content, Content::File { .. }) {
+        let news = ArtifactNews {
+            storage_type: artifact.content.storage_type().to_owned(),
+            name: artifact.name.to_string(),
+            expires: artifact.expires,
+            content_type: artifact.content_type.clone(),
+        };
+        let told = EventBody::Artifact {
+            artifact: Box::new(news),
+            run_id: artifact.run_id,
+            task: Box::new(task),
+        };
+        app.announce(tx, now, [told])?;
+    }
+    Ok(artifact)
+}
+
+fn document(artifact: &Artifact) -> Value {
+    let mut document = json!({
+        "storageType": artifact.content.storage_type(),
+        "name": artifact.name.as_str(),
+        "expires": artifact.expires.to_string(),
+        "contentType": artifact.content_type,
+    });
+    if let Content::File {
+        uploaded: Some(uploaded),
+    } = &artifact.content
+    {
+        document["contentLength"] = json!(uploaded.bytes);
+    }
+    document
+}

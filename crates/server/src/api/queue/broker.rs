@@ -1,0 +1,317 @@
+//! Hands tasks to the workers that wait for them, many in one transaction.
+//!
+//! Workers stand in line, one line for each task queue. Whenever there may be work for a line, because a
+//! worker has joined it or a task has come, one task of this process takes the first of each such line and
+//! serves them all in one transaction. What other processes add is found by looking again every second.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::id::{PoolId, WorkerKey};
+use domain::task::Task;
+use store::StoreError;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::claiming::{Claimant, Served, serve_lines};
+use crate::app::App;
+
+/// A worker waits so long for work before it is told that there is none.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// So often a line is looked at for what other processes have added, give or take.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_JITTER_MS: u64 = 500;
+/// So many workers are served in one transaction.
+const SERVED_AT_ONCE: usize = 64;
+
+#[derive(Default)]
+pub struct Broker {
+    lines: Mutex<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    by_queue: BTreeMap<PoolId, Line>,
+    /// Whether somebody serves.
+    serving: bool,
+    last_number: u64,
+    /// The queue that was served last: the next round begins behind it.
+    last_served: Option<PoolId>,
+}
+
+/// The workers that wait for the tasks of one queue, longest first.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// There may be work.
+    look: bool,
+    /// Some of it are being served.
+    served: bool,
+    last_look: Option<Instant>,
+}
+
+struct Waiting {
+    number: u64,
+    claimant: Claimant,
+    until: Instant,
+    answer: oneshot::Sender<Result<Vec<Task>, Failure>>,
+}
+
+/// The store failed all that were served together.
+#[derive(Clone, Debug)]
+struct Failure(Arc<StoreError>);
+
+type Batch = Vec<(PoolId, Vec<Waiting>)>;
+
+impl Broker {
+    /// Waits for tasks, each with its last run claimed by this worker; none if the time is over or the
+    /// worker has hung up.
+    pub(crate) async fn claim(
+        &self,
+        app: &Arc<App>,
+        worker: WorkerKey,
+        wanted: u32,
+        gone: &CancellationToken,
+    ) -> Result<Vec<Task>, StoreError> {
+        let until = Instant::now() + PATIENCE;
+        let (answer, mut answered) = oneshot::channel();
+        let queue = worker.pool_id.clone();
+        let number = self.join(Waiting {
+            number: 0,
+            claimant: Claimant {
+                worker,
+                wanted,
+                is_new: true,
+            },
+            until,
+            answer,
+        });
+        self.serve(app);
+        loop {
+            let jitter = app.random.with(|random| random.next_u64()) % LOOK_AGAIN_JITTER_MS;
+            let next = (Instant::now() + LOOK_AGAIN + Duration::from_millis(jitter)).min(until);
+            let answer_or_gone = async {
+                tokio::select! {
+                    biased;
+                    answer = &mut answered => Some(answer),
+                    () = gone.cancelled() => None,
+                }
+            };
+            if let Ok(Some(answer)) = tokio::time::timeout_at(next, answer_or_gone).await {
+                return tasks_of(answer);
+            }
+            if gone.is_cancelled() || Instant::now() >= until {
+                // Whoever is being served at this moment gets what there is.
+                return if self.leave(&queue, number) {
+                    Ok(Vec::new())
+                } else {
+                    tasks_of(answered.await)
+                };
+            }
+            self.look_again(app, &queue);
+        }
+    }
+
+    /// How many workers wait for the tasks of this queue, while nobody looks for any.
+    pub fn waiting(&self, queue: &PoolId) -> usize {
+        let lines = self.lines();
+        let line = lines.by_queue.get(queue);
+        let line = line.filter(|line| !line.look && !line.served);
+        line.map_or(0, |line| line.waiting.len())
+    }
+
+    /// There is work in this queue.
+    pub(crate) fn ring(&self, app: &Arc<App>, queue: &PoolId) {
+        if let Some(line) = self.lines().by_queue.get_mut(queue) {
+            line.look = true;
+        } else {
+            return;
+        }
+        self.serve(app);
+    }
+
+    fn look_again(&self, app: &Arc<App>, queue: &PoolId) {
+        if let Some(line) = self.lines().by_queue.get_mut(queue) {
+            let is_due = line
+                .last_look
+                .is_none_or(|last| last.elapsed() >= LOOK_AGAIN);
+            line.look |= is_due;
+        }
+        self.serve(app);
+    }
+
+    fn join(&self, mut waiting: Waiting) -> u64 {
+        let mut lines = self.lines();
+        lines.last_number += 1;
+        let number = lines.last_number;
+        waiting.number = number;
+        let queue = waiting.claimant.worker.pool_id.clone();
+        let line = lines.by_queue.entry(queue).or_default();
+        line.waiting.push_back(waiting);
+        line.look = true;
+        number
+    }
+
+    /// False: not in the line, but being served.
+    fn leave(&self, queue: &PoolId, number: u64) -> bool {
+        let mut lines = self.lines();
+        let Some(line) = lines.by_queue.get_mut(queue) else {
+            return false;
+        };
+        let place = line
+            .waiting
+            .iter()
+            .position(|waiting| waiting.number == number);
+        let Some(place) = place else {
+            return false;
+        };
+        line.waiting.remove(place);
+        lines.forget_if_empty(queue);
+        true
+    }
+
+    /// Sees to it that somebody serves, in a task of its own: who asked may go away at any time.
+    fn serve(&self, app: &Arc<App>) {
+        let mut lines = self.lines();
+        if lines.serving || !lines.is_due() {
+            return;
+        }
+        lines.serving = true;
+        let app = Arc::clone(app);
+        tokio::spawn(async move {
+            while let Some(batch) = app.queue.broker.next_batch() {
+                serve_batch(&app, batch).await;
+            }
+        });
+    }
+
+    fn next_batch(&self) -> Option<Batch> {
+        self.lines().take_batch()
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    fn is_due(&self) -> bool {
+        self.by_queue
+            .values()
+            .any(|line| line.look && !line.waiting.is_empty())
+    }
+
+    /// The first of each line for which there may be work; `None` ends the serving.
+    fn take_batch(&mut self) -> Option<Batch> {
+        let mut batch = Batch::new();
+        let mut room = SERVED_AT_ONCE;
+        let last = self.last_served.take();
+        let is_later = |queue: &PoolId| last.as_ref().is_none_or(|last| queue > last);
+        let (mut queues, earlier): (Vec<PoolId>, Vec<PoolId>) = self
+            .by_queue
+            .iter()
+            .filter(|(_, line)| line.look && !line.waiting.is_empty())
+            .map(|(queue, _)| queue.clone())
+            .partition(|queue| is_later(queue));
+        queues.extend(earlier);
+        for queue in queues {
+            let Some(line) = self.by_queue.get_mut(&queue).filter(|_| room > 0) else {
+                break;
+            };
+            line.waiting.retain(|waiting| !waiting.answer.is_closed());
+            let first: Vec<Waiting> = line.waiting.drain(..line.waiting.len().min(room)).collect();
+            room -= first.len();
+            line.look = !line.waiting.is_empty();
+            line.last_look = Some(Instant::now());
+            line.served = true;
+            self.last_served = Some(queue.clone());
+            batch.push((queue, first));
+        }
+        self.serving = !batch.is_empty();
+        self.serving.then_some(batch)
+    }
+
+    /// Puts those for whom there was nothing back to where they stood.
+    fn put_back(&mut self, queue: &PoolId, waiting: Vec<Waiting>, more: bool) {
+        let line = self.by_queue.entry(queue.clone()).or_default();
+        line.served = false;
+        line.look |= more;
+        for mut waiting in waiting.into_iter().rev() {
+            if waiting.until <= Instant::now() {
+                // Who went away needs no answer.
+                let _ = waiting.answer.send(Ok(Vec::new()));
+                continue;
+            }
+            waiting.claimant.is_new = false;
+            line.waiting.push_front(waiting);
+        }
+        self.forget_if_empty(queue);
+    }
+
+    fn forget_if_empty(&mut self, queue: &PoolId) {
+        let is_empty = |line: &Line| line.waiting.is_empty() && !line.served;
+        if self.by_queue.get(queue).is_some_and(is_empty) {
+            self.by_queue.remove(queue);
+        }
+    }
+}
+
+async fn serve_batch(app: &Arc<App>, batch: Batch) {
+    let asked: Vec<(PoolId, Vec<Claimant>)> = batch
+        .iter()
+        .map(|(queue, line)| {
+            let claimants = line.iter().map(|waiting| waiting.claimant.clone());
+            (queue.clone(), claimants.collect())
+        })
+        .collect();
+    let served = serve_lines(app, asked).await;
+    for (index, (queue, line)) in batch.into_iter().enumerate() {
+        let mut empty_handed = Vec::new();
+        let mut more = false;
+        match &served {
+            Ok(lines) => {
+                let Served {
+                    tasks,
+                    is_exhausted,
+                } = &lines[index];
+                more = !is_exhausted;
+                for (waiting, tasks) in line.into_iter().zip(tasks) {
+                    if tasks.is_empty() {
+                        empty_handed.push(waiting);
+                    } else {
+                        let _ = waiting.answer.send(Ok(tasks.clone()));
+                    }
+                }
+            }
+            // Others were faster, again and again: the next look is the retry.
+            Err(problem) if matches!(**problem, StoreError::Congested { .. }) => {
+                empty_handed = line;
+            }
+            Err(problem) => {
+                for waiting in line {
+                    let _ = waiting.answer.send(Err(Failure(Arc::clone(problem))));
+                }
+            }
+        }
+        app.queue
+            .broker
+            .lines()
+            .put_back(&queue, empty_handed, more);
+    }
+}
+
+fn tasks_of(
+    answer: Result<Result<Vec<Task>, Failure>, oneshot::error::RecvError>,
+) -> Result<Vec<Task>, StoreError> {
+    match answer {
+        Ok(Ok(tasks)) => Ok(tasks),
+        Ok(Err(Failure(problem))) => Err(StoreError::Query {
+            statement: "claim_work",
+            source: problem.to_string().into(),
+        }),
+        // Whoever served has panicked.
+        Err(_) => Err(StoreError::Panicked { name: "claim_work" }),
+    }
+}

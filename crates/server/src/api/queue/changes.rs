@@ -1,0 +1,83 @@
+//! What people do to a task: schedule it at once, run it again, cancel it, put it before others.
+
+use access::scope::Params;
+use domain::id::TaskId;
+use domain::task::{BadDefinition, Moved, Priority, Refused, Task};
+use domain::time::Timestamp;
+use serde::Deserialize;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::moves::{Hints, carry_out};
+use super::{load, status_reply, task_not_found};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PriorityBody {
+    new_priority: String,
+}
+
+/// Also while it waits for others.
+pub(super) async fn schedule(call: Call) -> Result<Reply, ApiError> {
+    authorized(call, |task, now| task.schedule(now)).await
+}
+
+pub(super) async fn rerun(call: Call) -> Result<Reply, ApiError> {
+    authorized(call, |task, now| task.rerun(now)).await
+}
+
+pub(super) async fn cancel(call: Call) -> Result<Reply, ApiError> {
+    authorized(call, |task, now| task.cancel(now)).await
+}
+
+pub(super) async fn change_priority(call: Call) -> Result<Reply, ApiError> {
+    let priority = new_priority(&call)?;
+    authorized(call, move |task, _| task.change_priority(priority)).await
+}
+
+pub(super) fn new_priority(call: &Call) -> Result<Priority, ApiError> {
+    let PriorityBody { new_priority } = call.body()?;
+    let priority = new_priority.parse().map_err(BadDefinition::Priority);
+    Ok(priority?)
+}
+
+/// Moves the task once its caller may do that, which depends on the task.
+async fn authorized(
+    mut call: Call,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let task = load(&call).await?;
+    call.authorize(params(&task)).await?;
+    status_reply(&moved(&call, task.id, step).await?)
+}
+
+fn params(task: &Task) -> Params {
+    let definition = &task.definition;
+    Params::new()
+        .text("taskId", task.id.as_str())
+        .text("taskGroupId", definition.task_group_id.as_str())
+        .text("schedulerId", definition.scheduler_id.as_str())
+        .text("projectId", definition.project_id.as_str())
+        .text("taskQueueId", definition.task_queue_id.as_str())
+}
+
+/// Makes one move of one task, and tells everybody.
+pub(super) async fn moved(
+    call: &Call,
+    id: TaskId,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+) -> Result<Task, ApiError> {
+    let (app, now) = (call.app.clone(), call.now);
+    let name = call.endpoint.name;
+    let written = call.app.write(name, move |tx| {
+        let before = store::task_get(tx, &id)?.ok_or_else(|| task_not_found(id.as_str()))?;
+        let mut hints = Hints::default();
+        let moved = step(before.clone(), now)?;
+        let task = carry_out(&app, tx, &before, moved, now, &mut hints)?;
+        Ok::<_, ApiError>((task, hints))
+    });
+    let (task, hints) = written.await?;
+    hints.tell(&call.app);
+    Ok(task)
+}

@@ -1,0 +1,255 @@
+//! A task is made, or found to have been made already by the same request.
+
+use access::scope::Params;
+use domain::id::TaskId;
+use domain::task::{
+    BadDefinition, Moved, Priority, Task, TaskDefinition, TaskDocument, TaskGroup, TaskNews,
+};
+use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use store::Tx;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::moves::{Hints, carry_out, follow};
+use super::status_reply;
+use crate::app::App;
+
+/// Clocks may differ by so much.
+const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
+/// So many unknown dependencies are named in an error.
+const MAX_NAMED: usize = 20;
+
+impl From<BadDefinition> for ApiError {
+    fn from(bad: BadDefinition) -> Self {
+        Self::input(bad.to_string())
+    }
+}
+
+pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let id: TaskId = call.parameter("taskId").parse()?;
+    let document: TaskDocument = call.body()?;
+    let queue = document.queue()?;
+    let most = call.app.config.queue.max_dependencies;
+    if document.dependencies.len() > most {
+        return Err(ApiError::input(format!(
+            "`dependencies` may name at most {most} tasks, and names {}",
+            document.dependencies.len()
+        )));
+    }
+    let priority: Priority = document.priority.parse().map_err(BadDefinition::Priority)?;
+    let (provisioner_id, worker_type) = queue.parts();
+    let params = Params::new()
+        .text("taskId", id.as_str())
+        .list("scopes", document.scopes.clone())
+        .list("routes", document.routes.clone())
+        .text(
+            "projectId",
+            document.project_id.as_deref().unwrap_or("none"),
+        )
+        .text("schedulerId", &document.scheduler_id)
+        .text("provisionerId", provisioner_id)
+        .text("workerType", worker_type)
+        .list(
+            "priorities",
+            priority
+                .and_higher()
+                .map(|priority| priority.to_string())
+                .collect(),
+        );
+    call.authorize(params).await?;
+    let definition = document.define(&id)?;
+    check_dates(&definition, &call)?;
+    refuse_double_stars(&definition)?;
+    // As it will be read back, so that it can be compared with what is there.
+    let stored = serde_json::to_string(&TaskDocument::from(&definition))
+        .expect("texts and numbers always serialize");
+    let definition = serde_json::from_str::<TaskDocument>(&stored)
+        .map_err(|problem| ApiError::input(format!("The task cannot be stored: {problem}")))?
+        .define(&id)?;
+    let task = Task::new(id, definition);
+    let (app, now) = (call.app.clone(), call.now);
+    let written = call.app.write("task_create", move |tx| {
+        let mut hints = Hints::default();
+        let made = make(&app, tx, &task, now, &mut hints)?;
+        Ok::<_, ApiError>((made, hints))
+    });
+    let (made, hints) = written.await?;
+    hints.tell(&call.app);
+    match made {
+        Made::Whole(task) => status_reply(&task),
+        Made::Waiting { unknown } => Err(unknown_dependencies(&unknown)),
+    }
+}
+
+enum Made {
+    Whole(Task),
+    /// The task is there, and waits in vain: not all that it depends on is.
+    Waiting {
+        unknown: Vec<TaskId>,
+    },
+}
+
+fn make(
+    app: &App,
+    tx: &mut Tx<'_>,
+    task: &Task,
+    now: Timestamp,
+    hints: &mut Hints,
+) -> Result<Made, ApiError> {
+    join_group(tx, task)?;
+    let definition = &task.definition;
+    store::task_queue_seen(tx, &definition.task_queue_id, now, false)?;
+    if definition.dependencies.is_empty() {
+        // Nothing to wait for: it is written once, as it will stand.
+        let scheduled = match task.clone().schedule(now) {
+            Ok(moved) => moved.task,
+            Err(refused) => return Err(refused.into()),
+        };
+        if store::task_insert(tx, &scheduled)? {
+            let news = [TaskNews::Defined, TaskNews::Pending(0)];
+            follow(app, tx, &scheduled, &news, now, hints)?;
+            return Ok(Made::Whole(scheduled));
+        }
+    } else if store::task_insert(tx, task)? {
+        follow(app, tx, task, &[TaskNews::Defined], now, hints)?;
+    }
+    let known = store::task_get(tx, &task.id)?.ok_or_else(|| tx.lost_race())?;
+    if known.definition != task.definition {
+        let text = format!(
+            "Task {} exists with another definition. This is either a second use of one id, or \
+             the task was changed between two attempts to create it.",
+            task.id
+        );
+        return Err(ApiError::conflict(text));
+    }
+    depend(app, tx, known, now, hints)
+}
+
+/// Makes an unscheduled task wait for its dependencies, or schedules it if all is done already.
+fn depend(
+    app: &App,
+    tx: &mut Tx<'_>,
+    task: Task,
+    now: Timestamp,
+    hints: &mut Hints,
+) -> Result<Made, ApiError> {
+    if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
+        return Ok(Made::Whole(task));
+    }
+    let unknown = store::task_unknown_dependencies(tx, &task)?;
+    if !unknown.is_empty() {
+        return Ok(Made::Waiting { unknown });
+    }
+    store::task_require(tx, &task)?;
+    if store::task_open_dependencies(tx, &task.id, 1)? > 0 {
+        return Ok(Made::Whole(task));
+    }
+    let moved: Moved = task.clone().schedule(now)?;
+    Ok(Made::Whole(carry_out(app, tx, &task, moved, now, hints)?))
+}
+
+fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), ApiError> {
+    let definition = &task.definition;
+    let id = &definition.task_group_id;
+    let Some(mut group) = store::task_group_get(tx, id)? else {
+        let group = TaskGroup::new(
+            id.clone(),
+            definition.scheduler_id.clone(),
+            definition.expires,
+        );
+        if !store::task_group_insert(tx, &group)? {
+            return Err(tx.lost_race().into());
+        }
+        return Ok(());
+    };
+    if group.scheduler_id != definition.scheduler_id {
+        return Err(ApiError::conflict(format!(
+            "Task group {id} contains tasks with schedulerId {}. You are attempting to include \
+             a task with schedulerId {}: all tasks of a group must have the same.",
+            group.scheduler_id, definition.scheduler_id
+        )));
+    }
+    if let Some(at) = group.sealed {
+        return Err(ApiError::conflict(format!(
+            "Task group {id} was sealed on {at}, and takes no further tasks"
+        )));
+    }
+    if group.outlive(definition.expires) {
+        store::task_group_update(tx, &group)?;
+    }
+    Ok(())
+}
+
+fn check_dates(definition: &TaskDefinition, call: &Call) -> Result<(), ApiError> {
+    let (now, days) = (call.now, call.app.config.queue.max_deadline_days);
+    let TaskDefinition {
+        created,
+        deadline,
+        expires,
+        ..
+    } = definition;
+    let refuse = |text: String| Err(ApiError::input(text));
+    if created.millis_since(now).abs() > CLOCK_SKEW_MS {
+        return refuse(format!(
+            "`created` is {created}, which is more than 15 minutes from now ({now})"
+        ));
+    }
+    if created > deadline {
+        return refuse(format!(
+            "`deadline` {deadline} is before `created` {created}"
+        ));
+    }
+    if *deadline < now {
+        return refuse(format!("`deadline` {deadline} is in the past (now: {now})"));
+    }
+    let latest = now.plus_millis(i64::from(days) * DAY_MS + CLOCK_SKEW_MS);
+    if *deadline > latest {
+        return refuse(format!(
+            "`deadline` {deadline} is more than {days} days in the future"
+        ));
+    }
+    if expires < deadline {
+        return refuse(format!(
+            "`expires` {expires} is before `deadline` {deadline}"
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_double_stars(definition: &TaskDefinition) -> Result<(), ApiError> {
+    match definition.scopes.iter().find(|scope| scope.ends_with("**")) {
+        Some(scope) => Err(ApiError::input(format!(
+            "`scopes` must not end with `**`: {scope}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn unknown_dependencies(unknown: &[TaskId]) -> ApiError {
+    let named: Vec<&str> = unknown.iter().take(MAX_NAMED).map(TaskId::as_str).collect();
+    let rest = match unknown.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    ApiError::input(format!(
+        "`dependencies` names tasks that do not exist: {}{rest}. The task was made all the same; \
+         create what is missing and send the request again, or it is never scheduled.",
+        named.join(", ")
+    ))
+}
+
+impl From<domain::task::Refused> for ApiError {
+    fn from(refused: domain::task::Refused) -> Self {
+        use domain::task::Refused;
+        let text = refused.to_string();
+        match refused {
+            Refused::NoSuchRun { .. } => Self::not_found(text),
+            Refused::PastDeadline { .. }
+            | Refused::WrongState { .. }
+            | Refused::ClaimedByAnother { .. }
+            | Refused::TooManyRuns { .. }
+            | Refused::Resolved { .. } => Self::conflict(text),
+        }
+    }
+}

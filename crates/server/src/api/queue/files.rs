@@ -1,0 +1,133 @@
+//! Files of artifacts on their way in and out, by URLs that need no credentials.
+
+use domain::artifact::{Artifact, ArtifactName, Content, Uploaded};
+use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+
+use super::super::call::Call;
+use super::super::error::{ApiError, Code};
+use super::super::reply::{Reply, Streamed};
+use super::artifacts::find;
+use super::log_stream;
+use super::runs::{check_author, folder, runs_of};
+use super::signed_url::{Good, Target};
+use crate::artifacts::{Upload, whole_file};
+
+/// Takes the file of an artifact. It is answered when the file is on the disk; before that there is none.
+pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
+    let target = Target::of(&call, Good::ForUploading)?;
+    let mut artifact = awaited(&call, &target).await?;
+    let path = folder(&call.app)?.artifact(&target.task_id, target.run_id, &target.name);
+    let mut body = call.raw_body(call.app.config.artifacts.max_bytes)?;
+    let encoding = body.encoding().map(str::to_owned);
+    let mut upload = Upload::begin(path, &call.app.random.slugid()).await?;
+    while let Some(piece) = body.next().await? {
+        upload.write(&piece).await?;
+    }
+    let bytes = upload.finish().await?;
+    artifact.content = Content::File {
+        uploaded: Some(Uploaded { bytes, encoding }),
+    };
+    let written = call.app.write("artifact_uploaded", move |tx| {
+        let known = store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
+        // Its end may have been moved meanwhile.
+        artifact.expires = known.map_or(artifact.expires, |known| known.expires);
+        store::artifact_update(tx, &artifact).map_err(ApiError::from)
+    });
+    if written.await? {
+        Reply::done()
+    } else {
+        Err(expired())
+    }
+}
+
+pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
+    let target = Target::of(&call, Good::ForFetching)?;
+    let artifact = known(&call, &target).await?;
+    match &artifact.content {
+        Content::File {
+            uploaded: Some(uploaded),
+        } => file(&call, &artifact, uploaded.encoding.as_deref()).await,
+        Content::Log => log_stream::of_artifact(&call, &artifact).await,
+        Content::File { uploaded: None }
+        | Content::Reference { .. }
+        | Content::Link { .. }
+        | Content::Error { .. } => Err(gone()),
+    }
+}
+
+/// The artifact whose file may be uploaded now.
+async fn awaited(call: &Call, target: &Target) -> Result<Artifact, ApiError> {
+    let artifact = known(call, target).await?;
+    if !matches!(artifact.content, Content::File { .. }) {
+        return Err(gone());
+    }
+    let runs = runs_of(call, &target.task_id).await?;
+    let run = runs.run(target.run_id).ok_or_else(gone)?;
+    check_author(call, run)?;
+    Ok(artifact)
+}
+
+async fn known(call: &Call, target: &Target) -> Result<Artifact, ApiError> {
+    let (task_id, name) = (target.task_id.clone(), target.name.clone());
+    let found = find(call, task_id, target.run_id, name).await?;
+    let artifact = found.ok_or_else(gone)?;
+    if artifact.expires < call.now {
+        return Err(expired());
+    }
+    Ok(artifact)
+}
+
+async fn file(call: &Call, artifact: &Artifact, encoding: Option<&str>) -> Result<Reply, ApiError> {
+    let path = folder(&call.app)?.artifact(&artifact.task_id, artifact.run_id, &artifact.name);
+    let Some((length, bytes)) = whole_file(&path, 0).await? else {
+        tracing::error!(task.id = %artifact.task_id, artifact.name = %artifact.name,
+            "the file of an artifact is missing: {}; do all servers share the folder?",
+            path.display());
+        return Err(gone());
+    };
+    let mut headers = headers(artifact);
+    if let Some(encoding) = encoding.and_then(|text| HeaderValue::from_str(text).ok()) {
+        headers.insert(CONTENT_ENCODING, encoding);
+    }
+    Ok(Reply::Stream(Streamed {
+        headers,
+        length: Some(length),
+        bytes,
+    }))
+}
+
+/// What clients are told of the file: its type and the last part of its name.
+pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut set = |name, text: &str| {
+        // Types were checked when the artifact was made, and names are made harmless.
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    };
+    set(CONTENT_TYPE, &artifact.content_type);
+    let file_name = file_name(&artifact.name);
+    set(
+        CONTENT_DISPOSITION,
+        &format!("inline; filename=\"{file_name}\""),
+    );
+    headers
+}
+
+fn file_name(name: &ArtifactName) -> String {
+    let last = name.as_str().rsplit('/').next().unwrap_or_default();
+    let harmless = |character: char| match character {
+        '"' | '\\' => '_',
+        other => other,
+    };
+    last.chars().map(harmless).collect()
+}
+
+fn gone() -> ApiError {
+    ApiError::not_found("There is no file of this artifact")
+}
+
+fn expired() -> ApiError {
+    ApiError::new(Code::ResourceExpired, "Artifact expired")
+}

@@ -1,0 +1,218 @@
+//! Groups of tasks: shown, sealed, cancelled, put before others.
+
+use std::sync::Arc;
+
+use domain::event::{EventBody, TaskGroupChange};
+use domain::id::{TaskGroupId, TaskId};
+use domain::task::{Moved, Refused, Task, TaskGroup};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+use store::{StoreError, Tx};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::changes::new_priority;
+use super::moves::{Hints, carry_out};
+use super::tasks::shown;
+use super::with_token;
+use crate::app::App;
+
+/// So many tasks are changed in one transaction.
+const BATCH: u32 = 100;
+/// So many transactions change one group: a million tasks. The rest waits for another request.
+const MAX_BATCHES: usize = 10_000;
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    Reply::json(&summary(&group(&call).await?))
+}
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let group = group(&call).await?;
+    let page = call.page::<(String,)>()?;
+    let after: Option<TaskId> = match &page.after {
+        Some((id,)) => Some(id.parse()?),
+        None => None,
+    };
+    let (id, limit) = (group.id.clone(), page.limit_and_one());
+    let read = call.app.store.scan("task_group_tasks", move |tx| {
+        store::task_group_tasks(tx, &id, after.as_ref(), limit)
+    });
+    let mut tasks = read.await?;
+    let token = page.cut(&mut tasks, |task| (task.id.to_string(),));
+    let mut reply = summary(&group);
+    reply["tasks"] = json!(shown(&tasks));
+    Reply::json(&with_token(reply, token))
+}
+
+/// A group that is sealed stays so from the first time on.
+pub(super) async fn seal(mut call: Call) -> Result<Reply, ApiError> {
+    let id = authorized(&mut call).await?.id;
+    let (app, now) = (call.app.clone(), call.now);
+    let written = call.app.write("task_group_seal", move |tx| {
+        let mut group = store::task_group_get(tx, &id)?.ok_or_else(|| not_found(id.as_str()))?;
+        if group.sealed.is_none() {
+            group.sealed = Some(now);
+            group.version = store::task_group_update(tx, &group)?;
+            announce(&app, tx, &group, TaskGroupChange::Sealed, now)?;
+        }
+        Ok::<_, ApiError>(group)
+    });
+    Reply::json(&summary(&written.await?))
+}
+
+/// Ends all that is left of a sealed group.
+pub(super) async fn cancel(mut call: Call) -> Result<Reply, ApiError> {
+    let group = authorized(&mut call).await?;
+    if group.sealed.is_none() {
+        return Err(ApiError::conflict(format!(
+            "Task group {} is not sealed, so it may get further tasks while its tasks are \
+             cancelled; seal it first",
+            group.id
+        )));
+    }
+    let cancelled = for_each(&call, &group.id, |task, now| task.cancel(now)).await?;
+    let id = group.id.clone();
+    let read = call
+        .app
+        .store
+        .scan("task_group_size", move |tx| store::task_group_size(tx, &id));
+    Reply::json(&json!({
+        "taskGroupId": group.id.as_str(),
+        "taskGroupSize": read.await?,
+        "cancelledCount": cancelled.len(),
+        "taskIds": names(&cancelled),
+    }))
+}
+
+pub(super) async fn change_priority(mut call: Call) -> Result<Reply, ApiError> {
+    let priority = new_priority(&call)?;
+    let group = authorized(&mut call).await?;
+    let step = move |task: Task, _| task.change_priority(priority);
+    let changed = for_each(&call, &group.id, step).await?;
+    let tasks_affected = changed.len() as u64;
+    let (app, now, told) = (call.app.clone(), call.now, group.clone());
+    let change = TaskGroupChange::PriorityChanged {
+        new: priority,
+        tasks_affected,
+    };
+    let written = call.app.write("task_group_priority", move |tx| {
+        announce(&app, tx, &told, change, now)
+    });
+    written.await?;
+    Reply::json(&json!({
+        "taskGroupId": group.id.as_str(),
+        "schedulerId": group.scheduler_id.as_str(),
+        "newPriority": priority.as_str(),
+        "tasksAffected": tasks_affected,
+        "taskIds": names(&changed),
+    }))
+}
+
+fn announce(
+    app: &App,
+    tx: &mut Tx<'_>,
+    group: &TaskGroup,
+    change: TaskGroupChange,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let group = Box::new(group.clone());
+    app.announce(tx, now, [EventBody::TaskGroup { change, group }])
+}
+
+/// Moves every unresolved task of a group, in many transactions; returns those that moved. What cannot be
+/// moved, because its deadline has passed, is left to the deadline.
+async fn for_each(
+    call: &Call,
+    id: &TaskGroupId,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Copy + Send + 'static,
+) -> Result<Vec<TaskId>, ApiError> {
+    let mut all = Vec::new();
+    let mut after: Option<TaskId> = None;
+    for _ in 0..MAX_BATCHES {
+        let (app, id, start) = (Arc::clone(&call.app), id.clone(), after.take());
+        let now = call.now;
+        let written = call.app.write("task_group_move", move |tx| {
+            let mut hints = Hints::default();
+            let active = store::task_group_active(tx, &id, start.as_ref(), BATCH)?;
+            let mut moved = Vec::new();
+            for task_id in &active {
+                if move_one(&app, tx, task_id, step, now, &mut hints)? {
+                    moved.push(task_id.clone());
+                }
+            }
+            let is_full = active.len() == BATCH as usize;
+            let last = active.into_iter().next_back().filter(|_| is_full);
+            Ok::<_, StoreError>((moved, last, hints))
+        });
+        let (moved, last, hints) = written.await?;
+        hints.tell(&call.app);
+        all.extend(moved);
+        if last.is_none() {
+            break;
+        }
+        after = last;
+    }
+    Ok(all)
+}
+
+fn move_one(
+    app: &App,
+    tx: &mut Tx<'_>,
+    id: &TaskId,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused>,
+    now: Timestamp,
+    hints: &mut Hints,
+) -> Result<bool, StoreError> {
+    let Some(before) = store::task_get(tx, id)? else {
+        return Ok(false);
+    };
+    let Ok(moved) = step(before.clone(), now) else {
+        return Ok(false);
+    };
+    let has_moved = !moved.news.is_empty();
+    carry_out(app, tx, &before, moved, now, hints)?;
+    Ok(has_moved)
+}
+
+/// The group, once its caller may do what is asked; that depends on the group's scheduler.
+async fn authorized(call: &mut Call) -> Result<TaskGroup, ApiError> {
+    let group = group(call).await?;
+    let params = call
+        .url_params()
+        .text("schedulerId", group.scheduler_id.as_str());
+    call.authorize(params).await?;
+    Ok(group)
+}
+
+async fn group(call: &Call) -> Result<TaskGroup, ApiError> {
+    let id: TaskGroupId = call.parameter("taskGroupId").parse()?;
+    let read = call
+        .app
+        .store
+        .read("task_group_get", move |tx| store::task_group_get(tx, &id));
+    let found = read.await?;
+    found.ok_or_else(|| not_found(call.parameter("taskGroupId")))
+}
+
+fn not_found(id: &str) -> ApiError {
+    ApiError::not_found(format!(
+        "There is no task group {id}; was it ever created, or has it expired?"
+    ))
+}
+
+fn summary(group: &TaskGroup) -> Value {
+    let mut reply = json!({
+        "taskGroupId": group.id.as_str(),
+        "schedulerId": group.scheduler_id.as_str(),
+        "expires": group.expires.to_string(),
+    });
+    if let Some(at) = group.sealed {
+        reply["sealed"] = json!(at.to_string());
+    }
+    reply
+}
+
+fn names(ids: &[TaskId]) -> Vec<&str> {
+    ids.iter().map(TaskId::as_str).collect()
+}

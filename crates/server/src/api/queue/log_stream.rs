@@ -1,0 +1,152 @@
+//! A log on its way to whoever reads it: what there is, and what comes while the run goes on.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::artifact::{Artifact, ArtifactName};
+use domain::id::TaskId;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
+use super::super::body::ByteStream;
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::{Reply, Streamed};
+use super::files::headers;
+use super::runs::{folder, runs_of};
+use crate::app::App;
+use crate::artifacts::{self, Listener, Reader, whole_file};
+
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+/// Another process may have written: without a bell, a follower looks this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// After so many looks in a row that found nothing new, it also asks whether the run has ended.
+const QUIET_LOOKS: u32 = 4;
+
+/// The log as an artifact: the live one goes on while the run does.
+pub(super) async fn of_artifact(call: &Call, artifact: &Artifact) -> Result<Reply, ApiError> {
+    let runs = runs_of(call, &artifact.task_id).await?;
+    let has_ended = runs
+        .run(artifact.run_id)
+        .is_none_or(|run| run.end.is_some());
+    let is_live = artifact.name.as_str() == ArtifactName::LIVE_LOG;
+    let (task_id, run_id) = (&artifact.task_id, artifact.run_id);
+    let follow = is_live && !has_ended;
+    reply(call, task_id, run_id, 0, follow, headers(artifact)).await
+}
+
+/// The log from an offset on, to its end of now or to its last end.
+pub(super) async fn of_run(
+    call: &Call,
+    task_id: &TaskId,
+    run_id: u32,
+    offset: u64,
+    follow: bool,
+) -> Result<Reply, ApiError> {
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(TEXT))]);
+    reply(call, task_id, run_id, offset, follow, headers).await
+}
+
+async fn reply(
+    call: &Call,
+    task_id: &TaskId,
+    run_id: u32,
+    offset: u64,
+    follow: bool,
+    headers: HeaderMap,
+) -> Result<Reply, ApiError> {
+    let path = folder(&call.app)?.log(task_id, run_id);
+    let (length, bytes): (_, ByteStream) = if follow {
+        (None, following(&call.app, path, task_id, run_id, offset))
+    } else {
+        match whole_file(&path, offset).await? {
+            Some((length, bytes)) => (Some(length), bytes),
+            None => (Some(0), Box::pin(stream::empty())),
+        }
+    };
+    Ok(Reply::Stream(Streamed {
+        headers,
+        length,
+        bytes,
+    }))
+}
+
+fn following(
+    app: &Arc<App>,
+    path: PathBuf,
+    task_id: &TaskId,
+    run_id: u32,
+    offset: u64,
+) -> ByteStream {
+    let follower = Follower {
+        listener: app.artifacts.bells.listen(task_id, run_id),
+        app: Arc::clone(app),
+        reader: Reader::open(path.clone(), offset),
+        path,
+        task_id: task_id.clone(),
+        run_id,
+        quiet: 0,
+    };
+    Box::pin(stream::try_unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Ok(next.map(|piece| (piece, follower)))
+    }))
+}
+
+struct Follower {
+    app: Arc<App>,
+    path: PathBuf,
+    task_id: TaskId,
+    run_id: u32,
+    reader: Reader,
+    listener: Listener,
+    /// How many looks in a row have found nothing new.
+    quiet: u32,
+}
+
+impl Follower {
+    /// Waits for more; `None` when nothing more can come.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            // Asked before reading: what was written before the end is then read.
+            let is_over = self.is_over().await?;
+            let piece = self.reader.next().await?;
+            if !piece.is_empty() {
+                self.quiet = 0;
+                return Ok(Some(piece));
+            }
+            if is_over {
+                return Ok(None);
+            }
+            self.listener.heard_within(LOOK_AGAIN).await;
+            self.quiet = self.quiet.wrapping_add(1);
+        }
+    }
+
+    async fn is_over(&self) -> io::Result<bool> {
+        let (path, limit) = (self.path.clone(), self.app.config.artifacts.max_log_bytes);
+        let state = tokio::task::spawn_blocking(move || artifacts::state(&path, limit));
+        let state = state.await.map_err(io::Error::other)??;
+        if state.is_some_and(|state| state.is_finished) {
+            return Ok(true);
+        }
+        if !self.quiet.is_multiple_of(QUIET_LOOKS) {
+            return Ok(false);
+        }
+        let (id, run_id) = (self.task_id.clone(), self.run_id);
+        let runs = self
+            .app
+            .store
+            .read("task_runs", move |tx| store::task_runs(tx, &id));
+        let runs: Option<store::TaskRuns> = runs
+            .await
+            .map_err(|problem: store::StoreError| io::Error::other(problem))?;
+        // A task that is gone has no log any more.
+        let run = runs.as_ref().and_then(|runs| runs.run(run_id));
+        Ok(run.is_none_or(|run| run.end.is_some()))
+    }
+}

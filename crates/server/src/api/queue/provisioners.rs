@@ -1,0 +1,45 @@
+//! Provisioners: what the names of some task queues begin with. Nobody makes one; it is there with its queues.
+
+use serde_json::{Value, json};
+use store::Provisioner;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let page = call.page::<(String,)>()?;
+    let after = page.after.as_ref().map(|(id,)| id.clone());
+    let (now, limit) = (call.now, page.limit_and_one());
+    let read = call.app.store.scan("provisioner_list", move |tx| {
+        store::provisioner_list(tx, after.as_deref(), now, limit)
+    });
+    let mut provisioners = read.await?;
+    let token = page.cut(&mut provisioners, |provisioner| (provisioner.id.clone(),));
+    let listed: Vec<Value> = provisioners.iter().map(document).collect();
+    let mut reply = json!({ "provisioners": listed });
+    if let Some(token) = token {
+        reply["continuationToken"] = json!(token);
+    }
+    Reply::json(&reply)
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let (id, now) = (call.parameter("provisionerId").to_owned(), call.now);
+    let missing = format!("Provisioner `{id}` not found. Are you sure it was created?");
+    let read = call.app.store.read("provisioner_get", move |tx| {
+        store::provisioner_get(tx, &id, now)
+    });
+    let found = read.await?.ok_or_else(|| ApiError::not_found(missing))?;
+    Reply::json(&document(&found))
+}
+
+fn document(provisioner: &Provisioner) -> Value {
+    json!({
+        "provisionerId": provisioner.id,
+        "description": "",
+        "stability": "experimental",
+        "expires": provisioner.expires.to_string(),
+        "lastDateActive": provisioner.last_date_active.to_string(),
+    })
+}

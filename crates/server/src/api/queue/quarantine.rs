@@ -1,0 +1,81 @@
+//! What people say about workers: that one must not work, or that there is one.
+
+use access::scope::Params;
+use domain::audit::EntityType;
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::StoreError;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::worker_views::{details, not_found, worker_key};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct QuarantineBody {
+    quarantine_until: String,
+    #[serde(default)]
+    quarantine_info: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeclareBody {
+    expires: String,
+}
+
+/// A quarantined worker gets no work; a moment in the past lets it work again.
+pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
+    let key = worker_key(&call).map_err(|_| not_found(&call))?;
+    let body: QuarantineBody = call.body()?;
+    let until = moment("quarantineUntil", &body.quarantine_until)?;
+    let mut audit = call.audit(EntityType::Worker, &key.to_string(), "quarantined");
+    audit.detail = json!({"until": until.to_string(), "info": body.quarantine_info});
+    let (now, pool_id) = (call.now, key.pool_id.clone());
+    let written = call.app.write("queue_worker_quarantine", move |tx| {
+        let Some(mut worker) = store::queue_worker_get(tx, &key)? else {
+            return Ok::<_, StoreError>(None);
+        };
+        worker.quarantine(until, &audit.client_id, body.quarantine_info.clone(), now);
+        store::queue_worker_upsert(tx, &worker)?;
+        store::audit_insert(tx, &audit)?;
+        Ok(Some(worker))
+    });
+    let worker = written.await?.ok_or_else(|| not_found(&call))?;
+    // What it could have done, others must do now.
+    call.app.wake.pool(&pool_id);
+    Reply::json(&details(&worker))
+}
+
+/// Makes a worker known that has not asked for work yet, or keeps one known for longer.
+pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
+    let key = worker_key(&call)?;
+    let body: DeclareBody = call.body()?;
+    call.authorize(declared_properties(&call)).await?;
+    let expires = moment("expires", &body.expires)?;
+    let now = call.now;
+    let written = call.app.write("queue_worker_declare", move |tx| {
+        store::task_queue_seen(tx, &key.pool_id, now, true)?;
+        let known = store::queue_worker_get(tx, &key)?;
+        let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
+        worker.expires = worker.expires.max(expires);
+        store::queue_worker_upsert(tx, &worker)?;
+        Ok::<_, StoreError>(worker)
+    });
+    Reply::json(&details(&written.await?))
+}
+
+/// Each property that is given needs a scope of its own.
+fn declared_properties(call: &Call) -> Params {
+    let given = call.body.as_object().into_iter().flatten();
+    let names = given.map(|(name, _): (&String, &Value)| name.clone());
+    call.url_params().list("properties", names.collect())
+}
+
+fn moment(name: &str, text: &str) -> Result<Timestamp, ApiError> {
+    text.parse()
+        .map_err(|bad| ApiError::input(format!("`{name}` cannot be used: {bad}")))
+}

@@ -1,0 +1,66 @@
+//! Workers say how a run went.
+
+use domain::id::TaskId;
+use domain::task::{EndReason, ExceptionReason, Moved, Refused, Task};
+use domain::time::Timestamp;
+use serde::Deserialize;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::changes::moved;
+use super::{run_id, status_reply};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExceptionBody {
+    reason: EndReason,
+}
+
+/// A body `{"success": false}` means that it failed; workers of old say so.
+pub(super) async fn completed(call: Call) -> Result<Reply, ApiError> {
+    let success = call.body["success"] != false;
+    report(call, move |task, run_id, now| {
+        task.report(run_id, success, now)
+    })
+    .await
+}
+
+pub(super) async fn failed(call: Call) -> Result<Reply, ApiError> {
+    report(call, |task, run_id, now| task.report(run_id, false, now)).await
+}
+
+pub(super) async fn exception(call: Call) -> Result<Reply, ApiError> {
+    let ExceptionBody { reason } = call.body()?;
+    let reason = reason_of_worker(reason)?;
+    report(call, move |task, run_id, now| {
+        task.report_exception(run_id, reason, now)
+    })
+    .await
+}
+
+async fn report(
+    call: Call,
+    step: impl Fn(Task, u32, Timestamp) -> Result<Moved, Refused> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let (id, run_id) = (call.parameter("taskId").parse::<TaskId>()?, run_id(&call)?);
+    let step = move |task: Task, now| step(task, run_id, now);
+    status_reply(&moved(&call, id, step).await?)
+}
+
+/// The other reasons are ours to give.
+fn reason_of_worker(reason: EndReason) -> Result<ExceptionReason, ApiError> {
+    match reason {
+        EndReason::WorkerShutdown => Ok(ExceptionReason::WorkerShutdown),
+        EndReason::MalformedPayload => Ok(ExceptionReason::MalformedPayload),
+        EndReason::ResourceUnavailable => Ok(ExceptionReason::ResourceUnavailable),
+        EndReason::InternalError => Ok(ExceptionReason::InternalError),
+        EndReason::IntermittentTask => Ok(ExceptionReason::IntermittentTask),
+        EndReason::Completed
+        | EndReason::Failed
+        | EndReason::DeadlineExceeded
+        | EndReason::Canceled
+        | EndReason::ClaimExpired
+        | EndReason::Superseded => Err(ApiError::input("`reason` is not one that a worker gives")),
+    }
+}

@@ -1,0 +1,100 @@
+//! Task queues, whole or by the two halves of their names.
+
+use domain::id::PoolId;
+use serde_json::{Map, Value, json};
+use store::TaskQueue;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    page_of(&call, None, "taskQueues", task_queue).await
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let id: PoolId = call.parameter("taskQueueId").parse()?;
+    let missing = format!("Task queue `{id}` not found. Are you sure it was created?");
+    let queue = find(&call, id).await?;
+    let queue = queue.ok_or_else(|| ApiError::not_found(missing))?;
+    Reply::json(&task_queue(&queue))
+}
+
+pub(super) async fn list_worker_types(call: Call) -> Result<Reply, ApiError> {
+    let provisioner_id = call.parameter("provisionerId").to_owned();
+    page_of(&call, Some(provisioner_id), "workerTypes", worker_type).await
+}
+
+pub(super) async fn show_worker_type(call: Call) -> Result<Reply, ApiError> {
+    let not_found = || {
+        ApiError::not_found(format!(
+            "Worker type `{}` of provisioner `{}` not found. Are you sure it was created?",
+            call.parameter("workerType"),
+            call.parameter("provisionerId"),
+        ))
+    };
+    // A name that no queue can have is a queue that is not there.
+    let id = task_queue_id(&call).map_err(|_| not_found())?;
+    let queue = find(&call, id).await?.ok_or_else(not_found)?;
+    Reply::json(&worker_type(&queue))
+}
+
+/// The queue that the route names by two halves.
+pub(super) fn task_queue_id(call: &Call) -> Result<PoolId, ApiError> {
+    let (left, right) = (
+        call.parameter("provisionerId"),
+        call.parameter("workerType"),
+    );
+    Ok(format!("{left}/{right}").parse()?)
+}
+
+async fn find(call: &Call, id: PoolId) -> Result<Option<TaskQueue>, ApiError> {
+    let now = call.now;
+    let read = call.app.store.read("task_queue_get", move |tx| {
+        store::task_queue_get(tx, &id, now)
+    });
+    Ok(read.await?)
+}
+
+async fn page_of(
+    call: &Call,
+    provisioner_id: Option<String>,
+    member: &str,
+    shape: fn(&TaskQueue) -> Value,
+) -> Result<Reply, ApiError> {
+    let page = call.page::<(String,)>()?;
+    let after = match &page.after {
+        None => None,
+        Some((id,)) => Some(id.parse::<PoolId>()?),
+    };
+    let (now, limit) = (call.now, page.limit_and_one());
+    let read = call.app.store.read("task_queue_list", move |tx| {
+        store::task_queue_list(tx, provisioner_id.as_deref(), after.as_ref(), now, limit)
+    });
+    let mut queues = read.await?;
+    let token = page.cut(&mut queues, |queue| (queue.id.to_string(),));
+    let mut reply = Map::new();
+    reply.insert(member.to_owned(), queues.iter().map(shape).collect());
+    if let Some(token) = token {
+        reply.insert("continuationToken".to_owned(), json!(token));
+    }
+    Reply::json(&reply)
+}
+
+fn task_queue(queue: &TaskQueue) -> Value {
+    json!({
+        "taskQueueId": queue.id.as_str(),
+        "description": queue.description,
+        "stability": queue.stability,
+        "expires": queue.expires.to_string(),
+        "lastDateActive": queue.last_date_active.to_string(),
+    })
+}
+
+fn worker_type(queue: &TaskQueue) -> Value {
+    let (provisioner_id, worker_type) = queue.id.parts();
+    let mut reply = task_queue(queue);
+    reply["provisionerId"] = json!(provisioner_id);
+    reply["workerType"] = json!(worker_type);
+    reply
+}

@@ -1,0 +1,100 @@
+//! Tasks as they are shown: what they are, where they stand, who waits for them.
+
+use std::collections::BTreeSet;
+
+use domain::id::TaskId;
+use domain::task::Task;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::StoreError;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::{load, status_reply, with_token};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TaskIds {
+    task_ids: Vec<String>,
+}
+
+pub(super) async fn task(call: Call) -> Result<Reply, ApiError> {
+    Reply::json(&load(&call).await?.document())
+}
+
+pub(super) async fn status(call: Call) -> Result<Reply, ApiError> {
+    status_reply(&load(&call).await?)
+}
+
+pub(super) async fn tasks(call: Call) -> Result<Reply, ApiError> {
+    several(
+        call,
+        "tasks",
+        |task| json!({"taskId": task.id.as_str(), "task": task.document()}),
+    )
+    .await
+}
+
+pub(super) async fn statuses(call: Call) -> Result<Reply, ApiError> {
+    several(
+        call,
+        "statuses",
+        |task| json!({"taskId": task.id.as_str(), "status": task.status()}),
+    )
+    .await
+}
+
+/// Those of the tasks that exist, in the order in which they were asked for, each once.
+async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result<Reply, ApiError> {
+    let TaskIds { task_ids } = call.body()?;
+    call.authorize(call.url_params().list("taskIds", task_ids.clone()))
+        .await?;
+    let page = call.page::<(usize,)>()?;
+    let mut seen = BTreeSet::new();
+    let start = page
+        .after
+        .as_ref()
+        .map_or(0, |(place,)| place.saturating_add(1));
+    let mut asked: Vec<(usize, TaskId)> = task_ids
+        .iter()
+        .enumerate()
+        .filter(|(_, id)| seen.insert(id.as_str()))
+        .skip_while(|(place, _)| *place < start)
+        // What is no task id names no task.
+        .filter_map(|(place, id)| Some((place, id.parse().ok()?)))
+        .take(page.limit_and_one() as usize)
+        .collect();
+    let token = page.cut(&mut asked, |(place, _)| (*place,));
+    let read = call.app.store.scan("task_several", move |tx| {
+        let tasks = asked.iter().map(|(_, id)| store::task_get(tx, id));
+        tasks.collect::<Result<Vec<_>, StoreError>>()
+    });
+    let shown: Vec<Value> = read.await?.iter().flatten().map(show).collect();
+    let mut reply = json!({});
+    reply[name] = json!(shown);
+    Reply::json(&with_token(reply, token))
+}
+
+pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
+    let id = load(&call).await?.id;
+    let page = call.page::<(String,)>()?;
+    let after: Option<TaskId> = match &page.after {
+        Some((id,)) => Some(id.parse()?),
+        None => None,
+    };
+    let (required, limit) = (id.clone(), page.limit_and_one());
+    let read = call.app.store.scan("task_dependents", move |tx| {
+        store::task_dependents(tx, &required, after.as_ref(), limit)
+    });
+    let mut tasks = read.await?;
+    let token = page.cut(&mut tasks, |task| (task.id.to_string(),));
+    let reply = json!({"taskId": id.as_str(), "tasks": shown(&tasks)});
+    Reply::json(&with_token(reply, token))
+}
+
+/// Definition and status together.
+pub(super) fn shown(tasks: &[Task]) -> Vec<Value> {
+    let both = |task: &Task| json!({"task": task.document(), "status": task.status()});
+    tasks.iter().map(both).collect()
+}

@@ -1,0 +1,244 @@
+//! The endpoints of artifacts, task queues and the queue's view of workers, in the order in which they are declared.
+
+use access::scope::Template::{self, AllOf, For, Scope};
+
+use super::super::endpoint::Verb::{Get, Post, Put};
+use super::super::endpoint::{Endpoint, Handler, Query, Service, Verb};
+use super::super::worker_manager::{LIMIT, TOKEN};
+use super::{artifact_content, artifacts, provisioners, quarantine, task_queues, worker_views};
+
+const FILES: &str = "Artifacts";
+const METADATA: &str = "Worker Metadata";
+/// Of an artifact, and of each that a link leads to.
+const EACH_NAME: Template = AllOf(&[For {
+    variable: "name",
+    list: "names",
+    each: "queue:get-artifact:<name>",
+}]);
+
+const PAGING: &[Query] = &[TOKEN, LIMIT];
+const YES_NO: &str = "^(true|false)$";
+
+const ARTIFACT: &str = "/task/<taskId>/runs/<runId>/artifacts/<name>";
+const LATEST_ARTIFACT: &str = "/task/<taskId>/artifacts/<name>";
+const WORKER_TYPES: &str = "/provisioners/<provisionerId>/worker-types";
+const WORKER_TYPE: &str = "/provisioners/<provisionerId>/worker-types/<workerType>";
+const WORKERS: &str = "/provisioners/<provisionerId>/worker-types/<workerType>/workers";
+const WORKER: &str =
+    "/provisioners/<provisionerId>/worker-types/<workerType>/workers/<workerGroup>/<workerId>";
+const DECLARED_WORKER: &str =
+    "/provisioners/<provisionerId>/worker-types/<workerType>/<workerGroup>/<workerId>";
+
+const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
+    Endpoint::new(Service::Queue, name, method, route, handler)
+}
+
+/// `createArtifact` to `latestArtifact`.
+pub(super) const ARTIFACTS: &[Endpoint] = &[
+    on("createArtifact", Post, ARTIFACT, |call| Box::pin(artifacts::create(call)))
+        .wildcard("name")
+        .input("post-artifact-request.json")
+        .output("post-artifact-response.json")
+        .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
+        .about(
+            FILES,
+            "Create an artifact",
+            "For the worker of a run: names something that the run leaves behind. Of `s3` the reply has a \
+             `putUrl`, to which the worker puts the file, whole and without credentials; the others are \
+             complete with this. The same again gives a new URL; the end may be moved to later, and a \
+             reference may be changed or become a link. There is no object service.",
+        ),
+    on("finishArtifact", Put, ARTIFACT, |call| Box::pin(artifacts::finish(call)))
+        .wildcard("name")
+        .input("finish-artifact-request.json")
+        .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
+        .about(
+            FILES,
+            "Finish an artifact",
+            "Only artifacts in an object service are finished, and there is none here.",
+        ),
+    on("getArtifact", Get, ARTIFACT, |call| Box::pin(artifact_content::get(call)))
+        .wildcard("name")
+        .output("get-artifact-response.json")
+        .scopes(EACH_NAME)
+        .about(
+            FILES,
+            "Get an artifact of a run",
+            "Redirects (303) to where the content is, over links. An artifact that could not be made is \
+             answered 424, with the reason. The scope is that of the name, and of each name that a link \
+             leads to; give `queue:get-artifact:public/*` to the role `anonymous` to open public ones.",
+        ),
+    on("getLatestArtifact", Get, LATEST_ARTIFACT, |call| {
+        Box::pin(artifact_content::get_latest(call))
+    })
+    .wildcard("name")
+    .output("get-artifact-response.json")
+    .scopes(EACH_NAME)
+    .about(FILES, "Get an artifact of the last run", "As `getArtifact`, of the task's last run."),
+    on("listArtifacts", Get, "/task/<taskId>/runs/<runId>/artifacts", |call| {
+        Box::pin(artifacts::list(call))
+    })
+    .query(PAGING)
+    .output("list-artifacts-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
+    .about(FILES, "List the artifacts of a run", "What a run has left behind, by name."),
+    on("listLatestArtifacts", Get, "/task/<taskId>/artifacts", |call| {
+        Box::pin(artifacts::list_latest(call))
+    })
+    .query(PAGING)
+    .output("list-artifacts-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>"))
+    .about(FILES, "List the artifacts of the last run", "What a task's last run has left behind, by name."),
+    on("artifactInfo", Get, "/task/<taskId>/runs/<runId>/artifact-info/<name>", |call| {
+        Box::pin(artifacts::show(call))
+    })
+    .wildcard("name")
+    .output("artifact-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
+    .about(FILES, "Show an artifact of a run", "What lists say of an artifact. Links are not followed."),
+    on("latestArtifactInfo", Get, "/task/<taskId>/artifact-info/<name>", |call| {
+        Box::pin(artifacts::show_latest(call))
+    })
+    .wildcard("name")
+    .output("artifact-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>"))
+    .about(FILES, "Show an artifact of the last run", "As `artifactInfo`, of the task's last run."),
+    on("artifact", Get, "/task/<taskId>/runs/<runId>/artifact-content/<name>", |call| {
+        Box::pin(artifact_content::describe(call))
+    })
+    .wildcard("name")
+    .output("artifact-content-response.json")
+    .scopes(EACH_NAME)
+    .about(
+        FILES,
+        "Where the content of an artifact is",
+        "As `getArtifact`, but as JSON instead of a redirect, and of an error artifact, too.",
+    ),
+    on("latestArtifact", Get, "/task/<taskId>/artifact-content/<name>", |call| {
+        Box::pin(artifact_content::describe_latest(call))
+    })
+    .wildcard("name")
+    .output("artifact-content-response.json")
+    .scopes(EACH_NAME)
+    .about(
+        FILES,
+        "Where the content of an artifact of the last run is",
+        "As `artifact`, of the task's last run.",
+    ),
+];
+
+/// `listProvisioners` and `getProvisioner`.
+pub(super) const PROVISIONERS: &[Endpoint] = &[
+    on("listProvisioners", Get, "/provisioners", |call| {
+        Box::pin(provisioners::list(call))
+    })
+    .query(PAGING)
+    .output("list-provisioners-response.json")
+    .scopes(Scope("queue:list-provisioners"))
+    .deprecated()
+    .about(
+        METADATA,
+        "List provisioners",
+        "What the names of the task queues in use begin with. Ask for task queues instead.",
+    ),
+    on(
+        "getProvisioner",
+        Get,
+        "/provisioners/<provisionerId>",
+        |call| Box::pin(provisioners::show(call)),
+    )
+    .output("provisioner-response.json")
+    .scopes(Scope("queue:get-provisioner:<provisionerId>"))
+    .deprecated()
+    .about(
+        METADATA,
+        "Show a provisioner",
+        "When a task queue of this provisioner was last in use. Ask for task queues instead.",
+    ),
+];
+
+/// `listWorkerTypes` to `declareWorker`.
+pub(super) const VIEWS: &[Endpoint] = &[
+    on("listWorkerTypes", Get, WORKER_TYPES, |call| {
+        Box::pin(task_queues::list_worker_types(call))
+    })
+    .query(PAGING)
+    .output("list-workertypes-response.json")
+    .scopes(Scope("queue:list-worker-types:<provisionerId>"))
+    .deprecated()
+    .about(
+        METADATA,
+        "List worker types",
+        "The task queues in use whose names begin with this provisioner. Ask for task queues instead.",
+    ),
+    on("getWorkerType", Get, WORKER_TYPE, |call| Box::pin(task_queues::show_worker_type(call)))
+        .output("workertype-response.json")
+        .scopes(Scope("queue:get-worker-type:<provisionerId>/<workerType>"))
+        .deprecated()
+        .about(
+            METADATA,
+            "Show a worker type",
+            "A task queue by the two halves of its name. Ask for the task queue instead.",
+        ),
+    on("listTaskQueues", Get, "/task-queues", |call| Box::pin(task_queues::list(call)))
+        .query(PAGING)
+        .output("list-taskqueues-response.json")
+        .scopes(Scope("queue:list-task-queues"))
+        .about(
+            METADATA,
+            "List task queues",
+            "Task queues that got a task or were asked for one within the last days, by name.",
+        ),
+    on("getTaskQueue", Get, "/task-queues/<taskQueueId>", |call| Box::pin(task_queues::show(call)))
+        .output("taskqueue-response.json")
+        .scopes(Scope("queue:get-task-queue:<taskQueueId>"))
+        .about(METADATA, "Show a task queue", "When a task queue was last in use."),
+    on("listWorkers", Get, WORKERS, |call| Box::pin(worker_views::list(call)))
+        .query(&[TOKEN, LIMIT, Query { name: "quarantined", pattern: YES_NO }])
+        .output("list-workers-response.json")
+        .scopes(Scope("queue:list-workers:<provisionerId>/<workerType>"))
+        .deprecated()
+        .about(
+            METADATA,
+            "List the workers of a task queue",
+            "Workers that asked for work lately, by group and id; with `quarantined`, only those \
+             that are quarantined, or only the others. The worker manager knows more of them.",
+        ),
+    on("getWorker", Get, WORKER, |call| Box::pin(worker_views::show(call)))
+        .output("worker-response.json")
+        .scopes(Scope("queue:get-worker:<provisionerId>/<workerType>/<workerGroup>/<workerId>"))
+        .deprecated()
+        .about(
+            METADATA,
+            "Show a worker of a task queue",
+            "What a worker has run lately, and who quarantined it and why. The worker manager knows \
+             more of it.",
+        ),
+    on("quarantineWorker", Put, WORKER, |call| Box::pin(quarantine::quarantine(call)))
+        .input("quarantine-worker-request.json")
+        .output("worker-response.json")
+        .scopes(AllOf(&[Scope(
+            "queue:quarantine-worker:<provisionerId>/<workerType>/<workerGroup>/<workerId>",
+        )]))
+        .experimental()
+        .about(
+            METADATA,
+            "Quarantine a worker",
+            "Gives a worker no more work until a moment; one in the past ends the quarantine. What \
+             the worker runs goes on. Who did it and why is kept with the worker.",
+        ),
+    on("declareWorker", Put, DECLARED_WORKER, |call| Box::pin(quarantine::declare(call)))
+        .input("update-worker-request.json")
+        .output("worker-response.json")
+        .scopes(AllOf(&[For {
+            variable: "property",
+            list: "properties",
+            each: "queue:declare-worker:<provisionerId>/<workerType>/<workerGroup>/<workerId>#<property>",
+        }]))
+        .experimental()
+        .about(
+            METADATA,
+            "Declare a worker",
+            "Makes a worker known that has not asked for work yet, or keeps one known for longer.",
+        ),
+];

@@ -1,0 +1,35 @@
+//! What tasks leave behind as files: artifacts that were uploaded, and the logs of runs.
+//!
+//! A file appears whole or not at all, under a name that nobody can choose; only logs grow in place.
+
+mod bells;
+mod folder;
+mod log_file;
+mod reading;
+mod sweep;
+mod upload;
+
+use std::path::PathBuf;
+
+pub use bells::{Bells, Listener};
+pub use folder::{Folder, N_SHELVES, file_name};
+pub use log_file::{AppendRefused, LogState, append, state};
+pub use reading::{Reader, whole_file};
+pub use sweep::{RunFolder, Wanted, remove, runs_in, tasks_after};
+pub use upload::Upload;
+
+/// Where artifacts are kept, and who waits for logs to grow.
+pub struct Artifacts {
+    /// `None`: this server keeps none, because nobody said where.
+    pub folder: Option<Folder>,
+    pub bells: Bells,
+}
+
+impl Artifacts {
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder: folder.map(Folder::new),
+            bells: Bells::default(),
+        }
+    }
+}

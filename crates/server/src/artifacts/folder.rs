@@ -1,0 +1,149 @@
+//! Where files are, by task, run and name.
+//!
+//! `<root>/<two digits>/<task>/<run>/<file>`, all in hexadecimal: task ids differ in case alone, which
+//! not every file system can tell, and a name may be long or `../../etc/passwd`.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::artifact::ArtifactName;
+use domain::id::TaskId;
+use sha2::{Digest as _, Sha256};
+
+/// The log of a run.
+const LOG: &str = "log";
+/// So many first folders there are.
+pub const N_SHELVES: u32 = 256;
+
+pub struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Whether files could be made there, without leaving anything behind.
+    pub fn try_out(&self) -> io::Result<()> {
+        let mut there = self.root.ancestors().filter(|folder| folder.exists());
+        let place = there.next().unwrap_or(Path::new("."));
+        let file = place.join(format!(".fleetwright-{}", std::process::id()));
+        File::create_new(&file)?;
+        std::fs::remove_file(file)
+    }
+
+    /// The folder that a run's files share.
+    pub fn run(&self, task_id: &TaskId, run_id: u32) -> PathBuf {
+        let task = hex_of_task(task_id);
+        let mut path = self.shelf(&task[..2]);
+        path.push(&task);
+        path.push(run_id.to_string());
+        path
+    }
+
+    pub fn artifact(&self, task_id: &TaskId, run_id: u32, name: &ArtifactName) -> PathBuf {
+        self.run(task_id, run_id).join(file_name(name))
+    }
+
+    pub fn log(&self, task_id: &TaskId, run_id: u32) -> PathBuf {
+        self.run(task_id, run_id).join(LOG)
+    }
+
+    /// One of the first folders.
+    pub fn shelf_number(&self, number: u32) -> PathBuf {
+        self.shelf(&format!("{:02x}", number % N_SHELVES))
+    }
+
+    fn shelf(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+}
+
+/// The file of an artifact within the folder of its run.
+pub fn file_name(name: &ArtifactName) -> String {
+    hex(&Sha256::digest(name.as_str()))
+}
+
+/// Whether this is the file of a log.
+pub(super) fn is_log(file_name: &str) -> bool {
+    file_name == LOG
+}
+
+/// The task whose files are in a folder of this name.
+pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
+    let digits = folder_name.as_bytes();
+    if digits.len() != 32 {
+        return None;
+    }
+    let bytes = digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect::<Option<Vec<u8>>>()?;
+    URL_SAFE_NO_PAD.encode(bytes).parse().ok()
+}
+
+/// Others on this machine have no business with what tasks made.
+pub(super) fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn hex_of_task(task_id: &TaskId) -> String {
+    let bytes = URL_SAFE_NO_PAD
+        .decode(task_id.as_str())
+        .expect("the pattern of task ids is that of base64 of 16 bytes");
+    hex(&bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_lead_out_of_the_folder_of_their_run() {
+        let folder = Folder::new("/data".into());
+        let task: TaskId = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
+        let run = folder.run(&task, 3);
+        assert_eq!(
+            run,
+            Path::new("/data/7c/7cdd526c0ad74cf49514d52f68e9629d/3")
+        );
+        for name in [
+            "../../../../etc/passwd",
+            "/etc/passwd",
+            "log",
+            "a//b",
+            &"x".repeat(1024),
+        ] {
+            let path = folder.artifact(&task, 3, &name.parse().unwrap());
+            let (parent, file) = (path.parent().unwrap(), path.file_name().unwrap());
+            assert_eq!((parent, file.len()), (run.as_path(), 64), "{name}");
+            assert_ne!(path, folder.log(&task, 3));
+        }
+    }
+
+    #[test]
+    fn a_folder_tells_whose_it_is() {
+        let task: TaskId = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
+        let folder = Folder::new("/data".into()).run(&task, 0);
+        let name = folder
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert_eq!(task_of(name), Some(task));
+        for strange in ["", "lost+found", "zz", &"0".repeat(32), &"é".repeat(16)] {
+            assert_eq!(task_of(strange), None, "{strange}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Files on their way out: piece by piece, and logs while they grow.
+
+use std::io::{self, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+
+use crate::api::body::ByteStream;
+
+/// So much is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The bytes of a file from this offset on, and how many they are; `None` if there is no such file.
+/// What is appended meanwhile is not part of it.
+pub async fn whole_file(path: &Path, offset: u64) -> io::Result<Option<(u64, ByteStream)>> {
+    let Some(reader) = Reader::open(path.to_owned(), offset).open_file().await? else {
+        return Ok(None);
+    };
+    let length = reader.length().await?.saturating_sub(offset);
+    let rest = stream::try_unfold((reader, length), |(mut reader, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let mut piece = reader.next().await?;
+        if piece.is_empty() {
+            return Err(io::Error::other("the file has become shorter"));
+        }
+        piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        let left = left - piece.len() as u64;
+        Ok(Some((piece, (reader, left))))
+    });
+    Ok(Some((length, Box::pin(rest))))
+}
+
+/// Reads a file that may not be there yet, and may grow.
+pub struct Reader {
+    path: PathBuf,
+    file: Option<File>,
+    offset: u64,
+}
+
+impl Reader {
+    pub fn open(path: PathBuf, offset: u64) -> Self {
+        Self {
+            path,
+            file: None,
+            offset,
+        }
+    }
+
+    /// What has come since the last time; empty if nothing has.
+    pub async fn next(&mut self) -> io::Result<Bytes> {
+        let Some(file) = self.file().await? else {
+            return Ok(Bytes::new());
+        };
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+        file.read_buf(&mut piece).await?;
+        Ok(piece.freeze())
+    }
+
+    async fn length(&self) -> io::Result<u64> {
+        match &self.file {
+            Some(file) => Ok(file.metadata().await?.len()),
+            None => Ok(0),
+        }
+    }
+
+    async fn open_file(mut self) -> io::Result<Option<Self>> {
+        Ok(self.file().await?.is_some().then_some(self))
+    }
+
+    async fn file(&mut self) -> io::Result<Option<&mut File>> {
+        if self.file.is_none() {
+            match File::open(&self.path).await {
+                Ok(mut file) => {
+                    // Beyond the end there is nothing to read, until the file is longer.
+                    file.seek(SeekFrom::Start(self.offset)).await?;
+                    self.file = Some(file);
+                }
+                Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(self.file.as_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::TryStreamExt as _;
+
+    use super::*;
+
+    async fn read(path: &Path, offset: u64) -> Option<(u64, Vec<u8>)> {
+        let (length, bytes) = whole_file(path, offset).await.unwrap()?;
+        let pieces: Vec<Bytes> = bytes.try_collect().await.unwrap();
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        Some((length, pieces.concat()))
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_whole_from_any_offset() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        assert_eq!(read(&path, 0).await, None);
+        let content: Vec<u8> = (0..200_000_u32)
+            .map(|number| (number % 251) as u8)
+            .collect();
+        std::fs::write(&path, &content).unwrap();
+        for offset in [0, 1, 65_536, 199_999, 200_000, 900_000] {
+            let expected = content.get(offset..).unwrap_or_default();
+            let found = read(&path, offset as u64).await;
+            assert_eq!(found, Some((expected.len() as u64, expected.to_vec())));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_later_is_read_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut reader = Reader::open(path.clone(), 2);
+        assert_eq!(reader.next().await.unwrap(), "");
+        std::fs::write(&path, "a").unwrap();
+        assert_eq!(reader.next().await.unwrap(), "");
+        std::fs::write(&path, "abcd").unwrap();
+        assert_eq!(reader.next().await.unwrap(), "cd");
+        std::fs::write(&path, "abcdef").unwrap();
+        assert_eq!(reader.next().await.unwrap(), "ef");
+        assert_eq!(reader.next().await.unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_shrinks_breaks_the_reply_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![0; 3 * PIECE_BYTES]).unwrap();
+        let (_, bytes) = whole_file(&path, 0).await.unwrap().unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(10)
+            .unwrap();
+        assert!(bytes.try_collect::<Vec<_>>().await.is_err());
+    }
+}

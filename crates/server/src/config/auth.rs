@@ -1,0 +1,123 @@
+//! Who may ask: the section `[auth]`, and access tokens in configurations.
+
+use std::path::{Path, PathBuf};
+
+use access::Secret;
+use contract::patterns;
+use serde::Deserialize;
+
+use super::{ConfigError, read};
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Auth {
+    /// Clients that exist by configuration and cannot be changed through the API.
+    pub static_clients: Vec<StaticClient>,
+    /// Whether to accept signatures that leave the query out, as the Rust client makes them.
+    pub accept_mac_over_path_only: bool,
+    /// Ask this Taskcluster deployment instead of keeping clients and roles here.
+    pub taskcluster: Option<OutsideAuth>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticClient {
+    /// Begins with `static/`.
+    pub client_id: String,
+    #[serde(default)]
+    pub access_token: Option<Secret>,
+    #[serde(default)]
+    pub access_token_file: Option<PathBuf>,
+    pub scopes: Vec<String>,
+    #[serde(default)]
+    pub description: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideAuth {
+    pub root_url: String,
+    /// The client in whose name workers get credentials.
+    pub client_id: String,
+    #[serde(default)]
+    pub access_token: Option<Secret>,
+    #[serde(default)]
+    pub access_token_file: Option<PathBuf>,
+}
+
+impl StaticClient {
+    pub fn token(&self) -> Result<Secret, ConfigError> {
+        let key = format!("auth.static_clients ({})", self.client_id);
+        token(
+            &key,
+            self.access_token.as_ref(),
+            self.access_token_file.as_deref(),
+        )
+    }
+}
+
+impl OutsideAuth {
+    pub fn token(&self) -> Result<Secret, ConfigError> {
+        let file = self.access_token_file.as_deref();
+        token("auth.taskcluster", self.access_token.as_ref(), file)
+    }
+}
+
+/// A token stands in the configuration or in a file of its own.
+/// What is too short to be one (an empty file, say) would let everybody in.
+pub(super) fn token(
+    key: &str,
+    text: Option<&Secret>,
+    file: Option<&Path>,
+) -> Result<Secret, ConfigError> {
+    let refuse = |problem: String| ConfigError::Value {
+        key: key.to_owned(),
+        problem,
+    };
+    let token = match (text, file) {
+        (Some(token), None) => token.clone(),
+        (None, Some(file)) => Secret::new(read(file)?.trim()),
+        (None, None) | (Some(_), Some(_)) => {
+            let problem = "needs either access_token or access_token_file";
+            return Err(refuse(problem.to_owned()));
+        }
+    };
+    if patterns::matches(patterns::ACCESS_TOKEN, token.expose()) {
+        return Ok(token);
+    }
+    let place = file.map_or("access_token".to_owned(), |file| file.display().to_string());
+    Err(refuse(format!(
+        "{place} does not hold an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make one \
+         with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_access_token_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let client = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            StaticClient {
+                client_id: "static/owner".to_owned(),
+                access_token: None,
+                access_token_file: Some(file.clone()),
+                scopes: Vec::new(),
+                description: String::new(),
+            }
+        };
+        for text in ["", "\n", "abc", "a token with spaces in it, long enough"] {
+            let refused = client(text).token().unwrap_err().to_string();
+            assert!(
+                refused.contains("does not hold an access token"),
+                "{refused}"
+            );
+        }
+        let token = client(&format!("{}\n", "x".repeat(44))).token().unwrap();
+        assert_eq!(token.expose(), "x".repeat(44));
+    }
+}

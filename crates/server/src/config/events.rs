@@ -1,0 +1,98 @@
+//! Who hears of events beside those who listen here: the section `[events]`.
+
+use std::path::PathBuf;
+
+use access::Secret;
+use backplane::Broker;
+use serde::Deserialize;
+
+use super::{ConfigError, read};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Events {
+    /// The broker to publish to.
+    pub amqp: Option<Amqp>,
+    /// Publish under the names of RFC 191, too.
+    pub rfc191: bool,
+}
+
+/// A broker: RabbitMQ, or Taskcluster's Pulse.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Amqp {
+    /// `amqps://user:password@host:5671/%2f`
+    pub url: Option<Secret>,
+    pub url_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust instead of the operating system's.
+    pub root_certificates: Option<PathBuf>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            amqp: None,
+            rfc191: true,
+        }
+    }
+}
+
+impl Amqp {
+    /// `key` is where in the configuration this stands.
+    pub fn broker(&self, key: &str) -> Result<Broker, ConfigError> {
+        let refuse = |problem: String| ConfigError::Value {
+            key: key.to_owned(),
+            problem,
+        };
+        let url = match (&self.url, &self.url_file) {
+            (Some(url), None) => url.clone(),
+            (None, Some(file)) => Secret::new(read(file)?.trim()),
+            (None, None) | (Some(_), Some(_)) => {
+                return Err(refuse("needs either url or url_file".to_owned()));
+            }
+        };
+        let root_certificates = self.root_certificates.as_deref().map(read).transpose()?;
+        let broker = Broker {
+            url,
+            root_certificates,
+        };
+        broker
+            .address()
+            .map_err(|problem| refuse(problem.to_string()))?;
+        Ok(broker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amqp(text: &str) -> Amqp {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_address_stands_here_or_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        std::fs::write(&file, "amqps://u:p@mq.example.com/%2f\n").unwrap();
+        let from_file = amqp(&format!("url_file = {:?}", file.display().to_string()));
+        let broker = from_file.broker("events.amqp").unwrap();
+        assert_eq!(broker.address().unwrap(), "mq.example.com:5671");
+        for text in ["", "url = \"amqp://x\"\nurl_file = \"y\""] {
+            let problem = amqp(text).broker("events.amqp").unwrap_err();
+            let text = problem.to_string();
+            assert_eq!(text, "events.amqp: needs either url or url_file");
+        }
+        let absent = amqp("url_file = \"/nowhere/url\"").broker("events.amqp");
+        assert!(matches!(absent, Err(ConfigError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_bad_address_is_named_by_its_key_and_not_shown() {
+        let problem = amqp("url = \"hunter2\"").broker("queue.pulse").unwrap_err();
+        let problem = problem.to_string();
+        assert!(problem.starts_with("queue.pulse: "), "{problem}");
+        assert!(!problem.contains("hunter2"), "{problem}");
+    }
+}

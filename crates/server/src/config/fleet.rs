@@ -1,0 +1,68 @@
+//! The section `[fleet]`: how often pools and machines are looked at, and for how long decisions are remembered.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fleet {
+    /// All pools are looked at this often, beside the moments at which something happens to one of them.
+    pub round_seconds: u64,
+    /// All machines are looked at this often.
+    pub scan_seconds: u64,
+    /// What was decided and launched is remembered this long.
+    pub history_days: u32,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            round_seconds: 10,
+            scan_seconds: 20,
+            history_days: 30,
+        }
+    }
+}
+
+impl Fleet {
+    pub fn round(&self) -> Duration {
+        Duration::from_secs(self.round_seconds)
+    }
+
+    pub fn scan(&self) -> Duration {
+        Duration::from_secs(self.scan_seconds)
+    }
+
+    /// What is wrong with the values, if something is: the key and the problem.
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.round_seconds == 0 {
+            return Some(("fleet.round_seconds", "must be at least 1"));
+        }
+        if self.scan_seconds == 0 {
+            return Some(("fleet.scan_seconds", "must be at least 1"));
+        }
+        if self.history_days == 0 {
+            return Some(("fleet.history_days", "must be at least 1"));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_refused_wherever_it_would_spin_or_forget_at_once() {
+        assert_eq!(Fleet::default().problem(), None);
+        for (text, key) in [
+            ("round_seconds = 0", "fleet.round_seconds"),
+            ("scan_seconds = 0", "fleet.scan_seconds"),
+            ("history_days = 0", "fleet.history_days"),
+        ] {
+            let fleet: Fleet = toml::from_str(text).unwrap();
+            assert_eq!(fleet.problem().map(|(key, _)| key), Some(key));
+        }
+    }
+}

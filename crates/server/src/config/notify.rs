@@ -1,0 +1,453 @@
+//! The section `[notify]`: who is told of errors in worker pools, by which way, and how often.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::Secret;
+use lettre::message::Mailbox;
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::{ConfigError, read};
+
+/// No channel sends more notices to one recipient in an hour, whatever the configuration says.
+const MAX_PER_HOUR: u32 = 1_000;
+const MAX_WEBHOOKS: usize = 32;
+const MAX_REPEAT_HOURS: u32 = 24 * 7;
+const MAX_GATHER_SECONDS: u32 = 3_600;
+const MAX_TIME_LIMIT_SECONDS: u64 = 120;
+/// With fewer characters a signature could be forged by trying.
+const MIN_SECRET: usize = 16;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Notify {
+    /// Nobody is told of the same cause more often than this.
+    pub repeat_hours: u32,
+    /// Nobody gets more notices than this in an hour; what is over is summed up in the next.
+    pub max_per_hour: u32,
+    /// A first error waits this long, so that others like it are told of in the same notice.
+    pub gather_seconds: u32,
+    /// Owners of pools with `emailOnError` get mail.
+    pub email: Option<Email>,
+    /// Programs that are told, each of the pools it wants.
+    pub webhook: Vec<Webhook>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Email {
+    /// `smtp://user@host:587`; not printed, since somebody may put a password there.
+    pub smtp: Secret,
+    #[serde(default)]
+    pub password: Option<Secret>,
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    pub from: String,
+    #[serde(default)]
+    pub tls: Tls,
+    /// The whole conversation about one mail takes no longer.
+    #[serde(default = "thirty")]
+    pub time_limit_seconds: u64,
+}
+
+/// How the way to the mail server is encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tls {
+    /// Begins in the clear and must switch before anything is said.
+    #[default]
+    Starttls,
+    /// From the first byte.
+    Implicit,
+    /// Not at all: only towards this machine.
+    None,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhook {
+    /// Not printed: many services give out addresses that are secrets.
+    pub url: Secret,
+    /// Signs what is sent.
+    #[serde(default)]
+    pub secret: Option<Secret>,
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
+    /// Which pools, as in `["proj-a/*"]`; all of them if nothing is said.
+    #[serde(default = "all_pools")]
+    pub pools: Vec<String>,
+    #[serde(default = "ten")]
+    pub time_limit_seconds: u64,
+}
+
+/// A mail server, and as whom to send.
+#[derive(Clone, Debug)]
+pub struct MailServer {
+    pub host: String,
+    pub port: u16,
+    pub tls: Tls,
+    pub login: Option<(String, Secret)>,
+    pub from: Mailbox,
+    pub time_limit: Duration,
+}
+
+/// A program that is told.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub url: Secret,
+    /// Its host, for people.
+    pub host: String,
+    /// Nobody on the way can read what is sent.
+    pub is_private: bool,
+    pub secret: Option<Secret>,
+    pub pools: Vec<String>,
+    pub time_limit: Duration,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        Self {
+            repeat_hours: 1,
+            max_per_hour: 20,
+            gather_seconds: 30,
+            email: None,
+            webhook: Vec::new(),
+        }
+    }
+}
+
+impl Notify {
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (key, number, highest) in [
+            ("notify.repeat_hours", self.repeat_hours, MAX_REPEAT_HOURS),
+            ("notify.max_per_hour", self.max_per_hour, MAX_PER_HOUR),
+        ] {
+            if !(1..=highest).contains(&number) {
+                return Err(wrong(key, format!("must be between 1 and {highest}")));
+            }
+        }
+        if self.gather_seconds > MAX_GATHER_SECONDS {
+            let problem = format!("must be at most {MAX_GATHER_SECONDS}");
+            return Err(wrong("notify.gather_seconds", problem));
+        }
+        self.mail_server()?;
+        self.hooks().map(drop)
+    }
+
+    /// Where mail goes out, if it does.
+    pub fn mail_server(&self) -> Result<Option<MailServer>, ConfigError> {
+        self.email.as_ref().map(Email::server).transpose()
+    }
+
+    /// The programs that are told.
+    pub fn hooks(&self) -> Result<Vec<Hook>, ConfigError> {
+        if self.webhook.len() > MAX_WEBHOOKS {
+            let problem = format!("there are more than {MAX_WEBHOOKS}");
+            return Err(wrong("notify.webhook", problem));
+        }
+        for (number, webhook) in self.webhook.iter().enumerate() {
+            if self.webhook[..number]
+                .iter()
+                .any(|other| other.url == webhook.url)
+            {
+                let problem = "stands there twice: name all pools in one of them";
+                return Err(wrong("notify.webhook.url", problem));
+            }
+        }
+        self.webhook.iter().map(Webhook::hook).collect()
+    }
+}
+
+impl Email {
+    fn server(&self) -> Result<MailServer, ConfigError> {
+        let key = "notify.email.smtp";
+        let form = "must have the form smtp://user@host:587";
+        let url = Url::parse(self.smtp.expose()).map_err(|_| wrong(key, form))?;
+        if url.scheme() != "smtp" || !matches!(url.path(), "" | "/") || url.query().is_some() {
+            return Err(wrong(key, form));
+        }
+        if url.password().is_some() {
+            let problem = "must not hold a password: give it as password_file or password";
+            return Err(wrong(key, problem));
+        }
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err(wrong(key, form));
+        }
+        if self.tls == Tls::None && !is_this_machine(&host) {
+            let problem = "may only be \"none\" towards this machine (localhost, 127.0.0.1, ::1)";
+            return Err(wrong("notify.email.tls", problem));
+        }
+        let standard = match self.tls {
+            Tls::Starttls => 587,
+            Tls::Implicit => 465,
+            Tls::None => 25,
+        };
+        let from = self.from.parse::<Mailbox>().map_err(|_| {
+            let problem = "must be an address like Fleetwright <fleet@example.com>";
+            wrong("notify.email.from", problem)
+        })?;
+        Ok(MailServer {
+            host,
+            port: url.port().unwrap_or(standard),
+            tls: self.tls,
+            login: self.login(url.username())?,
+            from,
+            time_limit: time_limit("notify.email.time_limit_seconds", self.time_limit_seconds)?,
+        })
+    }
+
+    fn login(&self, user: &str) -> Result<Option<(String, Secret)>, ConfigError> {
+        let password = given(
+            "notify.email.password",
+            self.password.as_ref(),
+            self.password_file.as_ref(),
+        )?;
+        let user = percent_encoding::percent_decode_str(user).decode_utf8_lossy();
+        match password {
+            None if user.is_empty() => Ok(None),
+            Some(password) if !user.is_empty() => Ok(Some((user.into_owned(), password))),
+            None => {
+                let problem = "is missing for the user whom notify.email.smtp names";
+                Err(wrong("notify.email.password_file", problem))
+            }
+            Some(_) => {
+                let problem = "names no user for the password: smtp://user@host:587";
+                Err(wrong("notify.email.smtp", problem))
+            }
+        }
+    }
+}
+
+impl Webhook {
+    fn hook(&self) -> Result<Hook, ConfigError> {
+        let key = "notify.webhook.url";
+        let form = "must be a URL that begins with https:// or http://";
+        let url = Url::parse(self.url.expose()).map_err(|_| wrong(key, form))?;
+        let host = url
+            .host_str()
+            .filter(|_| matches!(url.scheme(), "https" | "http"));
+        let host = host.ok_or_else(|| wrong(key, form))?.to_owned();
+        let secret = given(
+            "notify.webhook.secret",
+            self.secret.as_ref(),
+            self.secret_file.as_ref(),
+        )?;
+        if secret
+            .as_ref()
+            .is_some_and(|secret| secret.expose().len() < MIN_SECRET)
+        {
+            let problem = format!("must have at least {MIN_SECRET} characters");
+            return Err(wrong("notify.webhook.secret", problem));
+        }
+        if self.pools.is_empty() {
+            let problem = "is empty: leave it away to be told of all pools";
+            return Err(wrong("notify.webhook.pools", problem));
+        }
+        let bare = host.trim_matches(['[', ']']);
+        Ok(Hook {
+            url: self.url.clone(),
+            is_private: url.scheme() == "https" || is_this_machine(bare),
+            host,
+            secret,
+            pools: self.pools.clone(),
+            time_limit: time_limit("notify.webhook.time_limit_seconds", self.time_limit_seconds)?,
+        })
+    }
+}
+
+/// A secret stands in the configuration or in a file of its own, or there is none.
+fn given(
+    key: &str,
+    text: Option<&Secret>,
+    file: Option<&PathBuf>,
+) -> Result<Option<Secret>, ConfigError> {
+    let secret = match (text, file) {
+        (None, None) => return Ok(None),
+        (Some(text), None) => text.clone(),
+        (None, Some(file)) => Secret::new(read(file)?.trim()),
+        (Some(_), Some(_)) => {
+            let problem = format!("and {key}_file: give one of them");
+            return Err(wrong(key, problem));
+        }
+    };
+    if secret.expose().is_empty() {
+        return Err(wrong(key, "is empty"));
+    }
+    Ok(Some(secret))
+}
+
+fn time_limit(key: &str, seconds: u64) -> Result<Duration, ConfigError> {
+    if (1..=MAX_TIME_LIMIT_SECONDS).contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    Err(wrong(
+        key,
+        format!("must be between 1 and {MAX_TIME_LIMIT_SECONDS}"),
+    ))
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn wrong(key: &str, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Value {
+        key: key.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+fn all_pools() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+fn ten() -> u64 {
+    10
+}
+
+fn thirty() -> u64 {
+    30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &str = "[email]\nfrom = \"Fleet <fleet@example.com>\"\n";
+
+    fn parse(text: &str) -> Notify {
+        toml::from_str(text).unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        let config = parse(text);
+        let refused = config.check().unwrap_err().to_string();
+        for secret in ["hunter2", "T0P"] {
+            assert!(!format!("{config:?} {refused}").contains(secret));
+        }
+        refused
+    }
+
+    #[test]
+    fn without_channels_nobody_is_told() {
+        let nothing = parse("");
+        nothing.check().unwrap();
+        assert!(nothing.mail_server().unwrap().is_none());
+        assert!(nothing.hooks().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_mail_server_is_read_with_its_user_and_the_usual_port() {
+        let text =
+            format!("{MAIL}smtp = \"smtp://me%40x@mail.example.com\"\npassword = \"hunter2\"");
+        let server = parse(&text).mail_server().unwrap().unwrap();
+        assert_eq!(
+            (server.host.as_str(), server.port),
+            ("mail.example.com", 587)
+        );
+        assert_eq!(server.login.as_ref().unwrap().0, "me@x");
+        assert!(!format!("{server:?}").contains("hunter2"));
+        let text = format!("{MAIL}smtp = \"smtp://[::1]:2525\"\ntls = \"none\"");
+        let server = parse(&text).mail_server().unwrap().unwrap();
+        assert_eq!((server.host.as_str(), server.port), ("::1", 2525));
+        assert!(server.login.is_none());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_without_the_secret_in_it() {
+        for (text, key) in [
+            ("smtp = \"mail.example.com\"", "notify.email.smtp"),
+            ("smtp = \"https://mail.example.com\"", "notify.email.smtp"),
+            ("smtp = \"smtp://\"", "notify.email.smtp"),
+            (
+                "smtp = \"smtp://me:hunter2@mail.example.com\"",
+                "notify.email.smtp",
+            ),
+            (
+                "smtp = \"smtp://me@mail.example.com\"",
+                "notify.email.password_file",
+            ),
+            (
+                "smtp = \"smtp://h\"\npassword = \"hunter2\"",
+                "notify.email.smtp",
+            ),
+            (
+                "smtp = \"smtp://me@h\"\npassword = \"\"",
+                "notify.email.password",
+            ),
+            (
+                "smtp = \"smtp://me@h\"\npassword = \"hunter2\"\npassword_file = \"x\"",
+                "notify.email.password",
+            ),
+            (
+                "smtp = \"smtp://mail.example.com\"\ntls = \"none\"",
+                "notify.email.tls",
+            ),
+            (
+                "smtp = \"smtp://h\"\ntime_limit_seconds = 0",
+                "notify.email.time_limit_seconds",
+            ),
+        ] {
+            let refused = refused(&format!("{MAIL}{text}"));
+            assert!(refused.starts_with(&format!("{key}: ")), "{refused}");
+        }
+        let from = "[email]\nsmtp = \"smtp://h\"\nfrom = \"a@b\\r\\nBcc: c@d\"";
+        assert!(refused(from).starts_with("notify.email.from"));
+        for (text, key) in [
+            ("repeat_hours = 0", "notify.repeat_hours"),
+            ("max_per_hour = 1001", "notify.max_per_hour"),
+            ("gather_seconds = 3601", "notify.gather_seconds"),
+            ("[[webhook]]\nurl = \"T0P\"", "notify.webhook.url"),
+            ("[[webhook]]\nurl = \"ftp://h/T0P\"", "notify.webhook.url"),
+            (
+                "[[webhook]]\nurl = \"https://h/T0P\"\n[[webhook]]\nurl = \"https://h/T0P\"",
+                "notify.webhook.url",
+            ),
+            (
+                "[[webhook]]\nurl = \"https://h/T0P\"\nsecret = \"hunter2\"",
+                "notify.webhook.secret",
+            ),
+            (
+                "[[webhook]]\nurl = \"https://h/T0P\"\npools = []",
+                "notify.webhook.pools",
+            ),
+        ] {
+            let refused = refused(text);
+            assert!(refused.starts_with(&format!("{key}: ")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_password_comes_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let text = format!("{MAIL}smtp = \"smtp://me@h\"\npassword_file = {file:?}");
+        let server = parse(&text).mail_server().unwrap().unwrap();
+        assert_eq!(server.login.unwrap().1.expose(), "hunter2");
+        std::fs::remove_file(&file).unwrap();
+        let gone = parse(&text).check().unwrap_err();
+        assert!(matches!(gone, ConfigError::Unreadable { .. }), "{gone}");
+    }
+
+    #[test]
+    fn a_webhook_is_private_when_nobody_on_the_way_can_read_it() {
+        let private = |url: &str| {
+            parse(&format!("[[webhook]]\nurl = \"{url}\""))
+                .hooks()
+                .unwrap()[0]
+                .is_private
+        };
+        assert!(private("https://hooks.example.com/T0P"));
+        assert!(private("http://127.0.0.1:8/x"));
+        assert!(private("http://[::1]/x"));
+        assert!(!private("http://hooks.example.com/T0P"));
+    }
+}

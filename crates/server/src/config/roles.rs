@@ -1,0 +1,49 @@
+//! Which parts of the program a process plays: all of them, unless the configuration names some.
+
+use serde::Deserialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Answers requests.
+    Api,
+    /// Decides which pools need workers, and launches them.
+    Provisioner,
+    /// Looks at machines, and ends those that were told to go.
+    Scanner,
+    /// Tells events to the broker, and errors to people.
+    Publisher,
+    /// Keeps the queue's deadlines, and forgets what has had its time.
+    Housekeeper,
+}
+
+/// The roles of a process.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Roles(Vec<Role>);
+
+impl Role {
+    pub const ALL: [Self; 5] = [
+        Self::Api,
+        Self::Provisioner,
+        Self::Scanner,
+        Self::Publisher,
+        Self::Housekeeper,
+    ];
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self(Role::ALL.to_vec())
+    }
+}
+
+impl Roles {
+    pub fn include(&self, role: Role) -> bool {
+        self.0.contains(&role)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,23 @@
+//! The fleet: what is decided about workers, and how it is carried out.
+//!
+//! Facts are read, `domain::plan` decides, the decision is written, and only then does a cloud hear of it.
+//! Every change is a guarded write with its events, so any process may die on any line and any two may do the
+//! same work at once.
+
+mod candidates;
+mod changes;
+mod decide;
+mod ending;
+mod facts;
+mod launching;
+mod problems;
+mod scan;
+mod unsettled;
+
+pub use changes::{gone, told_to_go};
+pub use decide::{Decided, decide, preview};
+pub use ending::{Told, end_stopping};
+pub use facts::{Facts, page_of_facts};
+pub use launching::{Launching, launch};
+pub use problems::{Problem, report};
+pub use scan::{Scanned, scan_provider};

@@ -1,0 +1,324 @@
+//! One decision about one pool: read, plan, write; what is to be launched comes back.
+//!
+//! The plan that counts is made inside the transaction that writes it, on what is true there. The one before
+//! it only finds out whether there is anything to write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud::{BidRequest, Machines, Provider};
+use domain::Version;
+use domain::demand::Demand;
+use domain::id::{LaunchToken, PoolId, ProviderId};
+use domain::launch::{Launch, LaunchState};
+use domain::launch_config::LaunchConfig;
+use domain::plan::{Award, Bid, Plan, Snapshot, plan};
+use domain::pool::Pool;
+use domain::time::Timestamp;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use store::{PlanRecord, StoreError, Tx};
+
+use super::candidates::{self, Busy};
+use super::facts::{Facts, page_of_facts};
+use crate::app::App;
+
+/// Plans of a pool that are kept.
+const KEPT_PLANS: i64 = 100;
+/// One launch asks for so many machines at most; a larger award becomes several.
+const MAX_MACHINES: u32 = 50;
+
+/// A decision that was written down.
+pub struct Decided {
+    pub number: i64,
+    pub plan: Plan,
+    /// To be carried out now, each with its launch config.
+    pub launches: Vec<(Launch, LaunchConfig)>,
+    pub pool: Pool,
+}
+
+/// What the world outside of the store says, asked beforehand because a transaction cannot wait.
+#[derive(Clone)]
+struct Outside {
+    bids: Vec<Result<Bid, String>>,
+    /// With how many machines the provider can cope, if there is a limit.
+    max_machines: Option<u64>,
+    /// What an outside queue said about the demand.
+    demand: Option<Demand>,
+    busy: Busy,
+    seed: u64,
+}
+
+/// `None`: there is nothing to do.
+pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, StoreError> {
+    if facts.nothing_to_think_about() {
+        return Ok(None);
+    }
+    let (outside, thought) = look(app, facts).await?;
+    if thought.is_none_or(|(_, plan)| plan.is_idle()) {
+        return Ok(None);
+    }
+    let (inner, pool_id) = (Arc::clone(app), facts.pool.id.clone());
+    let now = facts.now;
+    app.write("plan_commit", move |tx| {
+        commit(&inner, tx, &pool_id, &outside, now)
+    })
+    .await
+}
+
+/// What would be decided now; nothing is written, nothing happens. `None`: the pool's config cannot be planned.
+pub async fn preview(
+    app: &Arc<App>,
+    facts: &Facts,
+) -> Result<Option<(Snapshot, Plan)>, StoreError> {
+    Ok(look(app, facts).await?.1)
+}
+
+/// Plans without writing.
+async fn look(
+    app: &Arc<App>,
+    facts: &Facts,
+) -> Result<(Outside, Option<(Snapshot, Plan)>), StoreError> {
+    let mut outside = outside(app, facts);
+    let mut thought = look_with(app, facts, &outside).await?;
+    if app.demands.is_outside()
+        && let Some((snapshot, plan)) = &thought
+        && concerns_single_workers(facts, snapshot, plan)
+    {
+        outside.busy = busy_outside(app, facts).await;
+        thought = look_with(app, facts, &outside).await?;
+    }
+    Ok((outside, thought))
+}
+
+async fn look_with(
+    app: &Arc<App>,
+    facts: &Facts,
+    outside: &Outside,
+) -> Result<Option<(Snapshot, Plan)>, StoreError> {
+    // Most pools are content and need no further question to the store.
+    if outside.max_machines.is_none() {
+        let Some((snapshot, plan)) = think_alone(facts, outside, None) else {
+            return Ok(None);
+        };
+        if !concerns_single_workers(facts, &snapshot, &plan) {
+            return Ok(Some((snapshot, plan)));
+        }
+    }
+    let (facts, outside) = (facts.clone(), outside.clone());
+    app.store
+        .read("plan_look", move |tx| think(tx, &facts, &outside))
+        .await
+}
+
+fn outside(app: &App, facts: &Facts) -> Outside {
+    let provider = app.providers.get(&facts.pool.definition.provider_id).ok();
+    let machines = provider.and_then(|provider| provider.machines());
+    let is_outside = app.demands.is_outside();
+    Outside {
+        bids: match machines {
+            Some(machines) => bids(machines, facts),
+            None => no_bids(provider, facts),
+        },
+        max_machines: machines.and_then(Machines::max_machines),
+        demand: is_outside.then_some(facts.demand),
+        busy: match is_outside {
+            true => Busy::Anybody,
+            false => Busy::AskStore,
+        },
+        seed: app.random.with(|random| random.random()),
+    }
+}
+
+fn bids(machines: &dyn Machines, facts: &Facts) -> Vec<Result<Bid, String>> {
+    machines.bids(&BidRequest {
+        pool_id: &facts.pool.id,
+        launch_configs: &facts.launch_configs,
+        now: facts.now,
+    })
+}
+
+fn no_bids(provider: Option<&Arc<dyn Provider>>, facts: &Facts) -> Vec<Result<Bid, String>> {
+    let id = &facts.pool.definition.provider_id;
+    let why = match provider {
+        Some(provider) => format!("a provider of kind {} launches nothing", provider.kind()),
+        None => format!("the provider {id} is not configured or out of service"),
+    };
+    facts
+        .launch_configs
+        .iter()
+        .map(|_| Err(why.clone()))
+        .collect()
+}
+
+/// Could anybody be told to go, or told so no longer?
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "capacities are far below what an f64 holds exactly"
+)]
+fn concerns_single_workers(facts: &Facts, snapshot: &Snapshot, plan: &Plan) -> bool {
+    let capacity = &snapshot.capacity;
+    capacity.draining > 0
+        || capacity.quarantined > 0
+        || capacity.running as f64 > plan.target
+        || facts.has_strangers()
+}
+
+async fn busy_outside(app: &Arc<App>, facts: &Facts) -> Busy {
+    match app.demands.busy(&facts.pool.id).await {
+        Ok(busy) => Busy::Known(busy),
+        Err(problem) => {
+            tracing::warn!(pool.id = %facts.pool.id, error = %problem,
+                "cannot tell who is busy in {}; nobody is told to go: {problem}", facts.pool.id);
+            Busy::Anybody
+        }
+    }
+}
+
+/// Looks at single workers only if that could matter: there may be very many.
+fn think(
+    tx: &mut Tx<'_>,
+    facts: &Facts,
+    outside: &Outside,
+) -> Result<Option<(Snapshot, Plan)>, StoreError> {
+    let room = room(tx, &facts.pool.definition.provider_id, outside.max_machines)?;
+    let Some((snapshot, first)) = think_alone(facts, outside, room) else {
+        return Ok(None);
+    };
+    if !concerns_single_workers(facts, &snapshot, &first) {
+        return Ok(Some((snapshot, first)));
+    }
+    let workers = candidates::read(tx, facts, &outside.busy)?;
+    let snapshot = Snapshot {
+        workers,
+        ..snapshot
+    };
+    let second = plan(&snapshot, &mut StdRng::seed_from_u64(outside.seed));
+    Ok(Some((snapshot, second)))
+}
+
+fn think_alone(facts: &Facts, outside: &Outside, room: Option<u64>) -> Option<(Snapshot, Plan)> {
+    match facts.snapshot(&outside.bids, room, Vec::new()) {
+        Ok(snapshot) => {
+            let plan = plan(&snapshot, &mut StdRng::seed_from_u64(outside.seed));
+            Some((snapshot, plan))
+        }
+        Err(problem) => {
+            tracing::debug!(pool.id = %facts.pool.id, "{} is not planned: {problem}", facts.pool.id);
+            None
+        }
+    }
+}
+
+/// How many further machines the provider takes.
+fn room(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    max_machines: Option<u64>,
+) -> Result<Option<u64>, StoreError> {
+    let Some(max) = max_machines else {
+        return Ok(None);
+    };
+    let there = store::worker_live_machines(tx, provider_id)?;
+    let to_come = store::launch_pending_machines(tx, provider_id)?;
+    Ok(Some(max.saturating_sub(there + to_come)))
+}
+
+fn commit(
+    app: &App,
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    outside: &Outside,
+    now: Timestamp,
+) -> Result<Option<Decided>, StoreError> {
+    let number = store::turn_take(tx, &format!("pool:{pool_id}"))?;
+    let Some(pool) = store::pool_get(tx, pool_id)? else {
+        return Ok(None);
+    };
+    if outside.max_machines.is_some() {
+        store::turn_take(tx, &format!("provider:{}", pool.definition.provider_id))?;
+    }
+    let demand = match outside.demand {
+        Some(demand) => demand,
+        None => store::task_demand_of(tx, pool_id, now)?,
+    };
+    let demand = BTreeMap::from([(pool_id.clone(), demand)]);
+    let Some(facts) = page_of_facts(tx, vec![pool], &demand, now)?.pop() else {
+        return Ok(None);
+    };
+    // The bids were for the launch configs of a moment ago; of others the next plan decides.
+    if facts.launch_configs.len() != outside.bids.len() {
+        return Ok(None);
+    }
+    let Some((_, plan)) = think(tx, &facts, outside)? else {
+        return Ok(None);
+    };
+    if plan.is_idle() {
+        return Ok(None);
+    }
+    let mut launches = Vec::new();
+    for award in &plan.awards {
+        let Some(config) = facts
+            .launch_configs
+            .iter()
+            .find(|config| config.id == award.launch_config_id)
+        else {
+            continue;
+        };
+        for launch in intents(app, &facts, award, number) {
+            store::launch_insert(tx, &launch)?;
+            launches.push((launch, config.clone()));
+        }
+    }
+    for (key, advice) in &plan.advice {
+        let Some(mut worker) = store::worker_get(tx, key)? else {
+            continue;
+        };
+        worker.terms.advice = Some(advice.clone());
+        store::worker_update(tx, &worker)?;
+    }
+    let record = PlanRecord {
+        pool_id: pool_id.clone(),
+        number,
+        created: now,
+        plan: plan.to_json(),
+    };
+    store::plan_insert(tx, &record, KEPT_PLANS)?;
+    Ok(Some(Decided {
+        number,
+        plan,
+        launches,
+        pool: facts.pool,
+    }))
+}
+
+/// An award as launches that no cloud finds too large.
+fn intents(app: &App, facts: &Facts, award: &Award, plan: i64) -> Vec<Launch> {
+    let mut left = award.machines;
+    let mut launches = Vec::new();
+    while left > 0 {
+        let machines = left.min(MAX_MACHINES);
+        left -= machines;
+        launches.push(Launch {
+            token: token(app),
+            pool_id: facts.pool.id.clone(),
+            provider_id: facts.pool.definition.provider_id.clone(),
+            launch_config_id: award.launch_config_id.clone(),
+            machines,
+            capacity_each: award.capacity_each,
+            max_price: award.max_price,
+            state: LaunchState::Open,
+            made: 0,
+            plan,
+            created: facts.now,
+            last_modified: facts.now,
+            version: Version::FIRST,
+        });
+    }
+    launches
+}
+
+fn token(app: &App) -> LaunchToken {
+    let text = app.random.slugid();
+    text.parse().expect("a slugid is a launch token")
+}

@@ -1,0 +1,187 @@
+//! What there is: for a page of pools at a time, in a handful of grouped queries.
+
+use std::collections::BTreeMap;
+
+use domain::demand::Demand;
+use domain::id::{LaunchConfigId, PoolId};
+use domain::launch_config::LaunchConfig;
+use domain::plan::{BadSettings, Bid, Candidate, Capacity, Health, Offer, Settings, Snapshot};
+use domain::pool::Pool;
+use domain::time::{HOUR_MS, Timestamp};
+use domain::worker::WorkerState;
+use store::{StoreError, Supply, Tx};
+
+/// Health looks back so far.
+const HEALTH_WINDOW_MS: i64 = HOUR_MS;
+
+/// What is true of one pool now.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub pool: Pool,
+    /// The active ones, in their author's order.
+    pub launch_configs: Vec<LaunchConfig>,
+    pub demand: Demand,
+    pub now: Timestamp,
+    supply: Vec<Supply>,
+    quarantined: Vec<Supply>,
+    /// Capacity of launches without an answer.
+    intended: Vec<(LaunchConfigId, u64)>,
+    health: Vec<(LaunchConfigId, Health)>,
+}
+
+/// Facts about pools that follow each other in the order of their ids.
+pub fn page_of_facts(
+    tx: &mut Tx<'_>,
+    pools: Vec<Pool>,
+    demand: &BTreeMap<PoolId, Demand>,
+    now: Timestamp,
+) -> Result<Vec<Facts>, StoreError> {
+    let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
+        return Ok(Vec::new());
+    };
+    let (first, last) = (first.id.clone(), last.id.clone());
+    let since = now.plus_millis(-HEALTH_WINDOW_MS);
+    let mut configs = grouped(
+        store::launch_config_active_between(tx, &first, &last)?,
+        |config| config.pool_id.clone(),
+    );
+    let mut supply = grouped(store::worker_supply_between(tx, &first, &last)?, |supply| {
+        supply.pool_id.clone()
+    });
+    let mut quarantined = grouped(
+        store::worker_supply_quarantined_between(tx, now, &first, &last)?,
+        |supply| supply.pool_id.clone(),
+    );
+    let mut intended = grouped(
+        store::launch_pending_between(tx, &first, &last)?,
+        |(pool, _, _)| pool.clone(),
+    );
+    let mut health = grouped(
+        store::launch_health_between(tx, since, &first, &last)?,
+        |(pool, _, _)| pool.clone(),
+    );
+    let facts = pools.into_iter().map(|pool| {
+        let id = &pool.id;
+        Facts {
+            launch_configs: configs.remove(id).unwrap_or_default(),
+            demand: demand.get(id).copied().unwrap_or_default(),
+            now,
+            supply: supply.remove(id).unwrap_or_default(),
+            quarantined: quarantined.remove(id).unwrap_or_default(),
+            intended: of_pool(intended.remove(id)),
+            health: of_pool(health.remove(id)),
+            pool,
+        }
+    });
+    Ok(facts.collect())
+}
+
+fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
+    let mut groups: BTreeMap<PoolId, Vec<T>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(pool(&row)).or_default().push(row);
+    }
+    groups
+}
+
+fn of_pool<T>(rows: Option<Vec<(PoolId, LaunchConfigId, T)>>) -> Vec<(LaunchConfigId, T)> {
+    let rows = rows.unwrap_or_default().into_iter();
+    rows.map(|(_, config, fact)| (config, fact)).collect()
+}
+
+impl Facts {
+    /// Nothing is there, nothing is wanted, nothing waits: the usual pool at night.
+    pub fn nothing_to_think_about(&self) -> bool {
+        let min_capacity = self.pool.definition.config.get("minCapacity");
+        let none_wanted = min_capacity
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0)
+            == 0;
+        none_wanted
+            && self.demand.pending == 0
+            && self.supply.is_empty()
+            && self.intended.is_empty()
+    }
+
+    /// Workers that no active launch config of the pool stands behind, or whose provider the pool has left, must
+    /// be looked at one by one.
+    pub fn has_strangers(&self) -> bool {
+        let active =
+            |id: &LaunchConfigId| self.launch_configs.iter().any(|config| config.id == *id);
+        let archived = |group: &Supply| {
+            group.state == WorkerState::Running
+                && group
+                    .launch_config_id
+                    .as_ref()
+                    .is_some_and(|id| !active(id))
+        };
+        !self.pool.previous_provider_ids.is_empty() || self.supply.iter().any(archived)
+    }
+
+    pub fn capacity(&self) -> Capacity {
+        let mut capacity = Capacity::default();
+        for group in &self.supply {
+            let place = match (group.state, group.draining) {
+                (WorkerState::Running, false) => &mut capacity.running,
+                (WorkerState::Running, true) => &mut capacity.draining,
+                (WorkerState::Requested, _) => &mut capacity.requested,
+                (WorkerState::Stopping, _) => &mut capacity.stopping,
+                (WorkerState::Stopped, _) => continue,
+            };
+            *place += group.capacity;
+        }
+        for group in &self.quarantined {
+            let place = match group.draining {
+                true => &mut capacity.draining,
+                false => &mut capacity.running,
+            };
+            *place = place.saturating_sub(group.capacity);
+            capacity.quarantined += group.capacity;
+        }
+        capacity.intended = self.intended.iter().map(|(_, units)| units).sum();
+        capacity
+    }
+
+    /// What the planner sees.
+    pub fn snapshot(
+        &self,
+        bids: &[Result<Bid, String>],
+        room: Option<u64>,
+        workers: Vec<Candidate>,
+    ) -> Result<Snapshot, BadSettings> {
+        let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
+            let health = of_config(&self.health, &config.id)
+                .copied()
+                .unwrap_or_default();
+            Offer::of(config, self.live(&config.id), health, bid.clone())
+        });
+        Ok(Snapshot {
+            now: self.now,
+            pool_id: self.pool.id.clone(),
+            provider_id: self.pool.definition.provider_id.clone(),
+            settings: Settings::parse(&self.pool.definition.config)?,
+            demand: self.demand,
+            capacity: self.capacity(),
+            offers: offers.collect(),
+            room,
+            workers,
+        })
+    }
+
+    /// The units of a launch config that are there or may still come.
+    fn live(&self, id: &LaunchConfigId) -> u64 {
+        let own = |group: &&Supply| group.launch_config_id.as_ref() == Some(id);
+        let there: u64 = self
+            .supply
+            .iter()
+            .filter(own)
+            .map(|group| group.capacity)
+            .sum();
+        there + of_config(&self.intended, id).copied().unwrap_or(0)
+    }
+}
+
+fn of_config<'a, T>(facts: &'a [(LaunchConfigId, T)], id: &LaunchConfigId) -> Option<&'a T> {
+    let found = facts.iter().find(|(known, _)| known == id);
+    found.map(|(_, fact)| fact)
+}

@@ -1,0 +1,266 @@
+//! Carrying a launch out: the call to the cloud, and writing down what it said.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud::{LaunchError, LaunchOrder, Launched};
+use domain::Version;
+use domain::event::WorkerChange;
+use domain::id::{ProviderId, WorkerKey};
+use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch_config::LaunchConfig;
+use domain::lifecycle;
+use domain::pool::Pool;
+use domain::time::{SECOND_MS, Timestamp};
+use domain::worker::{Worker, WorkerState};
+use futures_util::FutureExt;
+use serde_json::{Map, json};
+use store::{StoreError, Tx};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::changes::{event, told_to_go};
+use super::problems::{Problem, report};
+use crate::app::App;
+use crate::telemetry::{LAUNCHES, Stopwatch};
+
+/// Launches of one provider that are under way at the same time.
+const MAX_AT_ONCE: usize = 16;
+/// What has waited longer for its place is not asked for any more: the next plan decides anew.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// A cloud that has not answered by then may have made the machines, or not.
+const MAX_CALL: Duration = Duration::from_secs(60);
+/// A launch older than this is never begun: the scan may have given it up.
+pub(super) const MAX_AGE_MS: i64 = 90 * SECOND_MS;
+
+/// The launches that are under way in this process.
+#[derive(Default)]
+pub struct Launching {
+    tracker: TaskTracker,
+    places: Mutex<BTreeMap<ProviderId, Arc<Semaphore>>>,
+}
+
+impl Launching {
+    /// Waits for the answers that are still to come.
+    pub async fn finish(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    fn places_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = || Arc::new(Semaphore::new(MAX_AT_ONCE));
+        Arc::clone(places.entry(provider_id.clone()).or_insert_with(place))
+    }
+}
+
+/// Carries launches out beside whoever decided on them, so that a slow cloud holds nobody up.
+pub fn launch(app: &Arc<App>, pool: &Pool, launches: Vec<(Launch, LaunchConfig)>) {
+    for (launch, config) in launches {
+        let (app, pool) = (Arc::clone(app), pool.clone());
+        let tracker = app.launching.tracker.clone();
+        tracker.spawn(async move { carry_out(&app, &pool, launch, &config).await });
+    }
+}
+
+async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchConfig) {
+    let watch = Stopwatch::start();
+    let answer = ask(app, pool, &launch, config).await;
+    let outcome = match &answer {
+        Ok(_) => "accepted",
+        Err(LaunchError::Refused { cause, .. }) => cause.as_str(),
+        Err(LaunchError::Unknown(_)) => "unknown",
+    };
+    let labels = [
+        ("providerId", launch.provider_id.to_string()),
+        ("outcome", outcome.to_owned()),
+    ];
+    metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
+    let (inner, config, token) = (Arc::clone(app), config.clone(), launch.token.clone());
+    let now = app.clock.now();
+    let written = app.write("launch_settle", move |tx| {
+        let Some(launch) = store::launch_get(tx, &token)? else {
+            return Ok(());
+        };
+        settle(&inner, tx, launch, &config, &answer, now)
+    });
+    let written: Result<(), StoreError> = written.await;
+    if let Err(problem) = written {
+        // The scan finds by its token what was made.
+        tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
+            "the outcome of a launch could not be stored: {problem}");
+    }
+    app.wake.pool(&launch.pool_id);
+}
+
+async fn ask(
+    app: &Arc<App>,
+    pool: &Pool,
+    launch: &Launch,
+    config: &LaunchConfig,
+) -> Result<Vec<Launched>, LaunchError> {
+    let not_asked = |problem: &str| LaunchError::Refused {
+        cause: Cause::Unavailable,
+        problem: problem.to_owned(),
+    };
+    let provider = app.providers.get(&launch.provider_id);
+    let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
+        return Err(not_asked("the provider is out of service"));
+    };
+    let places = app.launching.places_of(&launch.provider_id);
+    let Ok(Ok(_place)) = tokio::time::timeout(MAX_WAIT, places.acquire()).await else {
+        return Err(not_asked(
+            "too many launches of this provider are under way",
+        ));
+    };
+    let now = app.clock.now();
+    if now.as_millis() - launch.created.as_millis() > MAX_AGE_MS {
+        return Err(not_asked("it was decided too long ago"));
+    }
+    let order = LaunchOrder {
+        token: &launch.token,
+        pool,
+        launch_config: config,
+        machines: launch.machines,
+        capacity_each: launch.capacity_each,
+        max_price: launch.max_price,
+        root_url: &app.root_url,
+        now,
+    };
+    let call = AssertUnwindSafe(machines.launch(&order)).catch_unwind();
+    match tokio::time::timeout(MAX_CALL, call).await {
+        Ok(Ok(Ok(made))) if made.is_empty() => Err(LaunchError::Refused {
+            cause: Cause::Capacity,
+            problem: "the provider made no machine and did not say why".to_owned(),
+        }),
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(LaunchError::Unknown(
+            "the provider's code panicked".to_owned(),
+        )),
+        Err(_) => Err(LaunchError::Unknown(format!(
+            "no answer within {} s",
+            MAX_CALL.as_secs()
+        ))),
+    }
+}
+
+/// Writes down what the cloud said. May be said again, and late.
+pub(super) fn settle(
+    app: &App,
+    tx: &mut Tx<'_>,
+    mut launch: Launch,
+    config: &LaunchConfig,
+    answer: &Result<Vec<Launched>, LaunchError>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let was_pending = launch.state.is_pending();
+    match answer {
+        Ok(made) => {
+            for machine in made {
+                adopt(app, tx, &launch, machine, now)?;
+            }
+            launch.made = launch
+                .made
+                .max(u32::try_from(made.len()).unwrap_or(u32::MAX));
+            launch.state = LaunchState::Accepted;
+        }
+        // The scan has found machines of it, or given it up: either is more than this knows.
+        Err(_) if !was_pending => return Ok(()),
+        Err(LaunchError::Unknown(problem)) => {
+            let problem = problem.clone();
+            launch.state = LaunchState::Unknown { problem };
+        }
+        Err(LaunchError::Refused { cause, problem }) if launch.made == 0 => {
+            launch.state = LaunchState::Refused {
+                cause: *cause,
+                problem: problem.clone(),
+            };
+            let told = refusal(&launch, config, *cause, problem);
+            report(app, tx, &launch.pool_id, &launch.provider_id, &told, now)?;
+        }
+        // Some of its machines have been seen: it was not refused, whatever the answer says.
+        Err(LaunchError::Refused { .. }) => launch.state = LaunchState::Accepted,
+    }
+    launch.last_modified = now;
+    store::launch_update(tx, &launch).map(drop)
+}
+
+/// Gives a machine its row, unless it has one. One that nobody waits for any more is told to go at once.
+pub(super) fn adopt(
+    app: &App,
+    tx: &mut Tx<'_>,
+    launch: &Launch,
+    machine: &Launched,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let pool = store::pool_get(tx, &launch.pool_id)?;
+    let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
+    let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, now);
+    if !store::worker_insert(tx, &worker)? {
+        return Ok(false);
+    }
+    app.announce(tx, now, [event(&worker, WorkerChange::Requested)])?;
+    let unwanted = match pool {
+        None => Some("its pool is gone"),
+        Some(pool) if !pool.knows_provider(&launch.provider_id) => {
+            Some("its pool has left the provider")
+        }
+        Some(_) if matches!(launch.state, LaunchState::Refused { .. }) => {
+            Some("appeared after its launch was given up")
+        }
+        Some(_) => None,
+    };
+    if let Some(reason) = unwanted {
+        told_to_go(app, tx, &mut worker, reason, now)?;
+        app.wake.ending.notify_one();
+    }
+    Ok(true)
+}
+
+fn requested(
+    pool: Option<&Pool>,
+    launch: &Launch,
+    config: Option<&LaunchConfig>,
+    machine: &Launched,
+    now: Timestamp,
+) -> Worker {
+    let worker_config = config.and_then(|config| config.configuration.get("workerConfig"));
+    let worker_config = worker_config.cloned().unwrap_or_else(|| json!({}));
+    let nothing = Map::new();
+    let pool_config = pool.map_or(&nothing, |pool| &pool.definition.config);
+    Worker {
+        key: WorkerKey {
+            pool_id: launch.pool_id.clone(),
+            group: machine.group.clone(),
+            id: machine.id.clone(),
+        },
+        provider_id: launch.provider_id.clone(),
+        launch_config_id: Some(launch.launch_config_id.clone()),
+        state: WorkerState::Requested,
+        capacity: launch.capacity_each,
+        created: now,
+        expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
+        last_modified: now,
+        last_checked: now,
+        terms: lifecycle::at_launch(pool_config, now, worker_config, &launch.token),
+        provider_data: machine.provider_data.clone(),
+        secret: None,
+        previous_secret: None,
+        version: Version::FIRST,
+    }
+}
+
+fn refusal(launch: &Launch, config: &LaunchConfig, cause: Cause, problem: &str) -> Problem {
+    let extra = json!({"code": cause.as_str(), "config": config.configuration,
+        "machines": launch.machines, "launch": launch.token.as_str()});
+    Problem {
+        kind: "creation-error",
+        title: "Instance Creation Error",
+        description: problem.to_owned(),
+        extra: extra.as_object().cloned().unwrap_or_default(),
+        launch_config_id: Some(launch.launch_config_id.clone()),
+        worker: None,
+    }
+}

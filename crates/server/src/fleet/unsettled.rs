@@ -1,0 +1,225 @@
+//! Launches without an answer, and machines without a row: what crashes and lost answers leave behind.
+//!
+//! A machine carries the token of its launch. One whose launch we know is adopted; one that carries our mark
+//! and a token that we do not know is left alone, and told of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud::{CloudError, Launched, Machines, Owned};
+use domain::id::{LaunchToken, ProviderId, WorkerKey};
+use domain::launch::{Cause, Launch, LaunchState};
+use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
+use domain::worker::WorkerState;
+use store::{StoreError, Tx};
+
+use super::launching::{MAX_AGE_MS, adopt};
+use super::problems::{Problem, report};
+use super::scan::{Known, Scanned};
+use crate::app::App;
+
+/// Listing everything takes no longer than this.
+const MAX_LISTING: Duration = Duration::from_secs(120);
+/// A cloud shows a machine that it made within this time. Also longer than any launch is under way.
+const SETTLE_MS: i64 = 3 * MINUTE_MS;
+/// When a cloud cannot be asked for so long, its launches are given up: should they have made machines, these are
+/// found and ended when it can be asked again.
+const GIVE_UP_MS: i64 = 6 * HOUR_MS;
+/// Launches that are looked at in one scan.
+const MAX_LAUNCHES: u32 = 2_000;
+/// Machines without a row that are looked at in one scan.
+const MAX_STRANGERS: usize = 2_000;
+
+const _: () = assert!(SETTLE_MS > MAX_AGE_MS + MINUTE_MS);
+
+pub(super) type Listing = Result<Vec<Owned>, CloudError>;
+
+pub(super) async fn owned(machines: &dyn Machines) -> Listing {
+    let late = || CloudError::Unavailable(format!("no list within {} s", MAX_LISTING.as_secs()));
+    let listing = tokio::time::timeout(MAX_LISTING, machines.owned()).await;
+    listing.unwrap_or_else(|_| Err(late()))
+}
+
+pub(super) async fn settle(
+    app: &Arc<App>,
+    provider_id: &ProviderId,
+    machines: &dyn Machines,
+    owned: Listing,
+    known: &Known,
+    scanned: &mut Scanned,
+) -> Result<(), StoreError> {
+    let now = app.clock.now();
+    let mut by_token: BTreeMap<LaunchToken, Vec<Launched>> = BTreeMap::new();
+    let listed = owned.is_ok();
+    let mut strangers = Vec::new();
+    match owned {
+        Ok(owned) => {
+            for Owned { token, machine } in owned {
+                let Some(token) = token else { continue };
+                let has_row = known.contains(&(machine.group.clone(), machine.id.clone()));
+                if !has_row && strangers.len() < MAX_STRANGERS {
+                    strangers.push((token.clone(), machine.clone()));
+                }
+                by_token.entry(token).or_default().push(machine);
+            }
+        }
+        Err(problem) => {
+            scanned.problems += 1;
+            tracing::warn!(provider.id = %provider_id, error = %problem,
+                "cannot list the machines of {provider_id}; the next scan tries again: {problem}");
+        }
+    }
+    for (token, machine) in strangers {
+        stranger(app, provider_id, machines, token, machine, now, scanned).await?;
+    }
+    let id = provider_id.clone();
+    let pending = app.store.read("launch_list_pending", move |tx| {
+        store::launch_list_pending(tx, &id, MAX_LAUNCHES)
+    });
+    for launch in pending.await? {
+        let made = by_token.get(&launch.token).map_or(0, Vec::len);
+        let age_ms = now.as_millis() - launch.last_modified.as_millis();
+        let known_by_now = listed && age_ms > SETTLE_MS;
+        if known_by_now || age_ms > GIVE_UP_MS {
+            conclude(app, launch, made, now).await?;
+            scanned.settled += 1;
+        }
+    }
+    Ok(())
+}
+
+/// A machine of ours that had no live row when the rows were read.
+async fn stranger(
+    app: &Arc<App>,
+    provider_id: &ProviderId,
+    machines: &dyn Machines,
+    token: LaunchToken,
+    machine: Launched,
+    now: Timestamp,
+    scanned: &mut Scanned,
+) -> Result<(), StoreError> {
+    let (inner, id, named) = (Arc::clone(app), provider_id.clone(), machine.clone());
+    let found = app.write("machine_adopt", move |tx| {
+        take_in(&inner, tx, &id, &token, &machine, now)
+    });
+    match found.await? {
+        Taken::Adopted => scanned.adopted += 1,
+        Taken::HasRow => {}
+        Taken::NotOurs => {
+            tracing::warn!(provider.id = %provider_id, worker.group = %named.group,
+                worker.id = %named.id,
+                "machine {}/{} of {provider_id} carries our mark, but no launch of ours made it; it is left \
+                 alone: end it by hand if nobody else does", named.group, named.id);
+        }
+        Taken::Left(worker) => {
+            // Its row says that it is gone, and it is not.
+            scanned.ended += 1;
+            if let Err(problem) = machines.end(&worker).await {
+                scanned.problems += 1;
+                tracing::warn!(provider.id = %provider_id, error = %problem,
+                    "cannot end {}, which should be gone: {problem}", worker.key);
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Taken {
+    Adopted,
+    HasRow,
+    NotOurs,
+    Left(Box<domain::worker::Worker>),
+}
+
+fn take_in(
+    app: &App,
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    token: &LaunchToken,
+    machine: &Launched,
+    now: Timestamp,
+) -> Result<Taken, StoreError> {
+    let Some(mut launch) = store::launch_get(tx, token)? else {
+        return Ok(Taken::NotOurs);
+    };
+    if launch.provider_id != *provider_id {
+        return Ok(Taken::NotOurs);
+    }
+    let key = WorkerKey {
+        pool_id: launch.pool_id.clone(),
+        group: machine.group.clone(),
+        id: machine.id.clone(),
+    };
+    if let Some(worker) = store::worker_get(tx, &key)? {
+        return Ok(match worker.state {
+            WorkerState::Stopped => Taken::Left(Box::new(worker)),
+            WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
+        });
+    }
+    adopt(app, tx, &launch, machine, now)?;
+    if launch.state.is_pending() {
+        // It no longer counts as still to come.
+        launch.made = launch.machines.min(launch.made + 1);
+        store::launch_update(tx, &launch)?;
+    }
+    app.wake.pool(&launch.pool_id);
+    Ok(Taken::Adopted)
+}
+
+/// The outcome of a launch that nobody will tell us any more.
+async fn conclude(
+    app: &Arc<App>,
+    launch: Launch,
+    made: usize,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let inner = Arc::clone(app);
+    app.write("launch_conclude", move |tx| {
+        let Some(mut current) = store::launch_get(tx, &launch.token)? else {
+            return Ok(());
+        };
+        if current.version != launch.version && !current.state.is_pending() {
+            return Ok(());
+        }
+        let made = u32::try_from(made).unwrap_or(u32::MAX).max(current.made);
+        current.last_modified = now;
+        current.made = made;
+        if made > 0 {
+            current.state = LaunchState::Accepted;
+        } else {
+            let problem = "it was asked for, and no machine of it ever appeared".to_owned();
+            let told = lost(&current, &problem);
+            current.state = LaunchState::Refused {
+                cause: Cause::Lost,
+                problem,
+            };
+            report(
+                &inner,
+                tx,
+                &current.pool_id,
+                &current.provider_id,
+                &told,
+                now,
+            )?;
+        }
+        store::launch_update(tx, &current)?;
+        inner.wake.pool(&current.pool_id);
+        Ok::<_, StoreError>(())
+    })
+    .await
+}
+
+fn lost(launch: &Launch, problem: &str) -> Problem {
+    let mut extra = serde_json::Map::new();
+    extra.insert("code".to_owned(), Cause::Lost.as_str().into());
+    extra.insert("launch".to_owned(), launch.token.as_str().into());
+    Problem {
+        kind: "creation-error",
+        title: "Instance Creation Error",
+        description: problem.to_owned(),
+        extra,
+        launch_config_id: Some(launch.launch_config_id.clone()),
+        worker: None,
+    }
+}

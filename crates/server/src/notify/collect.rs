@@ -1,0 +1,134 @@
+//! Counts new errors under their causes, each channel for itself, from where it stopped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::Version;
+use domain::error_report::ErrorReport;
+use domain::id::PoolId;
+use domain::time::{HOUR_MS, Timestamp};
+use store::{NoticeCause, StoreError, Tx};
+
+use super::Channel;
+use super::cause::{MIXED, cause_of};
+use crate::config::Notify;
+
+/// Errors that one transaction counts.
+pub const BATCH: u32 = 500;
+/// Causes of one pool that are kept apart; what comes on top is one cause.
+const MAX_CAUSES: u64 = 50;
+
+/// How long to wait before telling.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub gather_ms: i64,
+    pub repeat_ms: i64,
+    pub max_per_hour: u32,
+}
+
+impl From<&Notify> for Pace {
+    fn from(config: &Notify) -> Self {
+        Self {
+            gather_ms: i64::from(config.gather_seconds) * 1_000,
+            repeat_ms: i64::from(config.repeat_hours) * HOUR_MS,
+            max_per_hour: config.max_per_hour,
+        }
+    }
+}
+
+/// Counts the next errors; how many there were.
+pub fn collect(
+    tx: &mut Tx<'_>,
+    channel: &Arc<dyn Channel>,
+    pace: Pace,
+    now: Timestamp,
+) -> Result<usize, StoreError> {
+    let name = channel.id();
+    let Some(reader) = store::event_reader_get(tx, name)? else {
+        store::event_reader_open(tx, name)?;
+        return Ok(0);
+    };
+    let head = store::event_head(tx)?;
+    let errors = store::error_list_after(tx, reader.position, head, BATCH)?;
+    let Some((last, _)) = errors.last() else {
+        return Ok(0);
+    };
+    let (last, n_errors) = (*last, errors.len());
+    let mut by_cause: BTreeMap<(PoolId, String), Vec<ErrorReport>> = BTreeMap::new();
+    for report in errors.into_iter().filter_map(|(_, report)| report) {
+        let key = (report.pool_id.clone(), cause_of(&report));
+        by_cause.entry(key).or_default().push(report);
+    }
+    let mut wanted: BTreeMap<PoolId, bool> = BTreeMap::new();
+    for ((pool_id, cause), reports) in by_cause {
+        let is_wanted = match wanted.get(&pool_id) {
+            Some(known) => *known,
+            None => {
+                let pool = store::pool_get(tx, &pool_id)?;
+                let is_wanted = pool.and_then(|pool| channel.recipient(&pool)).is_some();
+                wanted.insert(pool_id.clone(), is_wanted);
+                is_wanted
+            }
+        };
+        if is_wanted {
+            count(tx, name, &pool_id, cause, &reports, pace, now)?;
+        }
+    }
+    if store::event_reader_move(tx, name, reader.fence, last)? {
+        Ok(n_errors)
+    } else {
+        Err(tx.lost_race())
+    }
+}
+
+/// Adds errors that have one cause to what is known of it.
+fn count(
+    tx: &mut Tx<'_>,
+    channel: &str,
+    pool_id: &PoolId,
+    cause: String,
+    reports: &[ErrorReport],
+    pace: Pace,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+    let mut cause = cause;
+    if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= MAX_CAUSES {
+        cause = MIXED.to_owned();
+        known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+    }
+    let times = || reports.iter().map(|report| report.reported);
+    let (Some(first), Some(last), Some(latest)) = (times().min(), times().max(), reports.last())
+    else {
+        return Ok(());
+    };
+    let is_new = known.is_none();
+    let mut known = known.unwrap_or_else(|| NoticeCause {
+        channel: channel.to_owned(),
+        pool_id: pool_id.clone(),
+        cause,
+        error_id: latest.error_id.clone(),
+        first_reported: first,
+        last_reported: last,
+        untold: 0,
+        first_untold: None,
+        told: 0,
+        last_told: None,
+        due: None,
+        version: Version::FIRST,
+    });
+    known.error_id = latest.error_id.clone();
+    known.last_reported = known.last_reported.max(last);
+    known.untold += reports.len() as u64;
+    known.first_untold = known.first_untold.or(Some(first));
+    known.due = known.due.or_else(|| {
+        let gathered = now.plus_millis(pace.gather_ms);
+        let again = known.last_told.map(|told| told.plus_millis(pace.repeat_ms));
+        Some(again.map_or(gathered, |again| again.max(gathered)))
+    });
+    if is_new {
+        store::notice_cause_insert(tx, &known)
+    } else {
+        store::notice_cause_update(tx, &known)
+    }
+}

@@ -1,0 +1,250 @@
+//! Writes the next notice: which recipient, which causes, and what is left for later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use domain::Version;
+use domain::id::PoolId;
+use domain::pool::Pool;
+use domain::time::{HOUR_MS, Timestamp};
+use store::{Notice, NoticeCause, StoreError, Tx};
+
+use super::Channel;
+use super::collect::Pace;
+use super::content::{Content, Described, Further};
+
+/// Causes that are looked at for one notice.
+const MAX_DUE: u32 = 500;
+/// Causes that a notice describes; the others are counted.
+const MAX_DESCRIBED: usize = 10;
+/// More pools than this at once share a notice; fewer get one each, which is easier to sort.
+const MAX_SEPARATE_POOLS: usize = 3;
+
+/// Writes the next notice, due for others at `until`, and takes note of what it tells. `None`: there is nothing
+/// to tell now.
+pub fn compose(
+    tx: &mut Tx<'_>,
+    channel: &Arc<dyn Channel>,
+    id: &str,
+    pace: Pace,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<Option<Notice>, StoreError> {
+    let due = store::notice_cause_list_due(tx, channel.id(), now, MAX_DUE)?;
+    let pools = pools_of(tx, &due)?;
+    let mut by_recipient: BTreeMap<String, Vec<NoticeCause>> = BTreeMap::new();
+    for cause in due {
+        match pools
+            .get(&cause.pool_id)
+            .and_then(|pool| channel.recipient(pool))
+        {
+            Some(recipient) => by_recipient.entry(recipient).or_default().push(cause),
+            // The pool is gone, or nobody wants to hear of it any more.
+            None => store::notice_cause_delete(tx, &cause)?,
+        }
+    }
+    for (recipient, causes) in by_recipient {
+        let left = match budget(tx, channel.id(), &recipient, pace, now)? {
+            Budget::Left(left) => left,
+            Budget::NoneBefore(moment) => {
+                postpone(tx, causes, moment)?;
+                continue;
+            }
+        };
+        let chosen = choose(causes, left);
+        let Some(content) = describe(tx, &chosen, &pools)? else {
+            continue;
+        };
+        let notice = Notice {
+            id: id.to_owned(),
+            channel: channel.id().to_owned(),
+            recipient,
+            content: serde_json::to_value(&content).expect("content is plain data"),
+            created: now,
+            due: until,
+            refusals: 0,
+            version: Version::FIRST,
+        };
+        for cause in chosen {
+            store::notice_cause_update(tx, &told(cause, now))?;
+        }
+        return if store::notice_insert(tx, &notice)? {
+            Ok(Some(notice))
+        } else {
+            Err(tx.lost_race())
+        };
+    }
+    Ok(None)
+}
+
+/// May somebody be told now?
+#[derive(Debug, PartialEq, Eq)]
+enum Budget {
+    /// Yes, and then so often, this one included.
+    Left(u32),
+    /// Not before this moment.
+    NoneBefore(Timestamp),
+}
+
+fn budget(
+    tx: &mut Tx<'_>,
+    channel: &str,
+    recipient: &str,
+    pace: Pace,
+    now: Timestamp,
+) -> Result<Budget, StoreError> {
+    if let Some(due) = store::notice_waiting(tx, channel, recipient)? {
+        return Ok(Budget::NoneBefore(due.max(now.plus_millis(1))));
+    }
+    let an_hour_ago = now.plus_millis(-HOUR_MS);
+    let limit = pace.max_per_hour;
+    let recent = store::notice_recent(tx, channel, recipient, an_hour_ago, limit)?;
+    let n_recent = u32::try_from(recent.len()).unwrap_or(limit);
+    Ok(match recent.last() {
+        Some(oldest) if n_recent >= limit => Budget::NoneBefore(oldest.plus_millis(HOUR_MS)),
+        Some(_) | None => Budget::Left(limit - n_recent),
+    })
+}
+
+fn postpone(
+    tx: &mut Tx<'_>,
+    causes: Vec<NoticeCause>,
+    moment: Timestamp,
+) -> Result<(), StoreError> {
+    for cause in causes {
+        let due = Some(moment);
+        store::notice_cause_update(tx, &NoticeCause { due, ..cause })?;
+    }
+    Ok(())
+}
+
+/// The causes of one pool, if they are few; all of them if they are many, or if this is the last notice for
+/// some time.
+fn choose(causes: Vec<NoticeCause>, notices_left: u32) -> Vec<NoticeCause> {
+    let pools: BTreeSet<&PoolId> = causes.iter().map(|cause| &cause.pool_id).collect();
+    let first = causes.first().map(|cause| cause.pool_id.clone());
+    let mut chosen = causes.clone();
+    if pools.len() <= MAX_SEPARATE_POOLS && notices_left > 1 {
+        chosen.retain(|cause| Some(&cause.pool_id) == first.as_ref());
+    }
+    chosen.sort_by_key(|cause| std::cmp::Reverse(cause.untold));
+    chosen
+}
+
+/// `None` if nothing is left of the errors to tell of.
+fn describe(
+    tx: &mut Tx<'_>,
+    causes: &[NoticeCause],
+    pools: &BTreeMap<PoolId, Pool>,
+) -> Result<Option<Content>, StoreError> {
+    let (mut described, mut further) = (Vec::new(), Further::default());
+    for cause in causes {
+        let sample = match pools.get(&cause.pool_id) {
+            Some(pool) if described.len() < MAX_DESCRIBED => {
+                let report = store::error_get(tx, &cause.pool_id, &cause.error_id)?;
+                report.map(|report| Described::new(cause, pool, &report))
+            }
+            Some(_) | None => None,
+        };
+        match sample {
+            Some(sample) => described.push(sample),
+            None => {
+                further.errors += cause.untold;
+                further.causes += 1;
+            }
+        }
+    }
+    if described.is_empty() {
+        // Errors are kept for days, and told within hours: these have waited for too long.
+        for cause in causes {
+            store::notice_cause_delete(tx, cause)?;
+        }
+        return Ok(None);
+    }
+    Ok(Some(Content {
+        causes: described,
+        further,
+    }))
+}
+
+fn told(cause: NoticeCause, now: Timestamp) -> NoticeCause {
+    NoticeCause {
+        told: cause.told + cause.untold,
+        untold: 0,
+        first_untold: None,
+        last_told: Some(now),
+        due: None,
+        ..cause
+    }
+}
+
+fn pools_of(tx: &mut Tx<'_>, causes: &[NoticeCause]) -> Result<BTreeMap<PoolId, Pool>, StoreError> {
+    let ids: BTreeSet<&PoolId> = causes.iter().map(|cause| &cause.pool_id).collect();
+    let mut pools = BTreeMap::new();
+    for id in ids {
+        if let Some(pool) = store::pool_get(tx, id)? {
+            pools.insert(id.clone(), pool);
+        }
+    }
+    Ok(pools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(pool: &str, untold: u64) -> NoticeCause {
+        let moment = Timestamp::from_millis(0);
+        NoticeCause {
+            channel: "email".to_owned(),
+            pool_id: pool.parse().unwrap(),
+            cause: format!("{untold}"),
+            error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
+            first_reported: moment,
+            last_reported: moment,
+            untold,
+            first_untold: Some(moment),
+            told: 3,
+            last_told: None,
+            due: Some(moment),
+            version: Version::FIRST,
+        }
+    }
+
+    fn chosen(pools: &[&str], notices_left: u32) -> Vec<String> {
+        let causes = pools
+            .iter()
+            .zip(1..)
+            .map(|(pool, n)| cause(pool, n))
+            .collect();
+        let chosen = choose(causes, notices_left);
+        chosen
+            .iter()
+            .map(|cause| format!("{} {}", cause.pool_id, cause.untold))
+            .collect()
+    }
+
+    #[test]
+    fn few_pools_get_a_notice_each_that_begins_with_what_happens_most() {
+        assert_eq!(chosen(&["a/b", "a/c", "a/b"], 20), ["a/b 3", "a/b 1"]);
+    }
+
+    #[test]
+    fn many_pools_share_one() {
+        let all = ["a/e 4", "a/d 3", "a/c 2", "a/b 1"];
+        assert_eq!(chosen(&["a/b", "a/c", "a/d", "a/e"], 20), all);
+    }
+
+    #[test]
+    fn the_last_notice_of_the_hour_tells_everything() {
+        assert_eq!(chosen(&["a/b", "a/c"], 1), ["a/c 2", "a/b 1"]);
+    }
+
+    #[test]
+    fn what_was_told_is_counted_and_not_due() {
+        let now = Timestamp::from_millis(7);
+        let told = told(cause("a/b", 2), now);
+        assert_eq!((told.untold, told.told, told.last_told), (0, 5, Some(now)));
+        assert_eq!((told.due, told.first_untold), (None, None));
+    }
+}

@@ -1,0 +1,279 @@
+//! Tells people by one channel of what goes wrong in their pools.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use metrics::{counter, gauge};
+use rand::RngExt;
+use serde::Deserialize;
+use serde_json::Value;
+use store::{Notice, StoreError};
+
+use super::backoff::Backoff;
+use super::driver::{Task, summary};
+use crate::app::App;
+use crate::notify::{BATCH, Channel, Content, Letter, Pace, SendError, collect, compose};
+use crate::telemetry::{NOTICES, NOTICES_UP};
+
+/// Batches of errors counted in one activation; the rest waits for the next.
+const MAX_BATCHES: usize = 20;
+/// Notices sent in one activation.
+const MAX_SENT: usize = 20;
+/// Who sends a notice has this long, which is more than any channel takes; then others may try.
+const LEASE_MS: i64 = 5 * MINUTE_MS;
+/// A channel that does not work is tried again at least this often.
+const LONGEST_WAIT_MS: i64 = 30 * MINUTE_MS;
+/// A notice that is refused is tried again after this, doubled each time, and given up in the end: after about
+/// four hours.
+const FIRST_REFUSAL_MS: i64 = MINUTE_MS;
+const MAX_REFUSALS: u32 = 8;
+/// What has not been sent by then never will be, and nothing else is remembered for longer.
+const FORGOTTEN_MS: i64 = 7 * DAY_MS;
+/// What one statement forgets at most.
+const FORGET_BATCH: u32 = 500;
+/// Old notices are looked for this often.
+const FORGET_EVERY_MS: i64 = 10 * MINUTE_MS;
+
+/// One channel. Each has a task of its own, so that a slow one holds up no other.
+pub struct Notify {
+    app: Arc<App>,
+    channel: Arc<dyn Channel>,
+    pace: Pace,
+    backoff: Backoff,
+    forget_at: Option<Timestamp>,
+}
+
+#[async_trait]
+impl Task for Notify {
+    const NAME: &'static str = "notify";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        self.tell().await.map_err(|problem| problem.to_string())
+    }
+}
+
+impl Notify {
+    pub fn new(app: Arc<App>, channel: Arc<dyn Channel>) -> Self {
+        let pace = Pace::from(&app.config.notify);
+        Self {
+            app,
+            channel,
+            pace,
+            backoff: Backoff::up_to(LONGEST_WAIT_MS),
+            forget_at: None,
+        }
+    }
+
+    async fn tell(&mut self) -> Result<Value, StoreError> {
+        self.collect().await?;
+        let mut n_sent = 0;
+        for _ in 0..MAX_SENT {
+            if self.backoff.must_wait(self.app.clock.now()) {
+                break;
+            }
+            let Some(notice) = self.next().await? else {
+                break;
+            };
+            let outcome = self.send(&notice).await;
+            n_sent += u64::from(outcome.is_ok());
+            self.settle(notice, outcome).await?;
+        }
+        let up = if self.backoff.is_failing() { 0.0 } else { 1.0 };
+        gauge!(NOTICES_UP, "channel" => self.channel.name().to_owned()).set(up);
+        self.forget().await?;
+        Ok(summary(&[("sent", n_sent)]))
+    }
+
+    /// Counts what was reported since the last time.
+    async fn collect(&self) -> Result<(), StoreError> {
+        for _ in 0..MAX_BATCHES {
+            if !self.has_news().await? {
+                return Ok(());
+            }
+            let (channel, pace) = (Arc::clone(&self.channel), self.pace);
+            let now = self.app.clock.now();
+            let counted = self
+                .app
+                .store
+                .write("notice_collect", move |tx| collect(tx, &channel, pace, now));
+            if counted.await? < BATCH as usize {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads before it writes: mostly nothing has happened.
+    async fn has_news(&self) -> Result<bool, StoreError> {
+        let name = self.channel.id().to_owned();
+        let read = self.app.store.read("notice_look", move |tx| {
+            let Some(reader) = store::event_reader_get(tx, &name)? else {
+                return Ok(true);
+            };
+            let head = store::event_head(tx)?;
+            let first = store::error_list_after(tx, reader.position, head, 1)?;
+            Ok::<_, StoreError>(!first.is_empty())
+        });
+        read.await
+    }
+
+    /// The next notice to send, which nobody else sends meanwhile.
+    async fn next(&self) -> Result<Option<Notice>, StoreError> {
+        let now = self.app.clock.now();
+        let until = now.plus_millis(LEASE_MS);
+        let (channel, pace, id) = (
+            Arc::clone(&self.channel),
+            self.pace,
+            self.app.random.slugid(),
+        );
+        let name = channel.id().to_owned();
+        let looked = self.app.store.read("notice_due", move |tx| {
+            let is_waiting = store::notice_next(tx, &name, now)?.is_some();
+            Ok::<_, StoreError>(
+                is_waiting || !store::notice_cause_list_due(tx, &name, now, 1)?.is_empty(),
+            )
+        });
+        if !looked.await? {
+            return Ok(None);
+        }
+        let taken = self.app.store.write("notice_take", move |tx| {
+            match store::notice_next(tx, channel.id(), now)? {
+                Some(notice) => {
+                    let due = until;
+                    let taken = store::notice_update(tx, Notice { due, ..notice })?;
+                    taken.map(Some).ok_or_else(|| tx.lost_race())
+                }
+                None => compose(tx, &channel, &id, pace, now, until),
+            }
+        });
+        taken.await
+    }
+
+    async fn send(&self, notice: &Notice) -> Result<(), SendError> {
+        let content = Content::deserialize(&notice.content)
+            .map_err(|problem| SendError::Refused(format!("it cannot be read: {problem}")))?;
+        let letter = Letter {
+            id: &notice.id,
+            recipient: &notice.recipient,
+            content: &content,
+            created: notice.created,
+            now: self.app.clock.now(),
+        };
+        self.channel.send(&letter).await
+    }
+
+    /// Writes down what became of a notice.
+    async fn settle(
+        &mut self,
+        notice: Notice,
+        outcome: Result<(), SendError>,
+    ) -> Result<(), StoreError> {
+        let now = self.app.clock.now();
+        let name = self.channel.name().to_owned();
+        let count = |outcome| counter!(NOTICES, "channel" => name.clone(), "outcome" => outcome);
+        if !matches!(outcome, Err(SendError::Channel(_))) {
+            self.works_again();
+        }
+        match outcome {
+            Ok(()) => {
+                count("sent").increment(1);
+                let sent = self.app.store.write("notice_sent", move |tx| {
+                    store::notice_mark_sent(tx, &notice, now)
+                });
+                sent.await.map(drop)
+            }
+            Err(SendError::Refused(problem)) if notice.refusals + 1 >= MAX_REFUSALS => {
+                count("given-up").increment(1);
+                tracing::warn!(notice.id = %notice.id, "a notice to {} by {name} was refused {MAX_REFUSALS} \
+                    times and is given up: {problem}", notice.recipient);
+                let given_up = self.app.store.write("notice_give_up", move |tx| {
+                    store::notice_delete(tx, &notice)
+                });
+                given_up.await.map(drop)
+            }
+            Err(SendError::Refused(problem)) => {
+                count("refused").increment(1);
+                if notice.refusals == 0 {
+                    tracing::warn!(notice.id = %notice.id,
+                        "a notice to {} by {name} was refused: {problem}", notice.recipient);
+                }
+                let wait = doubled(FIRST_REFUSAL_MS, notice.refusals);
+                let refusals = notice.refusals + 1;
+                self.put_back(Notice { refusals, ..notice }, now.plus_millis(wait))
+                    .await
+            }
+            Err(SendError::Channel(problem)) => {
+                count("failed").increment(1);
+                self.does_not_work(&problem, now);
+                self.put_back(notice, now).await
+            }
+        }
+    }
+
+    async fn put_back(&self, notice: Notice, due: Timestamp) -> Result<(), StoreError> {
+        let written = self.app.store.write("notice_put_back", move |tx| {
+            store::notice_update(
+                tx,
+                Notice {
+                    due,
+                    ..notice.clone()
+                },
+            )
+            .map(drop)
+        });
+        written.await
+    }
+
+    /// Only the first failure is told, and the end of them.
+    fn does_not_work(&mut self, problem: &str, now: Timestamp) {
+        let name = self.channel.name();
+        let chance = self.app.random.with(|random| random.random::<f64>());
+        if self.backoff.failed(now, chance) {
+            tracing::warn!(
+                notice.channel = name,
+                "notices by {name} cannot be sent, and are kept until they can: {problem}"
+            );
+        } else {
+            tracing::debug!(
+                notice.channel = name,
+                "still no notices by {name}: {problem}"
+            );
+        }
+    }
+
+    fn works_again(&mut self) {
+        if let Some(since) = self.backoff.succeeded() {
+            let name = self.channel.name();
+            tracing::info!(
+                notice.channel = name,
+                "notices by {name} are sent again; they could not be since {since}"
+            );
+        }
+    }
+
+    async fn forget(&mut self) -> Result<(), StoreError> {
+        let now = self.app.clock.now();
+        if self.forget_at.is_some_and(|moment| now < moment) {
+            return Ok(());
+        }
+        let (old, settled) = (
+            now.plus_millis(-FORGOTTEN_MS),
+            now.plus_millis(-self.pace.repeat_ms),
+        );
+        let forgotten = self.app.store.write("notice_forget", move |tx| {
+            let n_notices = store::notice_delete_older_than(tx, old, FORGET_BATCH)?;
+            let n_causes = store::notice_cause_delete_settled(tx, settled, old, FORGET_BATCH)?;
+            Ok::<_, StoreError>(n_notices + n_causes)
+        });
+        // As many as that: there may be more, for the next activation.
+        if forgotten.await? < u64::from(FORGET_BATCH) {
+            self.forget_at = Some(now.plus_millis(FORGET_EVERY_MS));
+        }
+        Ok(())
+    }
+}
+
+fn doubled(millis: i64, times: u32) -> i64 {
+    millis.saturating_mul(1 << times.min(20))
+}

@@ -1,0 +1,69 @@
+//! Takes runs from workers that did not claim them again in time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::time::Timestamp;
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::{Task, summary};
+use crate::api::queue::moves::{Hints, carry_out};
+use crate::app::App;
+
+/// So many in one transaction, so that nobody waits long for it.
+const BATCH: u32 = 100;
+/// So many transactions per activation; the rest waits for the next.
+const MAX_BATCHES: usize = 100;
+
+pub struct QueueClaims(pub Arc<App>);
+
+#[async_trait]
+impl Task for QueueClaims {
+    const NAME: &'static str = "queue_claims";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let now = self.0.clock.now();
+        let mut expired = 0;
+        for _ in 0..MAX_BATCHES {
+            let batch = self
+                .batch(now)
+                .await
+                .map_err(|problem| problem.to_string())?;
+            expired += batch;
+            if batch < u64::from(BATCH) {
+                break;
+            }
+        }
+        Ok(summary(&[("claims_expired", expired)]))
+    }
+}
+
+impl QueueClaims {
+    async fn batch(&self, now: Timestamp) -> Result<u64, StoreError> {
+        // Looking costs less than a transaction that writes.
+        let look = self.0.store.read("claims_expired", move |tx| {
+            store::task_list_claims_expired(tx, now, 1)
+        });
+        if look.await?.is_empty() {
+            return Ok(0);
+        }
+        let app = Arc::clone(&self.0);
+        let written = self.0.write("claims_expire", move |tx| {
+            let mut hints = Hints::default();
+            let expired = store::task_list_claims_expired(tx, now, BATCH)?;
+            for (task_id, run_id) in &expired {
+                let Some(before) = store::task_get(tx, task_id)? else {
+                    continue;
+                };
+                if let Ok(moved) = before.clone().expire_claim(*run_id, now) {
+                    carry_out(&app, tx, &before, moved, now, &mut hints)?;
+                }
+            }
+            Ok::<_, StoreError>((expired.len() as u64, hints))
+        });
+        let (n_expired, hints) = written.await?;
+        hints.tell(&self.0);
+        Ok(n_expired)
+    }
+}

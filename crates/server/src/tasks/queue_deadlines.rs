@@ -1,0 +1,67 @@
+//! Ends tasks that were not resolved by their deadline.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::time::{MINUTE_MS, Timestamp};
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::{Task, summary};
+use crate::api::queue::moves::{Hints, carry_out};
+use crate::app::App;
+
+const BATCH: u32 = 100;
+const MAX_BATCHES: usize = 100;
+/// What was done just in time may be reported a little later.
+const GRACE_MS: i64 = MINUTE_MS;
+
+pub struct QueueDeadlines(pub Arc<App>);
+
+#[async_trait]
+impl Task for QueueDeadlines {
+    const NAME: &'static str = "queue_deadlines";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let now = self.0.clock.now();
+        let mut missed = 0;
+        for _ in 0..MAX_BATCHES {
+            let batch = self
+                .batch(now)
+                .await
+                .map_err(|problem| problem.to_string())?;
+            missed += batch;
+            if batch < u64::from(BATCH) {
+                break;
+            }
+        }
+        Ok(summary(&[("deadlines_missed", missed)]))
+    }
+}
+
+impl QueueDeadlines {
+    async fn batch(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let before_grace = now.plus_millis(-GRACE_MS);
+        let look = self.0.store.read("deadlines_missed", move |tx| {
+            store::task_list_overdue(tx, before_grace, 1)
+        });
+        if look.await?.is_empty() {
+            return Ok(0);
+        }
+        let app = Arc::clone(&self.0);
+        let written = self.0.write("deadlines_miss", move |tx| {
+            let mut hints = Hints::default();
+            let overdue = store::task_list_overdue(tx, before_grace, BATCH)?;
+            for id in &overdue {
+                if let Some(before) = store::task_get(tx, id)? {
+                    let moved = before.clone().miss_deadline(now);
+                    carry_out(&app, tx, &before, moved, now, &mut hints)?;
+                }
+            }
+            Ok::<_, StoreError>((overdue.len() as u64, hints))
+        });
+        let (n_missed, hints) = written.await?;
+        hints.tell(&self.0);
+        Ok(n_missed)
+    }
+}

@@ -1,0 +1,444 @@
+//! Files of artifacts: uploaded, fetched, and gone when their time is over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, Method, Request};
+use http_body::{Body, Frame};
+use http_body_util::StreamBody;
+use serde_json::{Value, json};
+use server::artifacts::Folder;
+use server::tasks::Artifacts;
+use server::tasks::driver::Task;
+
+use crate::artifacts::{FOREVER, RUN, link, path, s3};
+use crate::ask::{Answer, Ask};
+use crate::database::{Database, on_both};
+use crate::runs::{OTHER_TASK, TASK};
+use crate::samples::DAY_MS;
+use crate::world::{ROOT_URL, World};
+
+/// A URL of ours as the paths of tests are written.
+fn ours(url: &str) -> String {
+    let path = url.strip_prefix(ROOT_URL).unwrap();
+    format!("root:{path}")
+}
+
+impl World {
+    /// Where the file of a new artifact is to be put.
+    async fn upload_url(&self, name: &str, content_type: &str) -> String {
+        let made = self.create(name, s3(content_type)).await;
+        ours(made["putUrl"].as_str().unwrap())
+    }
+
+    fn upload(&self, url: &str, bytes: impl Into<Bytes>) -> Ask {
+        self.ask(Method::PUT, url).anonymously().raw(bytes)
+    }
+
+    async fn fetch(&self, path: &str) -> Answer {
+        let url = ours(&self.place(path).await);
+        self.get(&url).anonymously().await
+    }
+
+    pub(crate) async fn tidy_artifacts(&self) -> Value {
+        let mut task = Artifacts::new(self.app.clone());
+        let mut done = json!({});
+        // All shelves once.
+        for _ in 0..16 {
+            let activated = task.activate().await.unwrap();
+            for (what, count) in activated.as_object().into_iter().flatten() {
+                done[what] = json!(done[what].as_u64().unwrap_or(0) + count.as_u64().unwrap());
+            }
+        }
+        done
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        all_files(&self.app.config.artifact_folder().unwrap(), &mut files);
+        files
+    }
+}
+
+fn all_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all_files(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+on_both!(a_file_is_uploaded_and_fetched, |world| {
+    world.running_task().await;
+    let made = world
+        .create("public/a.txt", s3("text/plain; charset=utf-8"))
+        .await;
+    assert_eq!(made["storageType"], "s3");
+    assert_eq!(made["contentType"], "text/plain; charset=utf-8");
+    assert_eq!(made["expires"], "2026-09-21T14:58:20.000Z");
+    let url = ours(made["putUrl"].as_str().unwrap());
+    world.upload(&url, "größe").await.expect(200);
+    let fetched = world.fetch(&path("public/a.txt")).await;
+    assert_eq!((fetched.status, fetched.text.as_str()), (200, "größe"));
+    assert_eq!(fetched.header("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(
+        fetched.header("content-disposition"),
+        "inline; filename=\"a.txt\""
+    );
+    assert_eq!(fetched.header("content-encoding"), "");
+    let info = world
+        .get(&format!("{RUN}/artifact-info/public/a.txt"))
+        .await
+        .expect(200);
+    let expected = json!({"storageType": "s3", "name": "public/a.txt", "expires": FOREVER,
+        "contentType": "text/plain; charset=utf-8", "contentLength": 7});
+    assert_eq!(info, expected);
+    // Nobody is told of an upload: clients know no such message.
+    assert_eq!(world.told().await, "");
+});
+
+on_both!(a_packed_file_is_given_back_packed, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    world
+        .upload(&url, "zip")
+        .header("content-encoding", "gzip")
+        .await
+        .expect(200);
+    let fetched = world.fetch(&path("public/a")).await;
+    assert_eq!(fetched.header("content-encoding"), "gzip");
+});
+
+on_both!(odd_names_are_names_like_others, |world| {
+    world.running_task().await;
+    let names = [
+        "public/../../../etc/passwd",
+        "..",
+        "/etc/passwd",
+        "a b+c%d?e=f#g\"h\\",
+        "log",
+        "a//b/",
+    ];
+    for (number, name) in names.iter().enumerate() {
+        let encoded = name
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect::<String>();
+        let url = world.upload_url(&encoded, "text/plain").await;
+        world.upload(&url, number.to_string()).await.expect(200);
+        let fetched = world.fetch(&path(&encoded)).await;
+        assert_eq!(fetched.text, number.to_string(), "{name}");
+    }
+    assert_eq!(world.files().len(), names.len());
+    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+    assert_eq!(listed["artifacts"].as_array().unwrap().len(), names.len());
+    for bad in ["gr%C3%B6%C3%9Fe", "a%0Ab", &"x".repeat(1025)] {
+        let refused = world.post(&path(bad), s3("a/b")).await;
+        refused.refused_with(400, "InputError", "1 to 1024 printable ASCII characters");
+    }
+    let refused = world.get(&path("gr%C3%B6%C3%9Fe")).await;
+    refused.refused_with(400, "InputError", "printable ASCII");
+});
+
+on_both!(
+    a_file_may_be_uploaded_again_while_its_run_goes_on,
+    |world| {
+        world.running_task().await;
+        let url = world.upload_url("public/a", "text/plain").await;
+        world.upload(&url, "first").await.expect(200);
+        // Asking again gives a new URL, and takes nothing away.
+        world.create("public/a", s3("text/plain")).await;
+        assert_eq!(world.fetch(&path("public/a")).await.text, "first");
+        world.upload(&url, "2nd").await.expect(200);
+        assert_eq!(world.fetch(&path("public/a")).await.text, "2nd");
+        world.complete_run(0).await;
+        let refused = world.upload(&url, "late").await;
+        refused.refused_with(409, "RequestConflict", "after it has ended");
+        assert_eq!(world.fetch(&path("public/a")).await.text, "2nd");
+    }
+);
+
+on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
+    world.running_task().await;
+    let put = world.upload_url("public/a", "text/plain").await;
+    let refused = |answer: Answer| {
+        let text = "This URL is not valid, or not any more: ask for the artifact again";
+        answer.refused(401, "AuthenticationFailed", text);
+    };
+    let get = put.replace("name=public%2Fa", "name=public%2Fb");
+    for wrong in [
+        get,
+        put.replace("runs/0", "runs/1"),
+        put.replace(TASK, OTHER_TASK),
+        put.replace("until=1", "until=2"),
+        put.replace("signature=", "signature=x"),
+        put.split("&signature").next().unwrap().to_owned(),
+        put.split("&until").next().unwrap().to_owned(),
+        put.split('?').next().unwrap().to_owned(),
+    ] {
+        refused(world.upload(&wrong, "x").await);
+    }
+    refused(world.get(&put).anonymously().await);
+    world.upload(&put, "x").await.expect(200);
+    let get = ours(&world.place(&path("public/a")).await);
+    refused(world.upload(&get, "y").await);
+    world.clock.advance_ms(30 * 60_000);
+    assert_eq!(world.get(&get).anonymously().await.text, "x");
+    world.clock.advance_ms(1);
+    refused(world.get(&get).anonymously().await);
+    world.clock.advance_ms(15 * 60_000);
+    refused(world.upload(&put, "z").await);
+});
+
+on_both!(what_has_not_been_uploaded_cannot_be_fetched, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    let text = "Artifact not found: it has not been uploaded yet";
+    world
+        .get(&path("public/a"))
+        .await
+        .refused(404, "ResourceNotFound", text);
+    let get = url.replace("signature", "x");
+    assert_eq!(world.get(&get).anonymously().await.status, 400);
+    // It is listed, as elsewhere.
+    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+    assert_eq!(listed["artifacts"][0].get("contentLength"), None);
+});
+
+on_both!(a_file_that_is_missing_is_told_to_the_operator, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    world.upload(&url, "x").await.expect(200);
+    std::fs::remove_file(&world.files()[0]).unwrap();
+    let text = "There is no file of this artifact";
+    world
+        .fetch(&path("public/a"))
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world.errors_expected.set(true);
+    assert_eq!(world.log.lines("do all servers share the folder?").len(), 1);
+});
+
+on_both!(
+    a_disk_that_refuses_is_our_fault_and_leaves_nothing,
+    |world| {
+        world.running_task().await;
+        let url = world.upload_url("public/a", "text/plain").await;
+        let folder = world.app.config.artifact_folder().unwrap();
+        std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+        std::fs::write(&folder, "a file is in the way").unwrap();
+        let refused = world.upload(&url, "x").await;
+        refused.refused_with(500, "InternalServerError", "incidentId");
+        world.errors_expected.set(true);
+        let refused = world.get(&path("public/a")).await;
+        assert_eq!(refused.status, 404);
+    }
+);
+
+#[tokio::test]
+async fn a_large_file_streams_through_and_one_too_large_leaves_nothing() {
+    const LIMIT: usize = 20 * 1024 * 1024;
+    let change = |config: &mut server::config::Config| {
+        config.artifacts.max_bytes = LIMIT as u64;
+        config.server.max_body_bytes = 1_000;
+    };
+    let world = World::open(Database::sqlite(), change).await;
+    world.running_task().await;
+    let url = world.upload_url("public/large", "application/x-tar").await;
+    let large = Bytes::from(vec![b'x'; LIMIT]);
+    world.upload(&url, large.clone()).await.expect(200);
+    let fetched = world.fetch(&path("public/large")).await;
+    assert_eq!(fetched.text.len(), LIMIT);
+    let url = world.upload_url("public/larger", "application/x-tar").await;
+    let refused = world
+        .upload(&url, [large, Bytes::from_static(b"!")].concat())
+        .await;
+    refused.refused(
+        413,
+        "InputTooLarge",
+        "The body is larger than 20971520 bytes",
+    );
+    assert_eq!(world.files().len(), 1);
+    let mut announced = s3("a/b");
+    announced["contentLength"] = json!(LIMIT + 1);
+    let refused = world.post(&path("public/announced"), announced).await;
+    refused.refused(
+        400,
+        "InputError",
+        "An artifact cannot be larger than 20971520 bytes",
+    );
+}
+
+/// A body of so many pieces, each made when it is asked for; counts how many of them are held at once.
+fn counted(
+    n_pieces: usize,
+    held: &Arc<Held>,
+    broken: bool,
+) -> impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static {
+    let held = Arc::clone(held);
+    let pieces = stream::iter(0..n_pieces).map(move |_| {
+        let bytes = Bytes::from_owner(Piece::new(&held));
+        Ok::<_, std::io::Error>(Frame::data(bytes))
+    });
+    let end = broken.then(|| Err(std::io::Error::other("hung up")));
+    StreamBody::new(pieces.chain(stream::iter(end)))
+}
+
+#[derive(Default)]
+struct Held {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+struct Piece(Arc<Held>, Vec<u8>);
+
+impl Piece {
+    const BYTES: usize = 64 * 1024;
+
+    fn new(held: &Arc<Held>) -> Self {
+        let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
+        held.most.fetch_max(now, Ordering::SeqCst);
+        Self(Arc::clone(held), vec![b'x'; Self::BYTES])
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.1
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn put(
+    world: &World,
+    url: &str,
+    body: impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
+) -> u16 {
+    let path = url.strip_prefix("root:").unwrap();
+    let request = Request::put(path).header("host", "x").body(body).unwrap();
+    let reply = world
+        .server
+        .answer(request, ([192, 0, 2, 7], 1).into())
+        .await;
+    reply.status().as_u16()
+}
+
+on_both!(an_upload_is_never_in_memory_as_a_whole, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    let held = Arc::new(Held::default());
+    assert_eq!(put(world, &url, counted(320, &held, false)).await, 200);
+    assert_eq!(
+        std::fs::metadata(&world.files()[0]).unwrap().len(),
+        320 * 65_536
+    );
+    let most = held.most.load(Ordering::SeqCst);
+    assert!((1..=4).contains(&most), "{most} of 320 pieces at once");
+});
+
+on_both!(an_upload_that_breaks_off_leaves_nothing, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    let held = Arc::new(Held::default());
+    assert_eq!(put(world, &url, counted(50, &held, true)).await, 400);
+    assert!(world.files().is_empty());
+    assert_eq!(world.get(&path("public/a")).await.status, 404);
+    assert_eq!(put(world, &url, counted(1, &held, false)).await, 200);
+    assert_eq!(
+        world.fetch(&path("public/a")).await.text.len(),
+        Piece::BYTES
+    );
+});
+
+on_both!(what_has_expired_goes_with_its_file, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    world.upload(&url, "x").await.expect(200);
+    let get = ours(&world.place(&path("public/a")).await);
+    world.create("public/b", link("public/a")).await;
+    assert_eq!(world.tidy_artifacts().await, json!({}));
+    let until = "2026-10-01T00:00:00.000Z"
+        .parse::<domain::time::Timestamp>()
+        .unwrap();
+    world.clock.advance_ms(until.millis_since(world.now()) + 1);
+    for answer in [
+        world.get(&path("public/a")).await,
+        world.get(&path("public/b")).await,
+    ] {
+        answer.refused(410, "ResourceExpired", "Artifact expired");
+    }
+    assert_eq!(world.get(&get).anonymously().await.status, 401);
+    assert_eq!(
+        world.tidy_artifacts().await,
+        json!({"artifacts expired": 2})
+    );
+    assert!(world.files().is_empty());
+    let answer = world.get(&path("public/a")).await;
+    answer.refused(404, "ResourceNotFound", "Artifact not found");
+});
+
+on_both!(files_that_belong_to_nothing_are_found, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    world.upload(&url, "x").await.expect(200);
+    world.running_log().await;
+    let run = world.files()[0].parent().unwrap().to_owned();
+    let folder = Folder::new(world.app.config.artifact_folder().unwrap());
+    let other = folder.run(&OTHER_TASK.parse().unwrap(), 0);
+    // No task has this name, so it is not ours.
+    let strange = other.join("../..").join("7c".repeat(16)).join("0");
+    for folder in [&other, &strange] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let made = [
+        run.join("0123"),
+        run.join("0123.x.part"),
+        other.join("log"),
+        run.join("young"),
+        strange.join("log"),
+    ];
+    for file in &made {
+        std::fs::write(file, "lost").unwrap();
+    }
+    // Files are as old as they are on this machine; the clock of the test is somewhere else.
+    let now = SystemTime::UNIX_EPOCH
+        + std::time::Duration::from_millis(world.now().as_millis().unsigned_abs());
+    let old = now - std::time::Duration::from_millis(DAY_MS.unsigned_abs() + 1);
+    for file in world.files() {
+        let age = if file.ends_with("young") { now } else { old };
+        let file = std::fs::File::options().read(true).open(&file).unwrap();
+        file.set_modified(age).unwrap();
+    }
+    assert_eq!(world.files().len(), 7);
+    assert_eq!(
+        world.tidy_artifacts().await,
+        json!({"lost files removed": 3})
+    );
+    assert_eq!(world.files().len(), 4);
+    assert!(!other.parent().unwrap().exists());
+    assert_eq!(world.fetch(&path("public/a")).await.text, "x");
+    assert_eq!(world.tidy_artifacts().await, json!({}));
+});
+
+on_both!(head_says_what_get_would_send, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    world.upload(&url, "x").await.expect(200);
+    let get = ours(&world.place(&path("public/a")).await);
+    let head = world.ask(Method::HEAD, &get).anonymously().await;
+    assert_eq!((head.status, head.text.as_str()), (200, ""));
+    let headers: &HeaderMap = &head.headers;
+    assert_eq!(headers["content-type"], "text/plain");
+});

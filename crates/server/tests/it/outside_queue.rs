@@ -1,0 +1,271 @@
+//! Demand from the queue of another deployment: here a second server, on a loopback socket.
+//!
+//! The database of the one that asks has no part in this, so these tests run on SQLite only.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::Secret;
+use domain::demand::Demand;
+use domain::id::PoolId;
+use rand::SeedableRng;
+use serde_json::{Value, json};
+use server::config::OutsideQueue;
+use server::tasks::driver::Task;
+use server::tasks::{Hints, Publish, PublishToBroker};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::Who;
+use crate::broker::{address, amqp, publish_to, unique};
+use crate::database::Database;
+use crate::samples::worker;
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with a queue, and one that asks it.
+struct Two {
+    // Dropped first: its log is the one that is captured.
+    fleet: World,
+    queue: World,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+async fn asking(address: SocketAddr, who: &Who, broker: Option<&str>) -> World {
+    let outside = OutsideQueue {
+        root_url: format!("http://{address}/"),
+        client_id: who.client_id.clone(),
+        access_token: Some(who.token.clone()),
+        access_token_file: None,
+        pulse: broker.map(amqp),
+    };
+    World::open(Database::sqlite(), |config| {
+        config.queue.taskcluster = Some(outside);
+    })
+    .await
+}
+
+impl Two {
+    async fn start(scopes: &[&str], broker: Option<&str>) -> Self {
+        let queue = World::open(Database::sqlite(), |config| {
+            if let Some(url) = broker {
+                publish_to(config, url);
+            }
+        })
+        .await;
+        let who = queue.client("fleet", scopes).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(Arc::clone(&queue.server).serve(listener, stop.clone()));
+        Self {
+            fleet: asking(address, &who, broker).await,
+            queue,
+            stop,
+            serving,
+        }
+    }
+
+    async fn stop_queue(&mut self) {
+        self.stop.cancel();
+        (&mut self.serving).await.unwrap();
+    }
+
+    async fn demand(&self, names: &[&str]) -> Result<BTreeMap<String, (u64, u64)>, String> {
+        let pools: Vec<PoolId> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let app = &self.fleet.app;
+        let known = app.demands.of(app, &pools).await?;
+        let plain =
+            |(pool, demand): (PoolId, Demand)| (pool.to_string(), (demand.pending, demand.claimed));
+        Ok(known.into_iter().map(plain).collect())
+    }
+
+    async fn task(&self, queue: &str) {
+        let now = self.queue.now();
+        let task = json!({"taskQueueId": queue, "created": now.to_string(),
+            "deadline": now.plus_seconds(3_600).to_string(), "payload": {},
+            "metadata": {"name": "n", "description": "d", "owner": "a@b.c", "source": "https://x.y/"}});
+        let id = self.queue.app.random.slugid();
+        self.queue
+            .put(&format!("queue:/task/{id}"), task)
+            .await
+            .expect(200);
+    }
+
+    /// Lets this worker claim a task.
+    async fn claim(&self, queue: &str, worker: &str) {
+        let path = format!("queue:/claim-work/{}", queue.replace('/', "%2F"));
+        let body = json!({"tasks": 1, "workerGroup": "g", "workerId": worker});
+        let claimed = self.queue.post(&path, body).await.expect(200);
+        assert_eq!(
+            claimed["tasks"].as_array().map(Vec::len),
+            Some(1),
+            "{claimed}"
+        );
+    }
+}
+
+const ALL: &[&str] = &[
+    "queue:pending-count:*",
+    "queue:claimed-count:*",
+    "queue:claimed-list:*",
+    "queue:list-workers:*",
+];
+
+fn answer(rows: &[(&str, (u64, u64))]) -> BTreeMap<String, (u64, u64)> {
+    rows.iter()
+        .map(|(name, counts)| ((*name).to_owned(), *counts))
+        .collect()
+}
+
+#[tokio::test]
+async fn what_waits_and_runs_there_is_known_here() {
+    let two = Two::start(ALL, None).await;
+    for queue in ["pp/a", "pp/a", "pp/a", "pp/b"] {
+        two.task(queue).await;
+    }
+    two.claim("pp/a", "w1").await;
+    let expected = answer(&[("pp/a", (2, 1)), ("pp/b", (1, 0)), ("pp/none", (0, 0))]);
+    assert_eq!(two.demand(&["pp/none", "pp/a", "pp/b"]).await, Ok(expected));
+
+    let busy = two
+        .fleet
+        .app
+        .demands
+        .busy(&"pp/a".parse().unwrap())
+        .await
+        .unwrap();
+    let busy: Vec<String> = busy
+        .iter()
+        .map(|(group, id)| format!("{group}/{id}"))
+        .collect();
+    assert_eq!(busy, ["g/w1"]);
+}
+
+#[tokio::test]
+async fn what_the_queue_knows_of_workers_is_known_here() {
+    let two = Two::start(ALL, None).await;
+    two.task("pp/a").await;
+    two.claim("pp/a", "w1").await;
+    let workers = [
+        worker("pp/a", "g", "w1"),
+        worker("pp/a", "g", "w2"),
+        worker("pp/b", "g", "w1"),
+    ];
+    let app = &two.fleet.app;
+    let known = app.demands.activity(app, &workers).await.unwrap();
+    assert_eq!(known.len(), 1);
+    let seen = &known[&workers[0].key];
+    assert_eq!(seen.first_claim, two.queue.now());
+    assert!(!seen.is_quarantined(two.queue.now()));
+}
+
+#[tokio::test]
+async fn a_pool_whose_queue_we_may_not_see_is_unknown_and_hides_no_other() {
+    let some = &["queue:pending-count:pp/a", "queue:claimed-count:pp/a"];
+    let two = Two::start(some, None).await;
+    two.task("pp/a").await;
+    let known = two.demand(&["pp/a", "pp/b"]).await;
+    assert_eq!(known, Ok(answer(&[("pp/a", (1, 0))])));
+    let told = two.fleet.log.lines("the demand of 1 pools is not known");
+    assert!(told[0].contains("queue:pending-count:pp/b"), "{told:?}");
+
+    let problem = two.demand(&["pp/b"]).await.unwrap_err();
+    assert!(
+        problem.starts_with("the demand is not known: "),
+        "{problem}"
+    );
+    let workers = [worker("pp/a", "g", "w1")];
+    let app = &two.fleet.app;
+    assert_eq!(app.demands.activity(app, &workers).await, None);
+    assert!(app.demands.busy(&"pp/a".parse().unwrap()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_queue_that_is_gone_is_an_error_and_not_an_empty_one() {
+    let mut two = Two::start(ALL, None).await;
+    two.task("pp/a").await;
+    two.stop_queue().await;
+    let problem = two.demand(&["pp/a"]).await.unwrap_err();
+    assert!(problem.contains("did not answer"), "{problem}");
+}
+
+#[tokio::test]
+async fn the_queue_is_not_served_where_another_one_counts() {
+    let two = Two::start(ALL, None).await;
+    two.fleet.get("queue:/ping").anonymously().await.expect(404);
+    two.queue.get("queue:/ping").anonymously().await.expect(200);
+}
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_asked_keeps_a_server_from_starting() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    let mut config = world.app.config.clone();
+    config.queue.taskcluster = Some(OutsideQueue {
+        root_url: "http://127.0.0.1:1".to_owned(),
+        client_id: "x".to_owned(),
+        access_token: Some(Secret::new("short")),
+        access_token_file: None,
+        pulse: None,
+    });
+    let clock = Arc::clone(&world.clock) as _;
+    let random = server::app::Random::new(rand::rngs::StdRng::seed_from_u64(1));
+    let refused = server::start::start_with(config, clock, random, Vec::new()).await;
+    let problem = std::error::Error::source(&refused.err().unwrap())
+        .unwrap()
+        .to_string();
+    assert!(problem.starts_with("queue.taskcluster"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_task_that_comes_there_makes_us_look_here() {
+    let Some(url) = address() else { return };
+    let two = Two::start(ALL, Some(&url)).await;
+    let queue = &two.queue.app;
+    let mut publisher =
+        PublishToBroker::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
+    publisher.activate().await.unwrap();
+    let fleet = &two.fleet.app;
+    let mut hints = Hints::new(Arc::clone(fleet), fleet.demands.pulse().unwrap());
+    assert_eq!(hints.activate().await.unwrap(), Value::Null);
+    let pool = unique("pp/p");
+    two.task(&pool).await;
+    Publish(Arc::clone(queue)).activate().await.unwrap();
+    publisher.activate().await.unwrap();
+    let heard = async {
+        loop {
+            fleet.wake.provision.notified().await;
+            if fleet.wake.take_pools().iter().any(|id| id.as_str() == pool) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
+    assert_eq!(two.demand(&[&pool]).await, Ok(answer(&[(&pool, (1, 0))])));
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_is_told_once_and_tried_again() {
+    let queue = World::open(Database::sqlite(), |_| {}).await;
+    let who = queue.root();
+    let fleet = asking(
+        ([127, 0, 0, 1], 1).into(),
+        &who,
+        Some("amqp://127.0.0.1:1/%2f"),
+    )
+    .await;
+    let mut hints = Hints::new(Arc::clone(&fleet.app), fleet.app.demands.pulse().unwrap());
+    for _ in 0..4 {
+        assert_eq!(hints.activate().await.unwrap(), Value::Null);
+        fleet.clock.advance_ms(40_000);
+    }
+    assert_eq!(
+        fleet.log.lines("the queue's broker cannot be heard").len(),
+        1
+    );
+}

@@ -1,0 +1,230 @@
+//! Tasks that wait for others.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use server::tasks::QueueReleases;
+use server::tasks::driver::Task;
+
+use crate::database::on_both;
+use crate::queue_samples::{stored_task, task_id};
+use crate::world::World;
+
+async fn waiting(world: &World, number: u32, on: &[u32], requires: &str) -> Value {
+    let on: Vec<String> = on.iter().map(|number| task_id(*number)).collect();
+    world
+        .created(number, json!({"dependencies": on, "requires": requires}))
+        .await
+}
+
+async fn release(world: &World) -> Value {
+    QueueReleases(Arc::clone(&world.app))
+        .activate()
+        .await
+        .unwrap()
+}
+
+on_both!(
+    a_task_waits_until_all_that_it_depends_on_is_completed,
+    |world| {
+        let one = world.running(1, "w").await;
+        let two = world.running(2, "w").await;
+        assert_eq!(
+            waiting(world, 9, &[1, 2], "all-completed").await["state"],
+            "unscheduled"
+        );
+        world.report(&one, "completed", json!({})).await.expect(200);
+        assert_eq!(world.state(9).await, "unscheduled");
+        world.events().await;
+        world.app.wake.take_pools();
+        world.report(&two, "completed", json!({})).await.expect(200);
+        assert_eq!(world.state(9).await, "pending");
+        assert_eq!(
+            world.news().await,
+            [
+                "task-completed 2/0",
+                "task-pending 9/0",
+                "task-group-resolved"
+            ]
+        );
+        assert_eq!(world.app.wake.take_pools().len(), 1);
+    }
+);
+
+on_both!(
+    a_failure_releases_only_those_that_wait_for_any_end,
+    |world| {
+        let one = world.running(1, "w").await;
+        waiting(world, 8, &[1], "all-completed").await;
+        waiting(world, 9, &[1], "all-resolved").await;
+        world.report(&one, "failed", json!({})).await.expect(200);
+        assert_eq!(world.state(8).await, "unscheduled");
+        assert_eq!(world.state(9).await, "pending");
+        // A second try that goes well releases the rest.
+        world.about_task(9, "cancel").await.expect(200);
+        world.about_task(1, "rerun").await.expect(200);
+        let again = world.claim("w", 1).await;
+        world
+            .report(&again[0], "completed", json!({}))
+            .await
+            .expect(200);
+        assert_eq!(world.state(8).await, "pending");
+        assert_eq!(world.state(9).await, "exception");
+    }
+);
+
+on_both!(what_has_happened_already_is_not_waited_for, |world| {
+    let one = world.running(1, "w").await;
+    world.report(&one, "completed", json!({})).await.expect(200);
+    world.events().await;
+    assert_eq!(
+        waiting(world, 9, &[1], "all-completed").await["state"],
+        "pending"
+    );
+    assert_eq!(world.news().await, ["task-defined 9", "task-pending 9/0"]);
+});
+
+on_both!(
+    a_task_that_waits_for_itself_waits_to_be_scheduled,
+    |world| {
+        assert_eq!(
+            waiting(world, 9, &[9], "all-completed").await["state"],
+            "unscheduled"
+        );
+        world.about_task(9, "schedule").await.expect(200);
+        let claim = world.claim("w", 1).await;
+        world
+            .report(&claim[0], "completed", json!({}))
+            .await
+            .expect(200);
+        assert_eq!(world.state(9).await, "completed");
+    }
+);
+
+on_both!(
+    unknown_dependencies_are_refused_and_can_be_made_good,
+    |world| {
+        world.created(1, json!({})).await;
+        let on = json!({"dependencies": [task_id(1), task_id(2), task_id(3)]});
+        world.create_task(9, on.clone()).await.refused_with(400, "InputError",
+        "`dependencies` names tasks that do not exist: 00000002QACAAAAAAAAAAA, 00000003QACAAAAAAAAAAA.");
+        assert_eq!(world.state(9).await, "unscheduled");
+        let claim = world.claim("w", 1).await;
+        world
+            .report(&claim[0], "completed", json!({}))
+            .await
+            .expect(200);
+        assert_eq!(world.state(9).await, "unscheduled");
+        for number in [2, 3] {
+            world.created(number, json!({})).await;
+        }
+        assert_eq!(world.created(9, on).await["state"], "unscheduled");
+        for claim in world.claim("w", 2).await {
+            world
+                .report(&claim, "completed", json!({}))
+                .await
+                .expect(200);
+        }
+        assert_eq!(world.state(9).await, "pending");
+    }
+);
+
+on_both!(of_many_unknown_dependencies_some_are_named, |world| {
+    let on: Vec<String> = (100..125).map(task_id).collect();
+    world
+        .create_task(9, json!({"dependencies": on}))
+        .await
+        .refused_with(
+            400,
+            "InputError",
+            "00000119QACAAAAAAAAAAA and 5 more. The task was made all the same",
+        );
+});
+
+on_both!(dependents_are_listed_in_pages, |world| {
+    world.created(1, json!({})).await;
+    for number in [7, 8, 9] {
+        waiting(world, number, &[1], "all-completed").await;
+    }
+    let path = format!("queue:/task/{}/dependents", task_id(1));
+    let page = world.get(&format!("{path}?limit=2")).await.expect(200);
+    assert_eq!(page["taskId"], task_id(1));
+    let ids: Vec<&Value> = page["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| &task["status"]["taskId"])
+        .collect();
+    assert_eq!(ids, [&json!(task_id(7)), &json!(task_id(8))]);
+    let token = page["continuationToken"].as_str().unwrap();
+    let rest = world
+        .get(&format!("{path}?continuationToken={token}"))
+        .await
+        .expect(200);
+    assert_eq!(rest["tasks"].as_array().unwrap().len(), 1);
+    let missing = format!("queue:/task/{}/dependents", task_id(6));
+    world
+        .get(&missing)
+        .await
+        .refused_with(404, "ResourceNotFound", "no task 00000006");
+});
+
+on_both!(
+    more_dependents_than_fit_into_one_transaction_are_released_soon,
+    |world| {
+        let one = world.running(1, "w").await;
+        for number in 1_000..1_250 {
+            waiting(world, number, &[1], "all-completed").await;
+        }
+        world.report(&one, "completed", json!({})).await.expect(200);
+        let pending = async || {
+            let counts = world
+                .get("queue:/task-queues/pp%2Fee/counts")
+                .await
+                .expect(200);
+            counts["pendingTasks"].as_u64().unwrap()
+        };
+        assert_eq!(pending().await, 100);
+        assert_eq!(release(world).await, json!({"release_batches": 2}));
+        assert_eq!(pending().await, 250);
+        assert_eq!(release(world).await, Value::Null);
+    }
+);
+
+on_both!(
+    what_runs_again_releases_nobody_until_it_has_ended,
+    |world| {
+        let one = world.running(1, "w").await;
+        for number in 1_000..1_101 {
+            waiting(world, number, &[1], "all-completed").await;
+        }
+        world.report(&one, "completed", json!({})).await.expect(200);
+        world.about_task(1, "rerun").await.expect(200);
+        release(world).await;
+        assert_eq!(world.state(1_100).await, "unscheduled");
+    }
+);
+
+on_both!(
+    a_task_with_ten_thousand_dependencies_is_made_and_released,
+    |world| {
+        let now = world.now();
+        let resolved = stored_task(world).cancel(now).unwrap().task;
+        world
+            .write(move |tx| {
+                for number in 1..10_000 {
+                    let mut task = resolved.clone();
+                    task.id = task_id(number).parse().unwrap();
+                    assert!(store::task_insert(tx, &task)?);
+                }
+                Ok(())
+            })
+            .await;
+        world.created(0, json!({})).await;
+        let all: Vec<u32> = (0..10_000).collect();
+        let status = waiting(world, 20_000, &all, "all-resolved").await;
+        assert_eq!(status["state"], "unscheduled");
+        world.about_task(0, "cancel").await.expect(200);
+        assert_eq!(world.state(20_000).await, "pending");
+    }
+);
