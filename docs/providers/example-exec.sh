@@ -18,7 +18,7 @@ launch() { if mkdir "$id" 2>/dev/null; then
   printf '{"workerGroup":"%s","workerId":"%s"}\n' "$group" "$id"; }
 look() { if alive "$id"; then state=alive; elif [ -d "$id" ]; then state=gone; else state=not-found; fi
   printf '{"workerPoolId":"%s","workerGroup":"%s","workerId":"%s","state":"%s"}\n' "$(get workerPoolId)" "$group" "$id" "$state"; }
-end() { if alive "$id"; then kill -- "-$(cat "$id/pid")"; fi; }
+end() { if alive "$id"; then kill -- "-$(cat "$id/pid")" 2>/dev/null || kill "$(cat "$id/pid")"; fi; }
 owned() { for id in *; do if alive "$id"; then printf '{"token":"%s","workerGroup":"%s","workerId":"%s"}\n' "${id%-*}" "$(cat "$id/group")" "$id"; fi; done | paste -sd, -; }
 case "$1" in
   setup | validate) echo '{}' ;;

@@ -56,15 +56,27 @@ accepts = "aws"
 class FleetServer:
     """One server process over one data folder; it can be stopped and started again."""
 
-    def __init__(self, folder, database="sqlite", address="127.0.0.1", port=None):
+    def __init__(
+        self,
+        folder,
+        database="sqlite",
+        address="127.0.0.1",
+        port=None,
+        further="",
+        beside=None,
+    ):
+        """`beside`: another server on PostgreSQL, with which it shares all but the address."""
         self.folder = Path(folder)
+        self.settings = SETTINGS + further
         self.address = address
         self.port = port or free_port(address)
         self.root_url = f"http://{address}" + ("" if self.port == 80 else f":{self.port}")
         self.log = self.folder / "log"
         self.process = None
         self._credentials = None
-        if database == "postgres":
+        if beside:
+            self._command = self._serve_beside(beside)
+        elif database == "postgres":
             self._command = self._serve_on_postgres()
         else:
             self._command = self._up()
@@ -139,7 +151,7 @@ class FleetServer:
         }
 
     def _up(self):
-        config = self._write_config(SETTINGS)
+        config = self._write_config(self.settings)
         data = str(self.folder / "data")
         listen = f"{self.address}:{self.port}"
         return [
@@ -156,11 +168,12 @@ class FleetServer:
         config = f"""
 listen = "{self.address}:{self.port}"
 root_url = "{self.root_url}"
+data = "{self.folder / "data"}"
 [database]
 url = "{create_database()}"
 [keys]
 file = "{keys}"
-{SETTINGS}
+{self.settings}
 [[auth.static_clients]]
 client_id = "{self._credentials["clientId"]}"
 access_token = "{self._credentials["accessToken"]}"
@@ -168,6 +181,12 @@ scopes = ["*"]
 description = "Owns the fleet under test."
 """
         return ["serve", "--config", self._write_config(config)]
+
+    def _serve_beside(self, other):
+        self._credentials = other.credentials
+        config = (other.folder / "config.toml").read_text()
+        listen = [f'listen = "{server.address}:{server.port}"' for server in (other, self)]
+        return ["serve", "--config", self._write_config(config.replace(*listen))]
 
     def _write_config(self, text):
         file = self.folder / "config.toml"

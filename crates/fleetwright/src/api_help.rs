@@ -49,6 +49,8 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
         Service::WorkerManager,
         "workerPoolErrorStats",
     ),
+    ("task", "status", Service::Queue, "status"),
+    ("task", "cancel", Service::Queue, "cancelTask"),
     ("provider", "list", Service::WorkerManager, "listProviders"),
     ("client", "list", Service::Auth, "listClients"),
     ("client", "show", Service::Auth, "client"),

@@ -11,11 +11,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
-use crate::commands::{
-    Session, audit, client, completions, config, doctor, error, event, explain, launch_config, migrate,
-    pool, provider, role, run_worker, scope, serve, up, version,
-};
 use crate::commands::run_worker::Asked;
+use crate::commands::{
+    Session, audit, client, completions, config, doctor, error, event, explain, launch_config,
+    migrate, pool, provider, queue, role, run_worker, scope, serve, task, up, version,
+};
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::{bench, import, output};
 
@@ -77,6 +77,12 @@ enum Command {
     LaunchConfig(launch_config::Verb),
     /// Workers: those of a server, and how to be one
     Worker(run_worker::Noun),
+    /// Tasks: what workers do
+    #[command(subcommand)]
+    Task(task::Verb),
+    /// Task queues: how much waits and how much runs
+    #[command(subcommand)]
+    Queue(queue::Verb),
     /// Why things are as they are: decisions, with their reasons
     #[command(subcommand)]
     Explain(explain::Verb),
@@ -194,6 +200,8 @@ impl Cli {
                 Asked::Working(worker) => runtime(Builder::new_current_thread())?
                     .block_on(worker.run(common.root_url, common.json)),
             },
+            Command::Task(verb) => common.ask(async |session| task::run(verb, session).await),
+            Command::Queue(verb) => common.ask(async |session| queue::run(verb, session).await),
             Command::Explain(verb) => common.ask(async |session| explain::run(verb, session).await),
             Command::Event(verb) => common.ask(async |session| event::run(verb, session).await),
             Command::Error(verb) => common.ask(async |session| error::run(verb, session).await),

@@ -26,14 +26,16 @@ use endpoint::{Endpoint, Service};
 /// Every endpoint of every service, in the order in which they are published.
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
-    ALL.get_or_init(|| [
+    ALL.get_or_init(|| {
+        [
             worker_manager::ENDPOINTS,
             &queue::endpoints(),
             auth::ENDPOINTS,
             fleetwright::ENDPOINTS,
             queue::FILES,
         ]
-        .concat())
+        .concat()
+    })
 }
 
 /// The endpoints of one service.

@@ -27,6 +27,12 @@ pub struct Artifacts {
 
 impl Artifacts {
     pub fn new(folder: Option<PathBuf>) -> Self {
+        if folder.is_none() {
+            tracing::warn!(
+                "files and logs of tasks are not kept: the configuration names no folder for them \
+                 (`data`, or `artifacts.folder`)"
+            );
+        }
         Self {
             folder: folder.map(Folder::new),
             bells: Bells::default(),

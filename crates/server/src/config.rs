@@ -286,6 +286,9 @@ impl Config {
         if let Some((key, problem)) = self.fleet.problem() {
             return wrong(key, problem);
         }
+        if let Some((key, problem)) = self.queue.problem() {
+            return wrong(key, problem);
+        }
         self.notify.check()?;
         if self.roles.is_empty() {
             return wrong("roles", "must name at least one, or be left out for all");

@@ -91,63 +91,27 @@ pub async fn start_with(
     for applied in store.migrate(now.as_millis()).await? {
         tracing::info!("migrated the database: {applied}");
     }
-    let (gate, issuer, queue_issuer): (Arc<dyn Gate>, _, _) = match &config.auth.taskcluster {
-        Some(outside) => {
-            let issuer = WorkerIssuer {
-                client_id: outside.client_id.clone(),
-                access_token: outside.token()?,
-            };
-            (
-                Arc::new(Remote::new(outside.root_url.trim_end_matches('/'))?),
-                issuer.clone(),
-                issuer,
-            )
-        }
-        None => {
-            let [issuer, queue_issuer] =
-                synchronise_clients(&config, &store, &keyring, &random, now).await?;
-            let policy = Policy {
-                accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
-            };
-            (
-                Arc::new(Embedded::new(store.clone(), Arc::clone(&keyring), policy)),
-                issuer,
-                queue_issuer,
-            )
-        }
-    };
+    let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
     let demands = Demands::new(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
-    let providers = config
-        .providers
-        .0
-        .iter()
-        .map(|(id, provider)| {
-            let context = ProviderContext {
-                id: id.clone(),
-                schemas,
-                keyring: Arc::clone(&keyring),
-                root_url: config.root_url(),
-                data: config.data.clone(),
-                clock: Arc::clone(&clock),
-            };
-            (id.clone(), provider.build(context))
-        })
-        .chain(further)
-        .collect();
-    let providers = Providers::new(providers);
+    let configured = config.providers.0.iter().map(|(id, provider)| {
+        let context = ProviderContext {
+            id: id.clone(),
+            schemas,
+            keyring: Arc::clone(&keyring),
+            root_url: config.root_url(),
+            data: config.data.clone(),
+            clock: Arc::clone(&clock),
+        };
+        (id.clone(), provider.build(context))
+    });
+    let providers = Providers::new(configured.chain(further).collect());
     tell_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing().await.1 {
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;
     let artifacts = Artifacts::new(config.artifact_folder());
-    if artifacts.folder.is_none() {
-        tracing::warn!(
-            "files and logs of tasks are not kept: the configuration names no folder for them \
-             (`data`, or `artifacts.folder`)"
-        );
-    }
     Ok(Arc::new(App {
         root_url: config.root_url(),
         config,
@@ -169,6 +133,30 @@ pub async fn start_with(
         notices,
         started: now,
     }))
+}
+
+/// Who tells us who is asking, and in whose names the credentials of workers and of tasks are signed.
+async fn open_gate(
+    config: &Config,
+    store: &Store,
+    keyring: &Arc<Keyring>,
+    random: &Random,
+    now: Timestamp,
+) -> Result<(Arc<dyn Gate>, WorkerIssuer, WorkerIssuer), StartError> {
+    if let Some(outside) = &config.auth.taskcluster {
+        let issuer = WorkerIssuer {
+            client_id: outside.client_id.clone(),
+            access_token: outside.token()?,
+        };
+        let gate = Remote::new(outside.root_url.trim_end_matches('/'))?;
+        return Ok((Arc::new(gate), issuer.clone(), issuer));
+    }
+    let [issuer, queue_issuer] = synchronise_clients(config, store, keyring, random, now).await?;
+    let policy = Policy {
+        accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
+    };
+    let gate = Embedded::new(store.clone(), Arc::clone(keyring), policy);
+    Ok((Arc::new(gate), issuer, queue_issuer))
 }
 
 /// The stream of events goes on from where it is; a broker that is new begins with what happens now.

@@ -48,6 +48,9 @@ pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<OutboxRow>, StoreE
     if waiting.is_empty() {
         return Ok(Vec::new());
     }
+    // First of all, so that two who place at once meet here and nowhere else.
+    let new_head = waiting.iter().fold(head, |place, _| place + 1);
+    tx.execute_guarded(&MOVE_HEAD, &[new_head.into(), head.into()])?;
     let mut place = head;
     // Numbers are nearly always without gaps, so that one statement does for all of them.
     for run in waiting.chunk_by(|left, right| left + 1 == *right) {
@@ -56,7 +59,6 @@ pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<OutboxRow>, StoreE
         tx.execute(&PLACE, &[offset.into(), first.into(), last.into()])?;
         place = last + offset;
     }
-    tx.execute_guarded(&MOVE_HEAD, &[place.into(), head.into()])?;
     event_list_after(tx, head, limit)
 }
 

@@ -11,6 +11,7 @@ mod error_stats;
 mod event_reader;
 mod event_stream;
 mod failure;
+mod in_place;
 mod launch;
 mod launch_config;
 mod launch_health;
@@ -79,7 +80,7 @@ pub use launch_config::{
     launch_config_delete_expirable, launch_config_get, launch_config_insert, launch_config_list,
     launch_config_update,
 };
-pub use launch_health::launch_health_between;
+pub use launch_health::{Record as LaunchRecord, launch_health_between};
 pub use notice::{
     Notice, notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
     notice_recent, notice_update, notice_waiting,
@@ -138,5 +139,5 @@ pub use worker_metadata::{
 };
 pub use worker_supply::{
     Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
-    worker_supply_between, worker_supply_quarantined_between,
+    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{DriverError, StoreError};
 use crate::failure::Failure;
+use crate::in_place::InPlace;
 use crate::migration;
 use crate::options::{Options, Target};
 use crate::pause::Pause;
@@ -45,15 +46,17 @@ impl Engine {
 /// Cheap to clone. The threads end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     engine: Engine,
+    pub(crate) options: Options,
+    pub(crate) in_place: InPlace,
     /// `None` once closed.
     queues: Mutex<Option<Queues>>,
     /// Connections for short reads on the caller's thread; SQLite only.
-    inline_readers: Mutex<Vec<Session>>,
+    pub(crate) inline_readers: Mutex<Vec<Session>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -106,6 +109,8 @@ impl Store {
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
+                options: options.clone(),
+                in_place: InPlace::default(),
                 queues: Mutex::new(Some(Queues {
                     write,
                     read,
@@ -129,6 +134,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.queue(Mode::Read)?;
+        self.inner.in_place.begin(Mode::Read)?;
         let spare = lock(&self.inner.inline_readers).pop();
         let Some(mut session) = spare else {
             return self.scan(name, f).await;
@@ -210,6 +216,12 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         let queue = self.queue(mode)?;
+        self.inner.in_place.begin(mode)?;
+        if let Some(mut session) = self.inner.in_place.take() {
+            let result = work(&mut session);
+            self.inner.in_place.put_back(session);
+            return result;
+        }
         let (answer, answered) = oneshot::channel();
         let waiting = Stopwatch::start();
         let job: Job = Box::new(move |session| {
@@ -328,6 +340,6 @@ fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>, St
 }
 
 /// A panic while one of these is held leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -32,6 +32,12 @@ statements! { TABLE;
          AND w.worker_pool_id >= $2 AND w.worker_pool_id <= $3 \
          GROUP BY w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
+    OVERDUE "worker_supply_overdue_between" =
+        "SELECT worker_pool_id, COALESCE(launch_config_id, ''), state, draining, COUNT(*), \
+         CAST(SUM(capacity) AS BIGINT) FROM workers \
+         WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         AND created < $3 GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         ORDER BY 1, 2, 3, 4 LIMIT $4";
     MACHINES "worker_live_machines" =
         "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";
     STATE "worker_list_in_state" = concat!(
@@ -83,6 +89,22 @@ pub fn worker_supply_quarantined_between(
         ALL_ROWS.into(),
     ];
     tx.rows(&QUARANTINED, &values, supply)
+}
+
+/// Those of them that were made before this moment and have not registered yet.
+pub fn worker_supply_overdue_between(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<Supply>, StoreError> {
+    let values = [
+        first.as_str().into(),
+        last.as_str().into(),
+        before.into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&OVERDUE, &values, supply)
 }
 
 /// How many machines of a provider there are, in all pools.

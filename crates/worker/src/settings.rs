@@ -155,7 +155,10 @@ mod tests {
                 json!({"fleetwright": {"idleTimeoutSeconds": -1}}),
                 "fleetwright.idleTimeoutSeconds must",
             ),
-            (json!({"fleetwright": {"capacity": 1_001}}), "from 1 to 1000"),
+            (
+                json!({"fleetwright": {"capacity": 1_001}}),
+                "from 1 to 1000",
+            ),
             (
                 json!({"genericWorker": {"config": {"idleTimeoutSecs": "9"}}}),
                 "idleTimeoutSecs must",

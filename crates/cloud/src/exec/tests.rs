@@ -99,7 +99,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for pid in self.pids() {
+            // One that was just started may not have a group of its own yet.
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+            let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         if let Some(mut foreigner) = self.foreigner.lock().unwrap().take() {
             foreigner.kill().unwrap();

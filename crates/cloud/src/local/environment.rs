@@ -43,3 +43,27 @@ fn variable_problem(name: &str, value: &str) -> Option<&'static str> {
         .contains('\0')
         .then_some("must not contain a NUL character")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn variables_that_no_process_can_have_are_refused_with_their_place() {
+        let config = json!({"launchConfigs": [
+            {"env": {"GOOD_1": "any = thing"}},
+            {"env": {"": "x", "1A": "x", "A=B": "x", "A/B": "x", "NUL": "a\0b"}},
+        ]});
+        let problems = problems(&config);
+        let pointers: Vec<_> = problems.iter().map(|it| it.pointer.as_str()).collect();
+        let place = "/launchConfigs/1/env/";
+        let names = ["", "1A", "A=B", "A~1B", "NUL"].map(|name| format!("{place}{name}"));
+        assert_eq!(pointers.len(), 5);
+        assert!(
+            names.iter().all(|name| pointers.contains(&name.as_str())),
+            "{pointers:?}"
+        );
+    }
+}

@@ -450,7 +450,7 @@ fn end_of(status: ExitStatus) -> String {
     }
 }
 
-pub(super) fn own_command() -> io::Result<Vec<String>> {
+fn own_command() -> io::Result<Vec<String>> {
     let program = std::env::current_exe()?;
     let program = program
         .into_os_string()
@@ -461,7 +461,7 @@ pub(super) fn own_command() -> io::Result<Vec<String>> {
 }
 
 /// A host's name as a worker group.
-pub(super) fn group_named(host: &str) -> WorkerGroup {
+fn group_named(host: &str) -> WorkerGroup {
     let fits = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
             c
@@ -472,4 +472,26 @@ pub(super) fn group_named(host: &str) -> WorkerGroup {
     let name: String = host.chars().map(fits).take(MAX_GROUP_LENGTH).collect();
     name.parse()
         .unwrap_or_else(|_| NAMELESS.parse().expect("it is a group"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_command_is_this_program_as_a_worker() {
+        let command = own_command().unwrap();
+        assert_eq!(
+            command[0],
+            std::env::current_exe().unwrap().to_str().unwrap()
+        );
+        assert_eq!(command[1..], ["worker", "--identity", "{identity}"]);
+    }
+
+    #[test]
+    fn any_host_name_becomes_a_group() {
+        assert_eq!(group_named("ci-7.example.com").as_str(), "ci-7-example-com");
+        assert_eq!(group_named(&"ü".repeat(50)).as_str(), "-".repeat(38));
+        assert_eq!(group_named("").as_str(), "local");
+    }
 }

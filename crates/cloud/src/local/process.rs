@@ -74,6 +74,11 @@ impl Process {
         Ok(None)
     }
 
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         let stat = Stat::read(self.pid);
         stat.is_ok_and(|stat| !stat.is_zombie && stat.start_time == self.start_time)

@@ -1,12 +1,13 @@
 //! Real processes: started, found again, ended, and never doubled.
 
+mod crash;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use domain::id::ProviderId;
@@ -19,7 +20,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::folder::{self, IDENTITY_VARIABLE};
-use super::host::{GRACE_MS, group_named, own_command};
+use super::host::GRACE_MS;
+use super::process::Process;
 use super::*;
 use crate::Proof;
 use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
@@ -27,10 +29,6 @@ use crate::testing::{self, Fixture, contract};
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 const OTHER_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
-/// In the environment of a parent that dies: where its folder is, and after which step of its second worker.
-const CRASH_FOLDER: &str = "FLEETWRIGHT_TEST_CRASH_FOLDER";
-const CRASH_STEP: &str = "FLEETWRIGHT_TEST_CRASH_STEP";
-const CRASH_TEST: &str = "local::tests::a_parent_that_dies";
 /// What a test waits for is there after so many looks.
 const MAX_LOOKS: usize = 1_000;
 
@@ -166,7 +164,14 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        for pid in self.processes() {
+        // A process that was just started may not have its environment yet, but its number is written down.
+        let folders = fs::read_dir(self.root()).into_iter().flatten().flatten();
+        let noted = folders.filter_map(|folder| {
+            let text = fs::read_to_string(folder.path().join("process.json")).ok()?;
+            let process: Process = serde_json::from_str(&text).ok()?;
+            process.is_alive().then(|| process.pid())
+        });
+        for pid in noted.chain(self.processes()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         if let Some(mut foreigner) = self.foreigner.lock().unwrap().take() {
@@ -325,83 +330,6 @@ async fn a_restart_adopts_all_and_ends_none() {
         machine.gone(worker).await;
     }
     assert_eq!(machine.owned().await, Vec::<String>::new());
-}
-
-/// Kills itself, as `kill -9` would, after the step that the environment names, for its second worker.
-fn die_at(step: Step) {
-    static SEEN: AtomicU32 = AtomicU32::new(0);
-    if std::env::var(CRASH_STEP).is_ok_and(|wanted| wanted == format!("{step:?}"))
-        && SEEN.fetch_add(1, Ordering::SeqCst) == 1
-    {
-        let _ = kill(Pid::this(), Signal::SIGKILL);
-    }
-}
-
-#[tokio::test]
-#[ignore = "the test below runs this as a process of its own"]
-async fn a_parent_that_dies() {
-    let Some(folder) = std::env::var_os(CRASH_FOLDER) else {
-        return;
-    };
-    let clock = TestClock::new();
-    let settings = settings(&["/bin/sleep", "600"], 10);
-    let context = context(Path::new(&folder), &clock);
-    let mut machine = Machine::new().await;
-    machine.provider = LocalProvider::with_steps(context, settings, die_at);
-    machine.provider.setup().await.unwrap();
-    let _ = machine.launch(TOKEN, 3).await;
-    unreachable!("it was killed before");
-}
-
-#[tokio::test]
-async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() {
-    for (step, n_alive) in [(Step::Intended, 1), (Step::Started, 2), (Step::Recorded, 2)] {
-        let mut machine = Machine::new().await;
-        let parent = Program::new(std::env::current_exe().unwrap())
-            .args([CRASH_TEST, "--exact", "--ignored", "--nocapture"])
-            .env(CRASH_FOLDER, machine.data.path())
-            .env(CRASH_STEP, format!("{step:?}"))
-            .output()
-            .unwrap();
-        let status = std::os::unix::process::ExitStatusExt::signal(&parent.status);
-        assert_eq!(
-            status,
-            Some(9),
-            "{step:?}: {}",
-            String::from_utf8_lossy(&parent.stdout)
-        );
-
-        machine.restart().await;
-        let id = |number| format!("{TOKEN}-{number}");
-        let ids: Vec<_> = (0..n_alive).map(id).collect();
-        assert_eq!(
-            machine.owned().await,
-            ids,
-            "{step:?}: all that live are found by their token"
-        );
-        machine.n_processes(n_alive).await;
-
-        // The same launch again starts what was never begun, and nothing twice.
-        let workers = machine.launch(TOKEN, 3).await.unwrap();
-        assert_eq!(workers.len(), 3);
-        machine.n_processes(n_alive + 1).await;
-        assert_eq!(machine.seen(&workers[0]).await, Sighting::Alive);
-        assert_eq!(machine.seen(&workers[2]).await, Sighting::Alive);
-        match step {
-            Step::Intended => assert_eq!(
-                machine.gone(&workers[1]).await,
-                "its process was never seen"
-            ),
-            Step::Started | Step::Recorded => {
-                assert_eq!(machine.seen(&workers[1]).await, Sighting::Alive);
-            }
-        }
-        for worker in &workers {
-            machine.provider.end(worker).await.unwrap();
-            machine.gone(worker).await;
-        }
-        machine.n_processes(0).await;
-    }
 }
 
 #[tokio::test]
@@ -592,38 +520,4 @@ async fn a_launch_before_the_set_up_starts_nothing() {
     folder::make_root(&data.path().join("local/here")).unwrap();
     let refused = machine.launch(TOKEN, 1).await.unwrap_err().to_string();
     assert!(refused.contains("the provider is not set up"), "{refused}");
-}
-
-#[test]
-fn the_own_command_is_this_program_as_a_worker() {
-    let command = own_command().unwrap();
-    assert_eq!(
-        command[0],
-        std::env::current_exe().unwrap().to_str().unwrap()
-    );
-    assert_eq!(command[1..], ["worker", "--identity", "{identity}"]);
-}
-
-#[test]
-fn variables_that_no_process_can_have_are_refused_with_their_place() {
-    let config = json!({"launchConfigs": [
-        {"env": {"GOOD_1": "any = thing"}},
-        {"env": {"": "x", "1A": "x", "A=B": "x", "A/B": "x", "NUL": "a\0b"}},
-    ]});
-    let problems = environment::problems(&config);
-    let pointers: Vec<_> = problems.iter().map(|it| it.pointer.as_str()).collect();
-    let place = "/launchConfigs/1/env/";
-    let names = ["", "1A", "A=B", "A~1B", "NUL"].map(|name| format!("{place}{name}"));
-    assert_eq!(pointers.len(), 5);
-    assert!(
-        names.iter().all(|name| pointers.contains(&name.as_str())),
-        "{pointers:?}"
-    );
-}
-
-#[test]
-fn any_host_name_becomes_a_group() {
-    assert_eq!(group_named("ci-7.example.com").as_str(), "ci-7-example-com");
-    assert_eq!(group_named(&"ü".repeat(50)).as_str(), "-".repeat(38));
-    assert_eq!(group_named("").as_str(), "local");
 }

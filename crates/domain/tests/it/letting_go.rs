@@ -253,6 +253,18 @@ fn aws_provisioner_lets_nobody_go_while_tasks_wait() {
 }
 
 #[test]
+fn aws_provisioner_does_not_let_go_after_launching_what_idle_workers_would_have_done() {
+    // Its formula does not see that three are idle, so it starts two for the two tasks.
+    let workers = vec![idle("a", 90), idle("b", 60), idle("c", 30)];
+    let mut snapshot = with(2, workers);
+    snapshot.settings.strategy = StrategyName::AwsProvisioner;
+    snapshot.settings.scaling_ratio = 0.0;
+    let plan = decide(&snapshot);
+    assert_eq!(launched(&plan), 2);
+    assert!(decide(&carried_out(snapshot, &plan)).is_idle());
+}
+
+#[test]
 fn aws_provisioner_keeps_its_spare_capacity() {
     let workers = (0..12).map(|n| match n {
         0..10 => busy(&format!("w{n}")),

@@ -80,6 +80,12 @@ impl Client {
         self.root_url.as_str().trim_end_matches('/')
     }
 
+    /// As whom calls are made, if as anybody.
+    pub(crate) fn client_id(&self) -> Option<&str> {
+        let credentials = self.credentials.as_ref();
+        credentials.map(|credentials| credentials.client_id.as_str())
+    }
+
     /// Sends the call and returns the reply; `Null` when it has no body.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, Failure> {
         let answer = self.answer(call).await?;

@@ -2,12 +2,19 @@
 
 use std::str::FromStr;
 
-use domain::id::{ClientId, PoolId, RoleId, WorkerId};
+use domain::id::{ClientId, PoolId, RoleId, TaskId, WorkerId};
 
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(
         text,
         "a worker pool is named provisioner/type, such as demo/linux: lower case after the slash",
+    )
+}
+
+pub(super) fn task(text: &str) -> Result<String, String> {
+    checked::<TaskId>(
+        text,
+        "a task is named by the 22 letters, digits, - and _ that it got when it was created",
     )
 }
 
@@ -51,6 +58,7 @@ mod tests {
             (pool("demo/Linux"), "lower case after the slash"),
             (pool("nonsense"), "provisioner/type"),
             (worker("a b"), "38 letters"),
+            (task("42"), "22 letters"),
             (client("é"), "letters, digits"),
             (role("é"), "ASCII"),
         ] {

@@ -56,8 +56,8 @@ fn a_pool_is_made_shown_changed_counted_and_deleted() {
             .contains("Owner            you@example.com")
     );
     let listed = server.ok(&["pool", "list"]);
-    assert!(listed.starts_with("POOL        PROVIDER"), "{listed}");
-    assert!(listed.contains("demo/linux  static"), "{listed}");
+    assert!(listed.starts_with("POOL           PROVIDER"), "{listed}");
+    assert!(listed.contains("demo/linux     static"), "{listed}");
 
     server.ok(&[
         "pool",
@@ -139,7 +139,11 @@ fn lists_are_gathered_up_to_the_limit() {
         ]);
     }
     let all = server.json(&["pool", "list"]);
-    assert_eq!(all["workerPools"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        all["workerPools"].as_array().unwrap().len(),
+        4,
+        "and local/default"
+    );
     assert_eq!(all.as_object().unwrap().len(), 1, "no token is left over");
     let two = server.json(&["pool", "list", "--limit", "2"]);
     assert_eq!(two["workerPools"].as_array().unwrap().len(), 2);

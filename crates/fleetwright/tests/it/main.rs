@@ -12,6 +12,7 @@ mod network;
 mod offline;
 mod queue_calls;
 mod serve;
+mod task;
 mod up;
 mod worker_runs;
 mod world;

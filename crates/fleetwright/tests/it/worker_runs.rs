@@ -9,14 +9,14 @@ use crate::queue_calls::wait_for;
 use crate::world::{Home, Server};
 
 /// A pool whose machines are there anyway.
-const IRON: &str = "demo/iron";
+pub(crate) const IRON: &str = "demo/iron";
 /// A pool whose workers the server starts on this machine.
 const LOCAL: &str = "demo/local";
 /// Claims end soon, so that what depends on it does not take long.
-const CONFIG: &str = "[queue]\nclaim_seconds = 6\n[fleet]\nround_seconds = 1\nscan_seconds = 1\n";
+const CONFIG: &str = "[queue]\nclaim_seconds = 30\n[fleet]\nround_seconds = 1\nscan_seconds = 1\n";
 
 /// A worker process, killed with its tasks when it is dropped.
-struct Running {
+pub(crate) struct Running {
     process: Child,
     log: String,
 }
@@ -48,7 +48,7 @@ fn create_local_pool(server: &Server, capacity: u32, worker_config: &Value) {
 }
 
 /// A worker of which the secret is known.
-fn create_static_pool(server: &Server) {
+pub(crate) fn create_static_pool(server: &Server) {
     create_pool(server, IRON, "static", &json!({"workerConfig": {}}));
     let file = server.home.write("secret", &"s".repeat(44));
     server.ok(&[
@@ -86,7 +86,7 @@ fn arguments(server: &Server) -> Vec<String> {
 }
 
 /// Starts the static worker.
-fn work(server: &Server, more: &[&str]) -> Running {
+pub(crate) fn work(server: &Server, more: &[&str]) -> Running {
     let log = server.home.path("worker-log");
     let arguments = arguments(server);
     let arguments: Vec<_> = arguments
@@ -208,10 +208,10 @@ fn tasks_run_fail_are_refused_and_end_too_late_each_with_its_log() {
             "it ran longer than maxRunTime (1 s)",
         ),
         (
-            // Longer than a claim.
-            json!({"command": "sleep 8"}),
+            // Longer than the claim's first renewal.
+            json!({"command": "sleep 11"}),
             ("completed", "completed"),
-            "exit code 0 after 8.",
+            "exit code 0 after 11.",
         ),
     ] {
         let task = server.create_task(LOCAL, &payload);

@@ -93,8 +93,12 @@ pub enum Verb {
 }
 
 impl Service {
-    pub const ALL: [Self; 4] =
-        [Self::Auth, Self::Fleetwright, Self::Queue, Self::WorkerManager];
+    pub const ALL: [Self; 4] = [
+        Self::Auth,
+        Self::Fleetwright,
+        Self::Queue,
+        Self::WorkerManager,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -125,7 +129,9 @@ impl Service {
                  remembered with what became of them."
             }
             Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
-            Self::Fleetwright => "What Fleetwright has beyond Taskcluster: live events, logs, reasons.",
+            Self::Fleetwright => {
+                "What Fleetwright has beyond Taskcluster: live events, logs, reasons."
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ use super::response::{Response, with_status};
 use super::route::Router;
 use super::{endpoint::Service, pages};
 use crate::app::App;
+use crate::config::Role;
 
 /// A request's head may be this large, and have so many headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -67,7 +68,7 @@ impl Server {
     pub fn new(app: Arc<App>) -> Self {
         let services: Vec<Service> = Service::ALL
             .into_iter()
-            .filter(|service| is_ours(&app, *service))
+            .filter(|service| app.config.roles.include(Role::Api) && is_ours(&app, *service))
             .collect();
         Self {
             app,

@@ -95,8 +95,6 @@ fn entry(endpoint: &Endpoint) -> Value {
     }
     if let Some(output) = endpoint.output {
         set("output", json!(format!("v1/{output}#")));
-    } else if endpoint.streams.is_some() {
-        set("output", json!("blob"));
     }
     if let Some(scopes) = endpoint.scopes {
         set("scopes", scopes.to_json());

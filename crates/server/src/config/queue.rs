@@ -27,3 +27,46 @@ impl Default for Queue {
         }
     }
 }
+
+impl Queue {
+    /// The key that cannot be used as it is, and why.
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
+        if !(30..=86_400).contains(&self.claim_seconds) {
+            return Some(("queue.claim_seconds", "must be from 30 to 86400"));
+        }
+        if !(1..=365).contains(&self.max_deadline_days) {
+            return Some(("queue.max_deadline_days", "must be from 1 to 365"));
+        }
+        if self.max_dependencies > 10_000 {
+            return Some(("queue.max_dependencies", "must be at most 10000"));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let wrong = |change: fn(&mut Queue)| {
+            let mut queue = Queue::default();
+            change(&mut queue);
+            queue.problem().map(|(key, _)| key)
+        };
+        assert_eq!(wrong(|_| {}), None);
+        assert_eq!(
+            wrong(|queue| queue.claim_seconds = 29),
+            Some("queue.claim_seconds")
+        );
+        assert_eq!(
+            wrong(|queue| queue.max_deadline_days = 0),
+            Some("queue.max_deadline_days")
+        );
+        assert_eq!(
+            wrong(|queue| queue.max_dependencies = 10_001),
+            Some("queue.max_dependencies")
+        );
+    }
+}

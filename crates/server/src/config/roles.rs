@@ -5,7 +5,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Answers requests.
+    /// Answers requests of the API; health and metrics answer everywhere.
     Api,
     /// Decides which pools need workers, and launches them.
     Provisioner,
@@ -45,5 +45,27 @@ impl Roles {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Some {
+        #[serde(default)]
+        roles: Roles,
+    }
+
+    #[test]
+    fn a_process_plays_all_roles_unless_some_are_named() {
+        let parse = |text: &str| toml::from_str::<Some>(text).map(|some| some.roles);
+        let all = parse("").unwrap();
+        assert!(Role::ALL.into_iter().all(|role| all.include(role)));
+        let scanner = parse("roles = [\"scanner\"]").unwrap();
+        assert!(scanner.include(Role::Scanner) && !scanner.include(Role::Api));
+        assert!(parse("roles = []").unwrap().is_empty());
+        assert!(parse("roles = [\"builder\"]").is_err());
     }
 }

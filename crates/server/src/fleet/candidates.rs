@@ -1,8 +1,8 @@
 //! Running workers one by one: those that might be told to go, or told so no longer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use domain::id::{LaunchConfigId, WorkerGroup, WorkerId};
+use domain::id::{LaunchConfigId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::plan::Candidate;
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
@@ -25,13 +25,17 @@ pub(super) enum Busy {
     Anybody,
 }
 
+/// Only workers of these providers: those of others were declared by people, who end them, too.
 pub(super) fn read(
     tx: &mut Tx<'_>,
     facts: &Facts,
     busy: &Busy,
+    launching: &[ProviderId],
 ) -> Result<Vec<Candidate>, StoreError> {
     let pool_id = &facts.pool.id;
-    let running = store::worker_list_in_state(tx, pool_id, WorkerState::Running, MAX_CANDIDATES)?;
+    let mut running =
+        store::worker_list_in_state(tx, pool_id, WorkerState::Running, MAX_CANDIDATES)?;
+    running.retain(|worker| launching.contains(&worker.provider_id));
     let ours;
     let busy = match busy {
         Busy::AskStore => {
@@ -42,12 +46,18 @@ pub(super) fn read(
         Busy::Known(busy) => Some(busy),
         Busy::Anybody => None,
     };
-    let mut candidates = Vec::with_capacity(running.len());
-    for worker in running {
-        let seen = store::queue_worker_get(tx, &worker.key)?;
-        candidates.push(candidate(facts, worker, seen.as_ref(), busy));
-    }
-    Ok(candidates)
+    let seen: BTreeMap<WorkerKey, QueueWorker> = match (running.first(), running.last()) {
+        (Some(first), Some(last)) => store::queue_worker_between(tx, &first.key, &last.key)?
+            .into_iter()
+            .map(|seen| (seen.key.clone(), seen))
+            .collect(),
+        (None, _) | (_, None) => BTreeMap::new(),
+    };
+    let candidates = running.into_iter().map(|worker| {
+        let seen = seen.get(&worker.key);
+        candidate(facts, worker, seen, busy)
+    });
+    Ok(candidates.collect())
 }
 
 fn candidate(

@@ -14,7 +14,7 @@ use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{Award, Bid, Plan, Snapshot, plan};
 use domain::pool::Pool;
-use domain::time::Timestamp;
+use domain::time::{HOUR_MS, Timestamp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use store::{PlanRecord, StoreError, Tx};
@@ -43,6 +43,8 @@ struct Outside {
     bids: Vec<Result<Bid, String>>,
     /// With how many machines the provider can cope, if there is a limit.
     max_machines: Option<u64>,
+    /// Providers whose workers may be told to go: those of others were declared by people.
+    launching: Vec<ProviderId>,
     /// What an outside queue said about the demand.
     demand: Option<Demand>,
     busy: Busy,
@@ -55,7 +57,10 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
         return Ok(None);
     }
     let (outside, thought) = look(app, facts).await?;
-    if thought.is_none_or(|(_, plan)| plan.is_idle()) {
+    let Some((_, first)) = thought.filter(|(_, plan)| !plan.is_idle()) else {
+        return Ok(None);
+    };
+    if said_already(app, facts, &first).await? {
         return Ok(None);
     }
     let (inner, pool_id) = (Arc::clone(app), facts.pool.id.clone());
@@ -64,6 +69,23 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
         commit(&inner, tx, &pool_id, &outside, now)
     })
     .await
+}
+
+/// A plan that does nothing but raise the alarm is written once an hour, not at every look.
+async fn said_already(app: &App, facts: &Facts, plan: &Plan) -> Result<bool, StoreError> {
+    if !plan.awards.is_empty() || !plan.advice.is_empty() {
+        return Ok(false);
+    }
+    let id = facts.pool.id.clone();
+    let last = app
+        .store
+        .read("plan_last", move |tx| store::plan_list(tx, &id, 1));
+    let Some(last) = last.await?.into_iter().next() else {
+        return Ok(false);
+    };
+    let is_recent = facts.now.as_millis() - last.created.as_millis() < HOUR_MS;
+    let had_alarm = Plan::from_json(&last.plan).is_ok_and(|plan| plan.alarm.is_some());
+    Ok(is_recent && had_alarm)
 }
 
 /// What would be decided now; nothing is written, nothing happens. `None`: the pool's config cannot be planned.
@@ -121,6 +143,7 @@ fn outside(app: &App, facts: &Facts) -> Outside {
             None => no_bids(provider, facts),
         },
         max_machines: machines.and_then(Machines::max_machines),
+        launching: launching(app),
         demand: is_outside.then_some(facts.demand),
         busy: match is_outside {
             true => Busy::Anybody,
@@ -128,6 +151,15 @@ fn outside(app: &App, facts: &Facts) -> Outside {
         },
         seed: app.random.with(|random| random.random()),
     }
+}
+
+fn launching(app: &App) -> Vec<ProviderId> {
+    let makes_machines = |id: &ProviderId| {
+        let provider = app.providers.get(id).ok();
+        provider.is_some_and(|provider| provider.machines().is_some())
+    };
+    let ids = app.providers.listed().map(|(id, _)| id);
+    ids.filter(|id| makes_machines(id)).cloned().collect()
 }
 
 fn bids(machines: &dyn Machines, facts: &Facts) -> Vec<Result<Bid, String>> {
@@ -188,7 +220,11 @@ fn think(
     if !concerns_single_workers(facts, &snapshot, &first) {
         return Ok(Some((snapshot, first)));
     }
-    let workers = candidates::read(tx, facts, &outside.busy)?;
+    // When nobody can say who is busy, nobody is told anything.
+    if matches!(outside.busy, Busy::Anybody) {
+        return Ok(Some((snapshot, first)));
+    }
+    let workers = candidates::read(tx, facts, &outside.busy, &outside.launching)?;
     let snapshot = Snapshot {
         workers,
         ..snapshot

@@ -5,14 +5,21 @@ use std::collections::BTreeMap;
 use domain::demand::Demand;
 use domain::id::{LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
-use domain::plan::{BadSettings, Bid, Candidate, Capacity, Health, Offer, Settings, Snapshot};
+use domain::plan::{
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, START_UP_MS, Settings, Snapshot,
+};
 use domain::pool::Pool;
-use domain::time::{HOUR_MS, Timestamp};
+use domain::time::{HOUR_MS, SECOND_MS, Timestamp};
 use domain::worker::WorkerState;
-use store::{StoreError, Supply, Tx};
+use store::{LaunchRecord, StoreError, Supply, Tx};
 
 /// Health looks back so far.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
+
+/// For how long a provider is left alone that turned a launch away for the first time.
+const FIRST_PAUSE_MS: i64 = 10 * SECOND_MS;
+/// Each further time doubles that, up to 320 s.
+const MAX_DOUBLINGS: u64 = 5;
 
 /// What is true of one pool now.
 #[derive(Clone, Debug)]
@@ -26,7 +33,8 @@ pub struct Facts {
     quarantined: Vec<Supply>,
     /// Capacity of launches without an answer.
     intended: Vec<(LaunchConfigId, u64)>,
-    health: Vec<(LaunchConfigId, Health)>,
+    overdue: Vec<Supply>,
+    records: Vec<(LaunchConfigId, LaunchRecord)>,
 }
 
 /// Facts about pools that follow each other in the order of their ids.
@@ -56,7 +64,12 @@ pub fn page_of_facts(
         store::launch_pending_between(tx, &first, &last)?,
         |(pool, _, _)| pool.clone(),
     );
-    let mut health = grouped(
+    let old = now.plus_millis(-START_UP_MS);
+    let mut overdue = grouped(
+        store::worker_supply_overdue_between(tx, old, &first, &last)?,
+        |supply| supply.pool_id.clone(),
+    );
+    let mut records = grouped(
         store::launch_health_between(tx, since, &first, &last)?,
         |(pool, _, _)| pool.clone(),
     );
@@ -69,7 +82,8 @@ pub fn page_of_facts(
             supply: supply.remove(id).unwrap_or_default(),
             quarantined: quarantined.remove(id).unwrap_or_default(),
             intended: of_pool(intended.remove(id)),
-            health: of_pool(health.remove(id)),
+            overdue: overdue.remove(id).unwrap_or_default(),
+            records: of_pool(records.remove(id)),
             pool,
         }
     });
@@ -138,6 +152,9 @@ impl Facts {
             *place = place.saturating_sub(group.capacity);
             capacity.quarantined += group.capacity;
         }
+        let overdue: u64 = self.overdue.iter().map(|group| group.capacity).sum();
+        capacity.requested = capacity.requested.saturating_sub(overdue);
+        capacity.overdue = overdue;
         capacity.intended = self.intended.iter().map(|(_, units)| units).sum();
         capacity
     }
@@ -150,10 +167,18 @@ impl Facts {
         workers: Vec<Candidate>,
     ) -> Result<Snapshot, BadSettings> {
         let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
-            let health = of_config(&self.health, &config.id)
-                .copied()
-                .unwrap_or_default();
-            Offer::of(config, self.live(&config.id), health, bid.clone())
+            let live = self.live(&config.id);
+            let Some(record) = of_config(&self.records, &config.id) else {
+                return Offer::of(config, live, Health::default(), bid.clone());
+            };
+            let bid = match turned_away_until(record, self.now) {
+                Some(until) => Err(format!(
+                    "the provider turned {} of its launches away; asked again at {until}",
+                    record.turned_away
+                )),
+                None => bid.clone(),
+            };
+            Offer::of(config, live, record.health, bid).tried(record.tries)
         });
         Ok(Snapshot {
             now: self.now,
@@ -184,4 +209,47 @@ impl Facts {
 fn of_config<'a, T>(facts: &'a [(LaunchConfigId, T)], id: &LaunchConfigId) -> Option<&'a T> {
     let found = facts.iter().find(|(known, _)| known == id);
     found.map(|(_, fact)| fact)
+}
+
+/// A provider that turns launches away (a quota, too many calls, no credentials, broken) is left alone for a while,
+/// longer each time, until it accepts one.
+fn turned_away_until(record: &LaunchRecord, now: Timestamp) -> Option<Timestamp> {
+    let last = record.last_turned_away?;
+    if record
+        .last_accepted
+        .is_some_and(|accepted| accepted >= last)
+    {
+        return None;
+    }
+    let doublings = record.turned_away.saturating_sub(1).min(MAX_DOUBLINGS);
+    let until = last.plus_millis(FIRST_PAUSE_MS << doublings);
+    (until > now).then_some(until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(turned_away: u64, last: i64, accepted: Option<i64>) -> LaunchRecord {
+        LaunchRecord {
+            health: Health::default(),
+            tries: domain::plan::Tries::default(),
+            turned_away,
+            last_turned_away: Some(Timestamp::from_millis(last)),
+            last_accepted: accepted.map(Timestamp::from_millis),
+        }
+    }
+
+    #[test]
+    fn a_provider_that_turns_launches_away_is_left_alone_longer_each_time() {
+        let until = |record: &LaunchRecord| {
+            turned_away_until(record, Timestamp::from_millis(0)).map(Timestamp::as_millis)
+        };
+        assert_eq!(until(&record(1, 1_000, None)), Some(11_000));
+        assert_eq!(until(&record(3, 1_000, None)), Some(41_000));
+        assert_eq!(until(&record(1_000, 1_000, None)), Some(321_000));
+        assert_eq!(until(&record(3, 1_000, Some(1_000))), None);
+        let later = Timestamp::from_millis(11_000);
+        assert_eq!(turned_away_until(&record(1, 1_000, None), later), None);
+    }
 }

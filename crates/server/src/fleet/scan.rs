@@ -101,12 +101,11 @@ async fn scan_page(
                 .get(&worker.key)
                 .map_or(QueueFacts::NeverSeen, QueueFacts::Seen),
         };
-        match judge(worker, sighting, facts, now) {
-            Judgement::Keep {
-                extend_expiry: false,
-            } => None,
-            judgement => Some((worker.clone(), judgement)),
-        }
+        let judgement = judge(worker, sighting, facts, now);
+        let changes_nothing = Judgement::Keep {
+            extend_expiry: false,
+        };
+        (judgement != changes_nothing).then(|| (worker.clone(), judgement))
     });
     let judged: Vec<_> = judged.collect();
     scanned.seen += seen

@@ -53,7 +53,11 @@ impl Publish {
         let placing = app
             .store
             .write("event_place", |tx| store::event_place(tx, BATCH));
-        let placed = placing.await?;
+        let placed = match placing.await {
+            // Another process is about it all the time: what it has placed is there to be read.
+            Err(StoreError::Congested { .. }) => return Ok(false),
+            placed => placed?,
+        };
         placed.iter().for_each(log);
         // If others have placed some meanwhile, those come first: the next batch reads all of them.
         let follows = placed.first().map(|row| row.position) == Some(app.events.head() + 1);

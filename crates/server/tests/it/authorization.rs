@@ -278,11 +278,23 @@ fn role_cases() -> Vec<Case> {
 }
 
 fn event_cases() -> Vec<Case> {
-    vec![case(
-        "listenEvents",
-        "fleetwright:/events?follow=false",
-        &["fleetwright:listen-events"],
-    )]
+    vec![
+        case(
+            "listenEvents",
+            "fleetwright:/events?follow=false",
+            &["fleetwright:listen-events"],
+        ),
+        case(
+            "explainPool",
+            "fleetwright:/explain/pool/pp%2Fee",
+            &["fleetwright:explain:pp/ee"],
+        ),
+        case(
+            "explainWorker",
+            "fleetwright:/explain/worker/pp%2Fee/g/w",
+            &["fleetwright:explain:pp/ee"],
+        ),
+    ]
 }
 
 fn cases_of(endpoint: &Endpoint) -> Vec<Case> {

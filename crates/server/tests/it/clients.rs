@@ -28,7 +28,7 @@ on_both!(a_made_client_shows_its_token_once, |world| {
     let answer = world.put(CLIENT, body(&["b", "assume:r", "a"])).await;
     assert_snapshot!(format!("{:#}", answer.body()), @r#"
     {
-      "accessToken": "Ns0uAEXBRHqHx2lcMBR5yQSoEpH4lfSju8nzrZiv2_RA",
+      "accessToken": "CnaXK8uHR_SusQIW4hHzTgNvLiozFSTpCRqKFi5lqFAw",
       "clientId": "ci/one",
       "created": "2026-09-21T14:13:20.000Z",
       "deleteOnExpiration": false,
@@ -237,6 +237,7 @@ on_both!(clients_are_listed_by_prefix, |world| {
         "a/2",
         "b",
         "static/root",
+        "static/taskcluster/queue",
         "static/taskcluster/worker-manager",
     ];
     assert_eq!(ids(&listed), all);

@@ -86,7 +86,7 @@ async fn keys_that_open_nothing_are_found() {
     let findings = examine(&config).await;
     assert_eq!(
         bad(&findings),
-        ["no key opens the access tokens of 2 clients, static/owner among them"]
+        ["no key opens the access tokens of 3 clients, static/owner among them"]
     );
 }
 

@@ -105,7 +105,7 @@ on_both!(a_limit_of_one_visits_everything_exactly_once, |world| {
         ("/workers/pp%2Fa?state=requested", "workers", 4),
         ("/workers/pp%2Fa/g", "workers", 2),
         ("/provisioners/pp/worker-types/a/workers", "workers", 4),
-        ("auth:/clients/", "clients", 5),
+        ("auth:/clients/", "clients", 6),
         ("auth:/clients/?prefix=c", "clients", 3),
         ("auth:/roles2/", "roles", 3),
         ("auth:/roleids/", "roleIds", 3),

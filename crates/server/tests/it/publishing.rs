@@ -306,15 +306,19 @@ async fn drive(app: Arc<App>, clock: Arc<TestClock>, stop: Arc<AtomicBool>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_broker_that_is_killed_under_load_loses_nothing_and_keeps_the_order_of_each_pool() {
-    killed_under_load(Database::sqlite()).await;
-}
+mod a_broker_that_is_killed_under_load_loses_nothing_and_keeps_the_order_of_each_pool {
+    use super::{Database, killed_under_load};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_same_on_postgres() {
-    if let Some(database) = Database::postgres() {
-        killed_under_load(database).await;
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn sqlite() {
+        killed_under_load(Database::sqlite()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn postgres() {
+        if let Some(database) = Database::postgres() {
+            killed_under_load(database).await;
+        }
     }
 }
 

@@ -149,6 +149,12 @@ fn change_cases() -> Vec<Case> {
             priority.clone(),
             &["queue:change-task-priority-in-queue:pp/ee"],
         ),
+    ]
+}
+
+fn group_cases() -> Vec<Case> {
+    let priority = json!({"newPriority": "high"});
+    vec![
         case_with(
             "changeTaskGroupPriority",
             "queue:/task-group/00000001QACAAAAAAAAAAA/priority",
@@ -209,7 +215,7 @@ fn worker_cases() -> Vec<Case> {
 }
 
 pub(crate) fn task_cases() -> Vec<Case> {
-    [read_cases(), change_cases(), worker_cases()]
+    [read_cases(), change_cases(), group_cases(), worker_cases()]
         .into_iter()
         .flatten()
         .collect()

@@ -384,6 +384,12 @@ on_both!(several_tasks_are_shown_at_once, |world| {
             "InsufficientScopes",
             "queue:get-task:00000001QACAAAAAAAAAAA",
         );
+    let many = json!({"taskIds": vec![task_id(1); 10_001]});
+    let refusal = "`taskIds` may name at most 10000 tasks";
+    world
+        .post("queue:/tasks", many)
+        .await
+        .refused(400, "InputError", refusal);
     let none = world.post("queue:/tasks", json!({})).await.expect(200);
     assert_eq!(none, json!({"tasks": []}));
 });

@@ -95,7 +95,7 @@ on_both!(unknown_paths_are_not_found, |world| {
         "root:/api/worker-manager/v2/ping",
         "root:/api/worker-manager/v11/ping",
         "root:/api/worker-managers/v1/ping",
-        "root:/api/queue/v1/ping",
+        "root:/api/queues/v1/ping",
         "root:/API/worker-manager/v1/ping",
         "/Ping",
         "/nosuch",
@@ -104,7 +104,7 @@ on_both!(unknown_paths_are_not_found, |world| {
         "/ping/pong",
         "auth:/clients/a/b",
         "root:/references/nosuch.json",
-        "root:/references/queue/v1/api.json",
+        "root:/references/queues/v1/api.json",
         "root:/schemas/nosuch.json",
     ] {
         nowhere(world.get(path).await);

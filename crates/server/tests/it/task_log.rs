@@ -18,7 +18,7 @@ const LOG: &str = "fleetwright:/task/fN1SbArXTPSVFNUvaOlinQ/runs/0/log";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn state(length: usize, finished: bool, truncated: bool) -> Value {
-    json!({"length": length, "finished": finished, "truncated": truncated})
+    json!({"length": length, "finished": finished, "truncated": truncated, "running": true})
 }
 
 impl World {
@@ -244,6 +244,20 @@ on_both!(only_the_worker_of_a_running_run_appends, |world| {
         .await
         .refused_with(409, "RequestConflict", "after it has ended");
 });
+
+on_both!(
+    a_worker_whose_run_was_taken_away_learns_it_from_its_log,
+    |world| {
+        world.running_task().await;
+        world.running_log().await;
+        world.lose_run(0).await;
+        let after = world.append("offset=4", "two\n").await.expect(200);
+        assert_eq!(
+            (&after["length"], &after["running"]),
+            (&json!(8), &json!(false))
+        );
+    }
+);
 
 on_both!(a_run_without_a_log_has_none, |world| {
     let unknown = world

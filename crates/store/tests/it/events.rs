@@ -103,27 +103,81 @@ async fn what_is_committed_late_is_placed_late_and_not_passed_over() {
         return;
     };
     let store = database.migrated().await;
-    let (is_pushed, pushed) = mpsc::channel();
-    let (go_on, gone_on) = mpsc::channel::<()>();
-    let slow = store.clone();
-    let slow = tokio::spawn(async move {
-        slow.write("slow", move |tx| {
-            outbox_push(tx, &event("late", "a/b"))?;
-            is_pushed.send(()).unwrap();
-            gone_on.recv().unwrap();
-            Ok::<_, store::StoreError>(())
-        })
-        .await
-    });
-    tokio::task::spawn_blocking(move || pushed.recv().unwrap())
-        .await
-        .unwrap();
+    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
     push(&store, &["early"]).await;
     assert_eq!(place(&store, 9).await, named(&[(1, "early")]));
-    go_on.send(()).unwrap();
-    slow.await.unwrap().unwrap();
+    late.finish().await;
     assert_eq!(place(&store, 9).await, named(&[(2, "late")]));
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
+}
+
+/// On SQLite one transaction writes at a time, so there this cannot happen.
+#[tokio::test]
+async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let store = database.migrated().await;
+    let late = Held::start(&store, |tx| outbox_push(tx, &event("late", "a/b"))).await;
+    push(&store, &["early"]).await;
+    let first = Held::start(&store, |tx| event_place(tx, 9).map(drop)).await;
+    late.finish().await;
+    // The second has both events before it, and the first has not committed yet.
+    let (has_looked, looked) = mpsc::channel();
+    let second = store.clone();
+    let second = tokio::spawn(async move {
+        second
+            .write("second", move |tx| {
+                event_head(tx)?;
+                let _nobody_waits_any_more = has_looked.send(());
+                event_place(tx, 9)
+            })
+            .await
+    });
+    received(looked).await;
+    first.finish().await;
+    let placed = second.await.unwrap().unwrap();
+    assert_eq!(placed[0].event_id, "late");
+    assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
+}
+
+/// A transaction that has done its work and waits to be committed.
+struct Held {
+    go_on: mpsc::Sender<()>,
+    running: tokio::task::JoinHandle<Result<(), store::StoreError>>,
+}
+
+impl Held {
+    async fn start(
+        store: &Store,
+        work: impl Fn(&mut store::Tx<'_>) -> Result<(), store::StoreError> + Send + 'static,
+    ) -> Self {
+        let (is_done, done) = mpsc::channel();
+        let (go_on, gone_on) = mpsc::channel::<()>();
+        let store = store.clone();
+        let running = tokio::spawn(async move {
+            store
+                .write("held", move |tx| {
+                    work(tx)?;
+                    is_done.send(()).unwrap();
+                    gone_on.recv().unwrap();
+                    Ok::<_, store::StoreError>(())
+                })
+                .await
+        });
+        received(done).await;
+        Self { go_on, running }
+    }
+
+    async fn finish(self) {
+        self.go_on.send(()).unwrap();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+async fn received(channel: mpsc::Receiver<()>) {
+    let received = tokio::task::spawn_blocking(move || channel.recv());
+    received.await.unwrap().unwrap();
 }
 
 on_both!(many_that_give_places_at_once_give_each_once, |database| {
@@ -245,7 +299,10 @@ on_both!(one_process_reads_at_a_time, |database| {
     assert!(mover(second.fence, 7).await);
     assert!(!mover(second.fence, 6).await, "it never goes back");
     for holder in ["p1", "p2"] {
-        write(&store, move |tx| event_reader_leave(tx, "r", holder, at(116))).await;
+        write(&store, move |tx| {
+            event_reader_leave(tx, "r", holder, at(116))
+        })
+        .await;
     }
     let third = take(&store, "p1", 116).await.unwrap();
     assert_eq!((third.position, third.holder.as_str()), (7, "p1"));

@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::id::LaunchToken;
 use domain::launch::{Cause, Launch, LaunchState};
-use domain::plan::Health;
+use domain::plan::{Health, Tries};
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::{
@@ -12,7 +12,7 @@ use store::{
     launch_pending_between, launch_pending_machines, launch_update, plan_delete_before, plan_get,
     plan_insert, plan_list, queue_worker_upsert, turn_take, worker_get, worker_insert,
     worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
-    worker_supply_between, worker_supply_quarantined_between,
+    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };
 
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
@@ -178,12 +178,30 @@ on_both!(health_is_what_became_of_recent_launches, |database| {
         never_registered: 1,
         last_failure: Some(at(5_000)),
     };
-    assert_eq!(health, [(pool_id("a/b"), "lc".parse().unwrap(), expected)]);
+    let [(pool, config, record)] = health.as_slice() else {
+        panic!("{health:?}");
+    };
+    assert_eq!((pool, config.as_str()), (&pool_id("a/b"), "lc"));
+    assert_eq!(record.health, expected);
+    assert_eq!(
+        (record.turned_away, record.last_turned_away),
+        (1, Some(at(2_000)))
+    );
+    assert_eq!(record.last_accepted, Some(at(2_000)));
+    let tries = Tries {
+        failed_launches: Some(1),
+        last: Some(at(1_005)),
+        awaited_since: None,
+    };
+    assert_eq!(record.tries, tries);
     let with_first = read(&store, |tx| {
         launch_health_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
     })
     .await;
-    assert_eq!(with_first[0].2.failed, 3, "refused for want of capacity");
+    assert_eq!(
+        with_first[0].2.health.failed, 3,
+        "refused for want of capacity"
+    );
 });
 
 on_both!(only_settled_launches_are_forgotten, |database| {
@@ -401,4 +419,22 @@ on_both!(a_look_is_noted_without_a_new_version, |database| {
         (after.last_checked, after.version),
         (at(70_000), before.version)
     );
+});
+
+on_both!(what_has_not_registered_in_time_is_overdue, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        let mut late = worker("a/b", "g", "late");
+        late.state = WorkerState::Requested;
+        worker_insert(tx, &late)?;
+        worker_insert(tx, &worker("a/b", "g", "registered"))
+    })
+    .await;
+    let overdue = |before| {
+        let (first, last) = (pool_id("a/a"), pool_id("a/z"));
+        move |tx: &mut store::Tx<'_>| worker_supply_overdue_between(tx, at(before), &first, &last)
+    };
+    let found = read(&store, overdue(101)).await;
+    assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
+    assert_eq!(read(&store, overdue(100)).await, []);
 });

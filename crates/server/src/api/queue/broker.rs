@@ -5,11 +5,13 @@
 //! serves them all in one transaction. What other processes add is found by looking again every second.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
 use domain::task::Task;
+use futures_util::FutureExt;
 use store::StoreError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -182,7 +184,9 @@ impl Broker {
         let app = Arc::clone(app);
         tokio::spawn(async move {
             while let Some(batch) = app.queue.broker.next_batch() {
-                serve_batch(&app, batch).await;
+                // A panic is told to those it concerns; the others are served on.
+                let serving = AssertUnwindSafe(serve_batch(&app, batch));
+                let _ = serving.catch_unwind().await;
             }
         });
     }

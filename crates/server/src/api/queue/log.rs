@@ -28,6 +28,7 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, run) = known_run(&call, &task_id, &runs)?;
     check_author(&call, run)?;
+    let is_running = run.end.is_none();
     let path = folder(&call.app)?.log(&task_id, run_id);
     let piece = piece(&mut call).await?;
     let limit = call.app.config.artifacts.max_log_bytes;
@@ -48,7 +49,7 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         AppendRefused::Io(problem) => problem.into(),
     })?;
     call.app.artifacts.bells.ring(&task_id, run_id);
-    answer(state)
+    answer(&state, is_running)
 }
 
 pub(in crate::api) async fn read(call: Call) -> Result<Reply, ApiError> {
@@ -169,10 +170,12 @@ async fn blocking<T: Send + 'static>(
     Ok(done.map_err(std::io::Error::other)?)
 }
 
-fn answer(state: LogState) -> Result<Reply, ApiError> {
+/// A worker whose run was taken from it (cancelled, say) learns it here first.
+fn answer(state: &LogState, is_running: bool) -> Result<Reply, ApiError> {
     Reply::json(&json!({
         "length": state.length,
         "finished": state.is_finished,
         "truncated": state.is_cut,
+        "running": is_running,
     }))
 }

@@ -13,6 +13,9 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{load, status_reply, with_token};
 
+/// No request asks for more tasks; each page holds fewer.
+const MAX_TASK_IDS: usize = 10_000;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskIds {
@@ -48,6 +51,10 @@ pub(super) async fn statuses(call: Call) -> Result<Reply, ApiError> {
 /// Those of the tasks that exist, in the order in which they were asked for, each once.
 async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result<Reply, ApiError> {
     let TaskIds { task_ids } = call.body()?;
+    if task_ids.len() > MAX_TASK_IDS {
+        let text = format!("`taskIds` may name at most {MAX_TASK_IDS} tasks");
+        return Err(ApiError::input(text));
+    }
     call.authorize(call.url_params().list("taskIds", task_ids.clone()))
         .await?;
     let page = call.page::<(usize,)>()?;

@@ -75,7 +75,9 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         store::audit_insert(tx, &audit)?;
         load(tx, pool)
     });
-    written.await?.reply()
+    let loaded = written.await?;
+    call.app.wake.pool(&loaded.pool.id);
+    loaded.reply()
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -228,7 +230,9 @@ async fn redefine(
         store::audit_insert(tx, &audit)?;
         load(tx, pool)
     });
-    written.await?.reply()
+    let loaded = written.await?;
+    call.app.wake.pool(&loaded.pool.id);
+    loaded.reply()
 }
 
 /// A pool with all that a reply shows of it.

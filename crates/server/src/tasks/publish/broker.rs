@@ -24,7 +24,7 @@ use crate::telemetry::{BROKER_UP, EVENTS_PUBLISHED};
 /// The reader of the stream whose place is that of the broker.
 pub const READER: &str = "amqp";
 /// Longer than a batch takes that goes well. After a crash another process waits this long.
-const LEASE_MS: i64 = 20_000;
+const LEASE_MS: i64 = 10_000;
 const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 20;
 

@@ -1,0 +1,88 @@
+//! The parent is killed, between any two steps of a launch.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// In the environment of a parent that dies: where its folder is, and after which step of its second worker.
+const CRASH_FOLDER: &str = "FLEETWRIGHT_TEST_CRASH_FOLDER";
+const CRASH_STEP: &str = "FLEETWRIGHT_TEST_CRASH_STEP";
+const CRASH_TEST: &str = "local::tests::crash::a_parent_that_dies";
+
+/// Kills itself, as `kill -9` would, after the step that the environment names, for its second worker.
+fn die_at(step: Step) {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    if std::env::var(CRASH_STEP).is_ok_and(|wanted| wanted == format!("{step:?}"))
+        && SEEN.fetch_add(1, Ordering::SeqCst) == 1
+    {
+        let _ = kill(Pid::this(), Signal::SIGKILL);
+    }
+}
+
+#[tokio::test]
+#[ignore = "the test below runs this as a process of its own"]
+async fn a_parent_that_dies() {
+    let Some(folder) = std::env::var_os(CRASH_FOLDER) else {
+        return;
+    };
+    let clock = TestClock::new();
+    let settings = settings(&["/bin/sleep", "600"], 10);
+    let context = context(Path::new(&folder), &clock);
+    let mut machine = Machine::new().await;
+    machine.provider = LocalProvider::with_steps(context, settings, die_at);
+    machine.provider.setup().await.unwrap();
+    let _ = machine.launch(TOKEN, 3).await;
+    unreachable!("it was killed before");
+}
+
+#[tokio::test]
+async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() {
+    for (step, n_alive) in [(Step::Intended, 1), (Step::Started, 2), (Step::Recorded, 2)] {
+        let mut machine = Machine::new().await;
+        let parent = Program::new(std::env::current_exe().unwrap())
+            .args([CRASH_TEST, "--exact", "--ignored", "--nocapture"])
+            .env(CRASH_FOLDER, machine.data.path())
+            .env(CRASH_STEP, format!("{step:?}"))
+            .output()
+            .unwrap();
+        let status = parent.status.signal();
+        assert_eq!(
+            status,
+            Some(9),
+            "{step:?}: {}",
+            String::from_utf8_lossy(&parent.stdout)
+        );
+
+        machine.restart().await;
+        let id = |number| format!("{TOKEN}-{number}");
+        let ids: Vec<_> = (0..n_alive).map(id).collect();
+        assert_eq!(
+            machine.owned().await,
+            ids,
+            "{step:?}: all that live are found by their token"
+        );
+        machine.n_processes(n_alive).await;
+
+        // The same launch again starts what was never begun, and nothing twice.
+        let workers = machine.launch(TOKEN, 3).await.unwrap();
+        assert_eq!(workers.len(), 3);
+        machine.n_processes(n_alive + 1).await;
+        assert_eq!(machine.seen(&workers[0]).await, Sighting::Alive);
+        assert_eq!(machine.seen(&workers[2]).await, Sighting::Alive);
+        match step {
+            Step::Intended => assert_eq!(
+                machine.gone(&workers[1]).await,
+                "its process was never seen"
+            ),
+            Step::Started | Step::Recorded => {
+                assert_eq!(machine.seen(&workers[1]).await, Sighting::Alive);
+            }
+        }
+        for worker in &workers {
+            machine.provider.end(worker).await.unwrap();
+            machine.gone(worker).await;
+        }
+        machine.n_processes(0).await;
+    }
+}

@@ -1,0 +1,224 @@
+//! Tasks: created, shown, followed, cancelled.
+
+mod follow;
+mod new;
+
+use clap::{ArgGroup, Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{Consent, Limit, Session, name};
+use crate::client::{Call, QUEUE};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const LOOK: &str = "fleetwright task list --pool POOL";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Create a task
+    ///
+    /// What follows -- is run by a worker of the pool: the program and its arguments, without a shell
+    /// (for one, give: -- sh -c '...'). With --wait the exit code is 0 if the task completed, and 1 if
+    /// it did not.
+    Create(Box<new::NewTask>),
+    Status {
+        /// The task
+        #[arg(value_name = "TASK", value_parser = name::task)]
+        task: String,
+    },
+    /// Show the log of a task's last run
+    Log {
+        /// The task
+        #[arg(value_name = "TASK", value_parser = name::task)]
+        task: String,
+        /// Go on as the log grows, until the task is resolved
+        #[arg(short, long, conflicts_with = "run")]
+        follow: bool,
+        /// Another run than the last
+        #[arg(long, value_name = "N")]
+        run: Option<u64>,
+    },
+    Cancel {
+        /// The task
+        #[arg(value_name = "TASK", value_parser = name::task)]
+        task: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// List tasks: those that wait or run in a worker pool, or all of a group
+    List(Wanted),
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("of").required(true))]
+pub(crate) struct Wanted {
+    /// Those that wait for this worker pool, or run in it
+    #[arg(long, value_name = "POOL", value_parser = name::pool, group = "of")]
+    pool: Option<String>,
+    /// Those of this group, whatever became of them
+    #[arg(long, value_name = "GROUP", value_parser = name::task, group = "of")]
+    task_group: Option<String>,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+const STATUS: &[Column] = &[
+    Column::text("Task", "taskId"),
+    Column::text("State", "state"),
+    Column::text("Worker pool", "taskQueueId"),
+    Column::text("Group", "taskGroupId"),
+    Column::age("Deadline", "deadline"),
+    Column::age("Forgotten", "expires"),
+    Column::text("Retries left", "retriesLeft"),
+];
+
+const RUNS: &[Column] = &[
+    Column::number("RUN", "runId"),
+    Column::text("STATE", "state"),
+    Column::text("BECAUSE", "reasonCreated"),
+    Column::age("SCHEDULED", "scheduled"),
+    Column::age("STARTED", "started"),
+    Column::age("RESOLVED", "resolved"),
+    Column::text("REASON", "reasonResolved"),
+    Column::text("GROUP", "workerGroup"),
+    Column::text("WORKER", "workerId"),
+];
+
+const LIST: &[Column] = &[
+    Column::text("TASK", "taskId"),
+    Column::text("STATE", "state"),
+    Column::text("PRIORITY", "priority"),
+    Column::age("SINCE", "since"),
+    Column::text("WORKER", "workerId"),
+    Column::prose("NAME", "name"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::Create(task) => new::create(*task, session).await,
+        Verb::Status { task } => show(&task, session).await,
+        Verb::Log { task, follow, run } => log(&task, follow, run, session).await,
+        Verb::Cancel { task, consent } => cancel(&task, &consent, session).await,
+        Verb::List(Wanted {
+            pool: Some(pool),
+            limit,
+            ..
+        }) => list_of_pool(&pool, &limit, session).await,
+        Verb::List(wanted) => {
+            let group = wanted.task_group.unwrap_or_default();
+            list_of_group(&group, &wanted.limit, session).await
+        }
+    }
+}
+
+/// Where the task stands.
+async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
+    let call = Call::get(QUEUE, &["task", task, "status"])
+        .to(format!("show task {task}"))
+        .look_with(LOOK);
+    let mut reply = session.client.call(&call).await?;
+    Ok(reply["status"].take())
+}
+
+async fn show(task: &str, session: &Session) -> Result<(), Failure> {
+    let status = status(task, session).await?;
+    session.details(&status, STATUS);
+    if !session.json {
+        let runs = status["runs"].as_array().map_or(&[][..], Vec::as_slice);
+        let width = output::screen_width();
+        let table = output::table(runs, RUNS, session.now, width);
+        output::out(&format!("\n{table}"));
+    }
+    Ok(())
+}
+
+async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> Result<(), Failure> {
+    if session.json {
+        return Err(Failure::usage("a log is a text: leave --json out"));
+    }
+    if follow {
+        return follow::until_resolved(task, true, session).await.map(drop);
+    }
+    let run = match run {
+        Some(run) => run,
+        None => follow::last_run(&status(task, session).await?).ok_or_else(|| {
+            Failure::failed(format!("task {task} has no log: it is not scheduled yet"))
+                .advise(format!("fleetwright task log --follow {task} waits for it"))
+        })?,
+    };
+    follow::log(task, run, false, session).await
+}
+
+async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {
+    output::confirm(&format!("cancel task {task}"), consent.yes)?;
+    let call = Call::order(QUEUE, &["task", task, "cancel"])
+        .to(format!("cancel task {task}"))
+        .look_with(LOOK);
+    let reply = session.client.call(&call).await?;
+    let state = reply["status"]["state"].as_str().unwrap_or_default();
+    let runs = reply["status"]["runs"].as_array();
+    let reason = runs.and_then(|runs| runs.last()?["reasonResolved"].as_str());
+    let text = match reason {
+        Some("canceled") => format!("cancelled task {task}"),
+        Some(_) | None => format!("task {task} was resolved before: {state}"),
+    };
+    session.done(&reply, &text);
+    Ok(())
+}
+
+async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for (place, state, since) in [
+        ("claimed", "running", "claimed"),
+        ("pending", "pending", "inserted"),
+    ] {
+        let call = Call::get(QUEUE, &["task-queues", pool, place])
+            .to(format!("list the {state} tasks of worker pool {pool}"))
+            .look_with("fleetwright pool list");
+        let left = limit.limit.map(|limit| limit.saturating_sub(all.len()));
+        if left == Some(0) {
+            break;
+        }
+        let document = session.client.pages(&call, "tasks", left).await?;
+        let tasks = document["tasks"].as_array().into_iter().flatten();
+        all.extend(tasks.map(|item| summary(item, &item["task"], &json!(state), &item[since])));
+    }
+    session.rows(&json!({ "tasks": all }), "tasks", LIST);
+    Ok(())
+}
+
+async fn list_of_group(group: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
+    let call = Call::get(QUEUE, &["task-group", group, "list"])
+        .to(format!("list the tasks of group {group}"))
+        .look_with(LOOK);
+    let document = session.client.pages(&call, "tasks", limit.limit).await?;
+    let tasks = document["tasks"].as_array().into_iter().flatten();
+    let tasks: Vec<Value> = tasks
+        .map(|item| {
+            let status = &item["status"];
+            let last = status["runs"].as_array().and_then(|runs| runs.last());
+            let moment = last.and_then(|run| {
+                let moments = ["resolved", "started", "scheduled"];
+                moments.iter().find_map(|key| run.get(key))
+            });
+            let since = moment.unwrap_or(&item["task"]["created"]);
+            let mut row = summary(status, &item["task"], &status["state"], since);
+            row["workerId"] = last.map_or(Value::Null, |run| run["workerId"].clone());
+            row
+        })
+        .collect();
+    session.rows(&json!({ "tasks": tasks }), "tasks", LIST);
+    Ok(())
+}
+
+/// What a list says about a task, whichever list it comes from.
+fn summary(item: &Value, task: &Value, state: &Value, since: &Value) -> Value {
+    json!({
+        "taskId": item["taskId"],
+        "state": state,
+        "priority": task["priority"],
+        "since": since,
+        "workerId": item["workerId"],
+        "name": task["metadata"]["name"],
+    })
+}

@@ -1,0 +1,333 @@
+//! What must hold after every step, whatever happened.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::id::{PoolId, WorkerKey};
+use domain::launch::{Launch, LaunchState};
+use domain::launch_config::LaunchConfig;
+use domain::plan::START_UP_MS;
+use domain::time::Timestamp;
+use domain::worker::{Worker, WorkerState};
+use serde_json::Value;
+use store::{Store, StoreError};
+
+use crate::picture::Picture;
+use crate::world::{CLOUDS, World};
+
+/// Machines that appeared when nobody expected them any more: told to go at once, and counted by nobody.
+const UNEXPECTED: [&str; 3] = [
+    "its pool is gone",
+    "its pool has left the provider",
+    "appeared after its launch was given up",
+];
+
+impl World {
+    /// Takes a picture and compares it with the one before.
+    pub(crate) async fn check(self: &Arc<Self>) {
+        let now = self.now();
+        let after = Picture::take(&self.observer, now).await;
+        let before = self.state().before.take();
+        let before = before.unwrap_or_else(|| after.clone());
+        self.check_limits(&before, &after);
+        self.check_machines(&before, &after);
+        self.check_demand(&before, &after, now);
+        self.check_ends(&before, &after, now);
+        self.check_foreign();
+        self.check_events(&after).await;
+        self.state().before = Some(after);
+    }
+
+    /// I1: never more than may be, unless the limit was lowered meanwhile; then never more than before.
+    fn check_limits(&self, before: &Picture, after: &Picture) {
+        for (id, pool) in &after.pools {
+            let old = before.pools.get(id).unwrap_or(pool);
+            let limit = max_of(&pool.definition.config).max(max_of(&old.definition.config));
+            let allowed = limit.max(before.units(id, None));
+            let units = after.units(id, None);
+            if units > allowed {
+                self.problem(format!("I1: {units} units in {id}, where {allowed} may be"));
+            }
+        }
+        for config in &after.configs {
+            let Some(max) = config.configuration.get("workerManager").map(max_in) else {
+                continue;
+            };
+            let units = |picture: &Picture| picture.units(&config.pool_id, Some(config));
+            let (had, has) = (units(before), units(after));
+            if has > max.max(had) {
+                let (pool, id) = (&config.pool_id, &config.id);
+                self.problem(format!(
+                    "I1: {has} units of {id} in {pool}, where {max} may be"
+                ));
+            }
+        }
+        for (id, max) in CLOUDS {
+            let (had, has) = (before.machines(id), after.machines(id));
+            if max.is_some_and(|max| has > max.max(had)) {
+                self.problem(format!("I1: {has} machines of {id}, where {max:?} may be"));
+            }
+        }
+    }
+
+    /// Every machine that exists is one that we know of or will find: none without an intent, none that a row
+    /// calls gone though nobody told it to go (I2, I4).
+    fn check_machines(&self, before: &Picture, after: &Picture) {
+        let mut units: BTreeMap<PoolId, u64> = BTreeMap::new();
+        for machine in self.clouds.iter().flat_map(|cloud| cloud.machines()) {
+            let Some(token) = &machine.token else {
+                continue;
+            };
+            let Some(launch) = after.launches.get(token) else {
+                self.problem(format!("I2: nobody intended {}", machine.key));
+                continue;
+            };
+            let counts = match after.workers.get(&machine.key) {
+                Some(worker) if worker.state == WorkerState::Stopped => {
+                    let reason = worker.terms.end_reason.as_deref().unwrap_or_default();
+                    let was_believed_gone = reason.starts_with("its machine is gone")
+                        || reason.starts_with("the cloud has no such machine");
+                    if was_believed_gone && !machine.is_going {
+                        self.problem(format!("I4: {} is there, and {reason:?}", machine.key));
+                    }
+                    false
+                }
+                Some(worker) => !is_unexpected(worker),
+                None => match &launch.state {
+                    LaunchState::Open | LaunchState::Unknown { .. } => true,
+                    LaunchState::Refused { .. } => false,
+                    LaunchState::Accepted => {
+                        self.problem(format!(
+                            "{} has no row, and its launch is over",
+                            machine.key
+                        ));
+                        false
+                    }
+                },
+            };
+            if counts {
+                *units.entry(launch.pool_id.clone()).or_default() +=
+                    u64::from(launch.capacity_each);
+            }
+        }
+        for (id, units) in units {
+            let limit = |picture: &Picture| {
+                let pool = picture.pools.get(&id);
+                pool.map_or(0, |pool| max_of(&pool.definition.config))
+            };
+            let known = before.units(&id, None).max(after.units(&id, None));
+            if units > limit(before).max(limit(after)).max(known) {
+                self.problem(format!("I1: {units} units of machines in {id}"));
+            }
+        }
+    }
+
+    /// I2: what was launched in this step, with what was coming already, is not more than is wanted.
+    fn check_demand(&self, before: &Picture, after: &Picture, now: Timestamp) {
+        for (id, pool) in &after.pools {
+            let config = &pool.definition.config;
+            let is_weighted = config.get("strategy").and_then(Value::as_str) == Some("weighted");
+            let of_pool = after
+                .launches
+                .values()
+                .filter(|launch| launch.pool_id == *id);
+            let new: Vec<&Launch> = of_pool
+                .clone()
+                .filter(|launch| !before.launches.contains_key(&launch.token))
+                .collect();
+            let Some(largest) = new
+                .iter()
+                .map(|launch| u64::from(launch.capacity_each))
+                .max()
+            else {
+                continue;
+            };
+            if !is_weighted {
+                continue;
+            }
+            let fresh = |worker: &&Worker| {
+                worker.state == WorkerState::Requested
+                    && now.millis_since(worker.created) < START_UP_MS
+            };
+            let requested: u64 = after
+                .workers_of(id)
+                .filter(fresh)
+                .map(|worker| u64::from(worker.capacity))
+                .sum();
+            let coming: u64 = requested + of_pool.map(to_come).sum::<u64>();
+            let min = config
+                .get("minCapacity")
+                .and_then(Value::as_u64)
+                .unwrap_or(0);
+            let pending = |picture: &Picture| picture.demand[id].pending;
+            let wanted = pending(before).max(pending(after)).max(min);
+            if coming > wanted + largest - 1 {
+                self.problem(format!("I2: {coming} units come for {wanted} in {id}"));
+            }
+        }
+    }
+
+    /// I5, I6: nobody is ended but for a reason that is true now.
+    fn check_ends(&self, before: &Picture, after: &Picture, now: Timestamp) {
+        for (key, worker) in &after.workers {
+            let old = before.workers.get(key);
+            if let Some(old) = old.filter(|old| old.state > worker.state) {
+                self.problem(format!(
+                    "{key} moves back from {} to {}",
+                    old.state, worker.state
+                ));
+            }
+            let ended_before = old.is_some_and(|old| old.state >= WorkerState::Stopping);
+            if worker.state < WorkerState::Stopping || ended_before {
+                continue;
+            }
+            let reason = worker.terms.end_reason.as_deref().unwrap_or("none");
+            self.note(format!("{key} is {}: {reason}", worker.state));
+            if !self.is_legitimate(worker, reason, now) {
+                self.problem(format!("I5: {key} is ended, and this is not so: {reason}"));
+            }
+        }
+    }
+
+    fn is_legitimate(&self, worker: &Worker, reason: &str, now: Timestamp) -> bool {
+        let terms = &worker.terms;
+        let machines = || self.clouds.iter().flat_map(|cloud| cloud.machines());
+        let machine = machines().find(|machine| machine.key == worker.key);
+        let registered = terms.registered_at.map(Timestamp::from_millis);
+        if reason.starts_with("never registered") {
+            registered.is_none()
+        } else if reason.starts_with("terminateAfter") {
+            terms
+                .terminate_after
+                .is_some_and(|limit| limit < now.as_millis())
+        } else if reason.starts_with("worker never claimed")
+            || reason.starts_with("worker inactive")
+        {
+            // Whoever was told to go may claim all the same; that came later than the decision.
+            let active = self.state().active.get(&worker.key).copied();
+            let last = active.max(registered).unwrap_or(worker.created);
+            let limit = terms.queue_inactivity_timeout.unwrap_or(i64::MAX);
+            now.millis_since(last) > limit
+        } else if reason.starts_with("its machine is shutting down") {
+            machine.is_none_or(|machine| machine.is_going)
+        } else if reason.starts_with("its machine is gone")
+            || reason.starts_with("the cloud has no")
+        {
+            machine.is_none()
+        } else {
+            reason.starts_with("it left by itself") || UNEXPECTED.contains(&reason)
+        }
+    }
+
+    /// I14: what is not ours is there as it was.
+    fn check_foreign(&self) {
+        let foreign = self.state().foreign.clone();
+        for (place, key) in foreign {
+            let machines = self.clouds[place].machines();
+            let found = machines.iter().find(|machine| machine.key == key);
+            if found.is_none_or(|machine| machine.is_going) {
+                self.problem(format!("I14: {key} was ended, and is not ours"));
+                self.state().foreign.retain(|(_, other)| *other != key);
+            }
+        }
+    }
+
+    /// I16: an edit keeps the launch configs that it names, with their ids, and touches no other pool.
+    pub(crate) async fn check_edit(&self, pool: &str, body: &Value, before: &[LaunchConfig]) {
+        let after = launch_configs(&self.observer, pool).await;
+        let wanted = body["config"]["launchConfigs"]
+            .as_array()
+            .map_or(0, Vec::len);
+        let active = after.iter().filter(|config| !config.archived).count();
+        if active != wanted {
+            self.problem(format!(
+                "I16: {pool} has {active} launch configs instead of {wanted}"
+            ));
+        }
+        for old in before {
+            let Some(new) = after.iter().find(|config| config.id == old.id) else {
+                self.problem(format!("I16: {} of {pool} was forgotten", old.id));
+                continue;
+            };
+            if new.configuration != old.configuration && !old.looks_like(new) {
+                self.problem(format!("I16: {} of {pool} is another one now", old.id));
+            }
+        }
+    }
+}
+
+pub(crate) async fn launch_configs(observer: &Store, pool: &str) -> Vec<LaunchConfig> {
+    let id: PoolId = pool.parse().unwrap();
+    let read = observer.read("launch_configs", move |tx| {
+        store::launch_config_all(tx, &id)
+    });
+    let read: Result<_, StoreError> = read.await;
+    read.unwrap()
+}
+
+impl Picture {
+    /// Units of a pool (or of one of its launch configs) that are there or may still come.
+    fn units(&self, pool: &PoolId, config: Option<&LaunchConfig>) -> u64 {
+        let there = self.workers_of(pool).filter(|worker| {
+            worker.state != WorkerState::Stopped
+                && !is_unexpected(worker)
+                && config.is_none_or(|config| worker.launch_config_id.as_ref() == Some(&config.id))
+        });
+        let coming = self.launches.values().filter(|launch| {
+            launch.pool_id == *pool
+                && config.is_none_or(|config| launch.launch_config_id == config.id)
+        });
+        there.map(|worker| u64::from(worker.capacity)).sum::<u64>()
+            + coming.map(to_come).sum::<u64>()
+    }
+
+    fn machines(&self, provider: &str) -> u64 {
+        let there = self.workers.values().filter(|worker| {
+            worker.provider_id.as_str() == provider
+                && worker.state != WorkerState::Stopped
+                && !is_unexpected(worker)
+        });
+        let coming = self
+            .launches
+            .values()
+            .filter(|launch| launch.provider_id.as_str() == provider && launch.state.is_pending());
+        let coming = coming.map(|launch| u64::from(launch.machines.saturating_sub(launch.made)));
+        there.count() as u64 + coming.sum::<u64>()
+    }
+}
+
+fn is_unexpected(worker: &Worker) -> bool {
+    let reason = worker.terms.end_reason.as_deref();
+    worker.state >= WorkerState::Stopping
+        && reason.is_some_and(|reason| UNEXPECTED.contains(&reason))
+}
+
+fn to_come(launch: &Launch) -> u64 {
+    match launch.state.is_pending() {
+        true => {
+            u64::from(launch.machines.saturating_sub(launch.made)) * u64::from(launch.capacity_each)
+        }
+        false => 0,
+    }
+}
+
+fn max_of(config: &serde_json::Map<String, Value>) -> u64 {
+    config
+        .get("maxCapacity")
+        .and_then(Value::as_u64)
+        .unwrap_or(0)
+}
+
+fn max_in(steering: &Value) -> u64 {
+    steering["maxCapacity"].as_u64().unwrap_or(u64::MAX)
+}
+
+/// A worker's name, as events have it.
+pub(crate) fn key_in(payload: &Value) -> Option<WorkerKey> {
+    let text = |name: &str| payload[name].as_str();
+    Some(WorkerKey {
+        pool_id: text("workerPoolId")?.parse().ok()?,
+        group: text("workerGroup")?.parse().ok()?,
+        id: text("workerId")?.parse().ok()?,
+    })
+}

@@ -1,0 +1,79 @@
+//! Simulated worlds in which everything goes wrong, by seed; what must never be so is checked after every step.
+//!
+//! `scripts/chaos` runs as many seeds as one likes, and any of them again.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+#![expect(unused_macros, reason = "those of the other tests")]
+
+#[path = "../it/ask.rs"]
+#[expect(dead_code, reason = "the other tests ask for more")]
+mod ask;
+mod bug_classes;
+mod chance;
+mod checks;
+mod clouds;
+#[path = "../it/database.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the other tests use both databases"
+)]
+mod database;
+mod mutants;
+mod people;
+mod picture;
+mod recovery;
+mod run;
+mod state;
+mod steps;
+mod told;
+mod workers;
+mod world;
+
+use run::{run, runs};
+
+/// Seeds of each test; all tests together are what `./check` runs.
+const SEEDS_EACH: u64 = 100;
+
+macro_rules! ranges {
+    ($($name:ident $number:literal),* $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                runs($number * SEEDS_EACH..($number + 1) * SEEDS_EACH).await;
+            }
+        )*
+    };
+}
+
+ranges! {
+    worlds_00 0, worlds_01 1, worlds_02 2, worlds_03 3, worlds_04 4, worlds_05 5, worlds_06 6,
+    worlds_07 7, worlds_08 8, worlds_09 9, worlds_10 10, worlds_11 11, worlds_12 12, worlds_13 13,
+    worlds_14 14, worlds_15 15, worlds_16 16, worlds_17 17, worlds_18 18, worlds_19 19,
+}
+
+/// For `scripts/chaos`, which says which.
+#[tokio::test]
+async fn the_seeds_that_were_asked_for() {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    if let (Some(from), Some(seeds)) = (number("CHAOS_FROM"), number("CHAOS_SEEDS")) {
+        runs(from..from + seeds).await;
+    }
+}
+
+#[tokio::test]
+async fn the_same_seed_is_the_same_history() {
+    for seed in 0..5 {
+        let (first, second) = (run(seed, None, None).await, run(seed, None, None).await);
+        let differs = first
+            .trace
+            .iter()
+            .zip(&second.trace)
+            .find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert!(first.trace.len() > 20, "seed {seed}: {:?}", first.trace);
+    }
+}

@@ -1,0 +1,104 @@
+//! The harness can fail: things that we could have got wrong, each of which it must find.
+
+use std::sync::Arc;
+
+use domain::Version;
+use domain::launch::{Launch, LaunchState};
+use server::fleet::{self, Facts};
+use store::StoreError;
+
+use crate::clouds::Mutant;
+use crate::run::run;
+use crate::world::{Process, World};
+
+/// A mutant that is not found within so many seeds is not found.
+const SEEDS: u64 = 60;
+
+/// Some seed must find it, and say this.
+async fn is_found(mutant: Mutant, invariant: &str) {
+    let mut others = Vec::new();
+    for seed in 0..SEEDS {
+        let ran = run(seed, Some(mutant), None).await;
+        if ran
+            .problems
+            .iter()
+            .any(|problem| problem.starts_with(invariant))
+        {
+            return;
+        }
+        others.extend(ran.problems);
+    }
+    panic!("{mutant:?} is not found in {SEEDS} seeds; these were: {others:#?}");
+}
+
+#[tokio::test]
+async fn a_provider_that_ignores_tokens_is_found() {
+    is_found(Mutant::IgnoresTokens, "I2").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_believes_everybody_is_found() {
+    is_found(Mutant::BelievesEverybody, "a wrong claim got credentials").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_the_unseen_for_gone_is_found() {
+    is_found(Mutant::TakesTheUnseenForGone, "I4").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_ends_what_is_not_ours_is_found() {
+    is_found(Mutant::EndsForeignMachines, "I14").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_forgets_to_end_is_found() {
+    is_found(Mutant::ForgetsToEnd, "I11").await;
+}
+
+#[tokio::test]
+async fn deciding_on_old_facts_without_a_turn_is_found() {
+    is_found(Mutant::PlansOnOldFacts, "I").await;
+}
+
+impl World {
+    /// As one might do it: what was read is planned, and what is planned is launched.
+    pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {
+        let Ok(Some((_, plan))) = fleet::preview(&process.app, facts).await else {
+            return;
+        };
+        let mut launches = Vec::new();
+        for award in &plan.awards {
+            let found = facts
+                .launch_configs
+                .iter()
+                .find(|known| known.id == award.launch_config_id);
+            let config = found.expect("an award is for a launch config").clone();
+            let launch = Launch {
+                token: self.fresh_token(),
+                pool_id: facts.pool.id.clone(),
+                provider_id: facts.pool.definition.provider_id.clone(),
+                launch_config_id: config.id.clone(),
+                machines: award.machines,
+                capacity_each: award.capacity_each,
+                max_price: award.max_price,
+                state: LaunchState::Open,
+                made: 0,
+                plan: 0,
+                created: facts.now,
+                last_modified: facts.now,
+                version: Version::FIRST,
+            };
+            launches.push((launch, config));
+        }
+        let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();
+        let written = process.app.store.write("no_turn", move |tx| {
+            let mut intents = intents.iter();
+            intents.try_for_each(|launch| store::launch_insert(tx, launch))
+        });
+        let written: Result<(), StoreError> = written.await;
+        if written.is_ok() {
+            fleet::launch(&process.app, &facts.pool, launches);
+        }
+    }
+}

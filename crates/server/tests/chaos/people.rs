@@ -1,0 +1,197 @@
+//! What people do: pools made, changed, deleted and made anew; tasks created and cancelled; workers quarantined.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::checks;
+use crate::world::World;
+
+pub(crate) const POOLS: [&str; 4] = ["p/a", "p/b", "p/c", "p/d"];
+const HOUR_MS: i64 = 3_600_000;
+
+/// How each pool begins.
+fn beginning(pool: &str) -> Value {
+    let small = |id: &str, max: u32| {
+        json!({"workerConfig": {"fleetwright": {"idleTimeoutSeconds": 60}}, "region": "r1",
+            "workerManager": {"launchConfigId": id, "maxCapacity": max}})
+    };
+    let idle = json!({"fleetwright": {"idleTimeoutSeconds": 120}});
+    let double = json!({"workerConfig": idle, "capacityPerInstance": 2});
+    let slow = json!({"workerConfig": idle, "bootSeconds": 90, "price": 0.5});
+    let scarce = json!({"workerConfig": idle, "region": "r2", "stock": 2, "price": 0.1});
+    let (provider, min, max, configs) = match pool {
+        "p/a" => ("one", 0, 4, vec![small("first", 2), small("second", 3)]),
+        "p/b" => ("one", 1, 5, vec![double]),
+        "p/c" => ("two", 0, 6, vec![slow]),
+        _ => ("two", 0, 3, vec![scarce, small("spare", 2)]),
+    };
+    let strategy = if pool == "p/d" {
+        "aws-provisioner"
+    } else {
+        "weighted"
+    };
+    definition(provider, min, max, strategy, configs)
+}
+
+fn definition(provider: &str, min: u32, max: u32, strategy: &str, configs: Vec<Value>) -> Value {
+    json!({
+        "providerId": provider, "description": "", "owner": "ops@example.com", "emailOnError": false,
+        "config": {
+            "minCapacity": min, "maxCapacity": max, "strategy": strategy, "launchConfigs": configs,
+            "lifecycle": {"registrationTimeout": 900, "queueInactivityTimeout": 1800,
+                "reregistrationTimeout": 14400},
+        },
+    })
+}
+
+fn path(pool: &str) -> String {
+    format!("/worker-pool/{}", pool.replace('/', "%2F"))
+}
+
+impl World {
+    pub(crate) async fn make_pools(&self) {
+        for pool in POOLS {
+            let body = beginning(pool);
+            let made = self.ask(Method::PUT, &path(pool), Some(&body)).await;
+            made.expect("nothing fails yet").expect(200);
+            self.state().pools.insert(pool, Some(body));
+        }
+    }
+
+    /// Changes one thing about one pool.
+    pub(crate) async fn edit_pool(self: &Arc<Self>) {
+        let pool = *self.chance.pick(&POOLS).expect("there are some");
+        let known = self.state().pools[pool].clone();
+        let Some(mut body) = known else {
+            self.store_pool(pool, beginning(pool)).await;
+            return;
+        };
+        let config = &mut body["config"];
+        match self.chance.below(7) {
+            0 | 1 => config["maxCapacity"] = json!(self.chance.between(1, 7)),
+            2 => config["minCapacity"] = json!(self.chance.between(0, 2)),
+            3 => {
+                let configs = config["launchConfigs"].as_array_mut().expect("a list");
+                let n_known = configs.len();
+                configs.push(
+                    json!({"workerConfig": {"n": n_known, "seed": self.chance.below(3)},
+                    "capacityPerInstance": self.chance.between(1, 2)}),
+                );
+            }
+            4 => {
+                let configs = config["launchConfigs"].as_array_mut().expect("a list");
+                if configs.len() > 1 {
+                    configs.remove(self.chance.below(configs.len()));
+                }
+            }
+            5 => {
+                let other = if body["providerId"] == "one" {
+                    "two"
+                } else {
+                    "one"
+                };
+                body["providerId"] = json!(other);
+            }
+            _ => {
+                self.note(format!("{pool} is deleted"));
+                let deleted = self.ask(Method::DELETE, &path(pool), None).await;
+                if deleted.is_some() {
+                    self.state().pools.insert(pool, None);
+                }
+                return;
+            }
+        }
+        self.store_pool(pool, body).await;
+    }
+
+    /// Makes the pool this, whether it is there or not; only what is named changes (I16).
+    ///
+    /// `false`: nobody answered.
+    pub(crate) async fn store_pool(&self, pool: &'static str, body: Value) -> bool {
+        self.note(format!("{pool} becomes {body}"));
+        let before = checks::launch_configs(&self.observer, pool).await;
+        let mut answer = self.ask(Method::POST, &path(pool), Some(&body)).await;
+        if answer.as_ref().is_some_and(|answer| answer.status == 404) {
+            answer = self.ask(Method::PUT, &path(pool), Some(&body)).await;
+        }
+        let Some(answer) = answer else { return false };
+        match answer.status {
+            200 => {
+                self.check_edit(pool, &body, &before).await;
+                self.state().pools.insert(pool, Some(body));
+            }
+            // A launch config of an own id that was something else, or twice the same one.
+            400 | 409 => self.note(format!("{pool} stays: {}", answer.text)),
+            other => self.problem(format!("an edit of {pool} is answered {other}")),
+        }
+        true
+    }
+
+    pub(crate) async fn create_tasks(&self) {
+        let pool = *self.chance.pick(&POOLS).expect("there are some");
+        for _ in 0..=self.chance.below(4) {
+            let id = self.fresh_token().to_string();
+            let (now, deadline) = (self.now(), self.chance.between(HOUR_MS, 12 * HOUR_MS));
+            let body = json!({
+                "taskQueueId": pool, "created": now.to_string(), "retries": 5, "payload": {},
+                "deadline": now.plus_millis(deadline).to_string(),
+                "expires": now.plus_millis(48 * HOUR_MS).to_string(),
+                "metadata": {"name": "", "description": "", "owner": "o@example.com",
+                    "source": "https://x.example"},
+            });
+            let made = self
+                .ask(Method::PUT, &format!("queue:/task/{id}"), Some(&body))
+                .await;
+            let Some(answer) = made else { continue };
+            if answer.status == 200 {
+                self.state().tasks.push(id);
+            } else {
+                self.problem(format!("a task is not taken: {}", answer.text));
+            }
+        }
+        self.note(format!("tasks for {pool}"));
+    }
+
+    pub(crate) async fn cancel_task(&self) {
+        let task = self.chance.pick(&self.state().tasks).cloned();
+        if let Some(task) = task {
+            self.note(format!("{task} is cancelled"));
+            let path = format!("queue:/task/{task}/cancel");
+            self.ask(Method::POST, &path, None).await;
+        }
+    }
+
+    pub(crate) async fn quarantine(&self) {
+        let worker = self.chance.pick(&self.state().workers).cloned();
+        if let Some(worker) = worker.filter(|worker| worker.credentials.is_some()) {
+            let minutes = self.chance.between(-60, 600);
+            self.quarantine_for(&worker.key, minutes).await;
+        }
+    }
+
+    pub(crate) async fn quarantine_for(&self, key: &domain::id::WorkerKey, minutes: i64) {
+        let (provisioner, worker_type) = key.pool_id.parts();
+        let path = format!(
+            "queue:/provisioners/{provisioner}/worker-types/{worker_type}/workers/{}/{}",
+            key.group, key.id
+        );
+        let until = self.now().plus_millis(minutes * 60_000);
+        self.note(format!("{key} is quarantined until {until}"));
+        let body = json!({"quarantineUntil": until.to_string()});
+        self.ask(Method::PUT, &path, Some(&body)).await;
+    }
+
+    /// All that was deleted is there again, as at the beginning, and wants no worker without work.
+    pub(crate) async fn restore_pools(self: &Arc<Self>) {
+        for pool in POOLS {
+            let mut body = beginning(pool);
+            body["config"]["minCapacity"] = json!(0);
+            // Those that answer may still die of what was arranged before; whoever follows them does not.
+            while !self.store_pool(pool, body.clone()).await {
+                self.bury_the_dead().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! All that the database says at one moment.
+
+use std::collections::BTreeMap;
+
+use domain::demand::Demand;
+use domain::id::{LaunchToken, PoolId, WorkerKey};
+use domain::launch::Launch;
+use domain::launch_config::LaunchConfig;
+use domain::pool::Pool;
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+use domain::worker::Worker;
+use store::{OutboxRow, Store, StoreError, Tx, WorkerFilter};
+
+use crate::people::POOLS;
+
+/// More than a run ever makes.
+const MANY: u32 = 10_000;
+
+#[derive(Clone)]
+pub(crate) struct Picture {
+    pub(crate) pools: BTreeMap<PoolId, Pool>,
+    pub(crate) configs: Vec<LaunchConfig>,
+    pub(crate) workers: BTreeMap<WorkerKey, Worker>,
+    pub(crate) launches: BTreeMap<LaunchToken, Launch>,
+    pub(crate) demand: BTreeMap<PoolId, Demand>,
+    pub(crate) seen: BTreeMap<WorkerKey, QueueWorker>,
+    pub(crate) n_waiting_events: u64,
+}
+
+impl Picture {
+    pub(crate) async fn take(observer: &Store, now: Timestamp) -> Self {
+        let read = observer.read("picture", move |tx| take(tx, now));
+        let read: Result<Self, StoreError> = read.await;
+        read.unwrap()
+    }
+
+    pub(crate) fn workers_of(&self, pool: &PoolId) -> impl Iterator<Item = &Worker> {
+        self.workers
+            .values()
+            .filter(move |worker| worker.key.pool_id == *pool)
+    }
+}
+
+fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
+    let mut picture = Picture {
+        pools: BTreeMap::new(),
+        configs: Vec::new(),
+        workers: BTreeMap::new(),
+        launches: BTreeMap::new(),
+        demand: BTreeMap::new(),
+        seen: BTreeMap::new(),
+        n_waiting_events: store::outbox_depth(tx)?,
+    };
+    for name in POOLS {
+        let id: PoolId = name.parse().unwrap();
+        if let Some(pool) = store::pool_get(tx, &id)? {
+            picture.pools.insert(id.clone(), pool);
+        }
+        picture.configs.extend(store::launch_config_all(tx, &id)?);
+        for worker in store::worker_list(tx, &id, &WorkerFilter::default(), None, MANY)? {
+            picture.workers.insert(worker.key.clone(), worker);
+        }
+        for launch in store::launch_list(tx, &id, MANY)? {
+            picture.launches.insert(launch.token.clone(), launch);
+        }
+        for seen in store::queue_worker_list(tx, &id, None, now, None, MANY)? {
+            picture.seen.insert(seen.key.clone(), seen);
+        }
+        let demand = store::task_demand_of(tx, &id, now)?;
+        picture.demand.insert(id, demand);
+    }
+    Ok(picture)
+}
+
+/// What was published after this place.
+pub(crate) async fn events_after(observer: &Store, place: i64) -> Vec<OutboxRow> {
+    let read = observer.read("events", move |tx| store::event_list_after(tx, place, MANY));
+    let read: Result<_, StoreError> = read.await;
+    read.unwrap()
+}

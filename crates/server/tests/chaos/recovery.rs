@@ -1,0 +1,200 @@
+//! How a run ends: everything is healed, what waits is done, and then everything goes.
+
+use std::sync::Arc;
+
+use domain::id::ProviderId;
+use domain::plan::Snapshot;
+use domain::worker::WorkerState;
+
+use crate::people::POOLS;
+use crate::picture::Picture;
+use crate::world::World;
+
+const MINUTE_MS: i64 = 60_000;
+/// While one cloud is down, the pools of the other must be done within so many turns (I9).
+const TURNS_BESIDE_A_FAILURE: u32 = 40;
+/// All that waits is done within so many (I10).
+const TURNS_TO_FINISH: u32 = 60;
+/// And everything is gone within so many (I3, I7, I11).
+const TURNS_TO_GO: u32 = 80;
+
+impl World {
+    pub(crate) async fn recover(self: &Arc<Self>) {
+        self.note("from here on nothing goes wrong any more");
+        self.end_trouble();
+        self.let_things_happen().await;
+        self.bury_the_dead().await;
+        self.restore_pools().await;
+        let workers = self.state().workers.clone();
+        for worker in workers {
+            if worker.credentials.is_some() {
+                self.quarantine_for(&worker.key, -1).await;
+            }
+        }
+        self.set_down(0, false);
+        self.set_down(1, true);
+        self.until(
+            "I9: pools beside a failing cloud wait",
+            TURNS_BESIDE_A_FAILURE,
+            |world, picture| world.is_done(picture, "one"),
+        )
+        .await;
+        self.set_down(1, false);
+        self.until("I10: tasks wait", TURNS_TO_FINISH, |world, picture| {
+            world.is_done(picture, "one") && world.is_done(picture, "two")
+        })
+        .await;
+        self.until("I11: something stays", TURNS_TO_GO, World::is_empty)
+            .await;
+    }
+
+    /// Turn after turn, until this is so.
+    async fn until(
+        self: &Arc<Self>,
+        what: &str,
+        limit: u32,
+        is_so: impl Fn(&World, &Picture) -> bool,
+    ) {
+        for turn in 0..limit {
+            self.turn(turn).await;
+            let state = self.state();
+            if !state.problems.is_empty()
+                || state.before.as_ref().is_some_and(|now| is_so(self, now))
+            {
+                return;
+            }
+        }
+        let left = self.left();
+        self.problem(format!("{what} after {limit} turns: {left}"));
+    }
+
+    async fn turn(self: &Arc<Self>, turn: u32) {
+        self.bury_the_dead().await;
+        self.advance_ms(if turn < 8 { MINUTE_MS } else { 5 * MINUTE_MS });
+        self.workers_act().await;
+        for process in self.processes() {
+            process.provision(self.rings).await;
+            process.round().await;
+            self.let_things_happen().await;
+            if turn.is_multiple_of(2) {
+                process.scan().await;
+                process.end().await;
+                process.mind_the_queue().await;
+            }
+            process.publish().await;
+        }
+        self.check().await;
+    }
+
+    /// Nothing waits in the pools of this provider that have nothing to do with the others.
+    fn is_done(&self, picture: &Picture, provider: &str) -> bool {
+        POOLS.iter().all(|pool| {
+            let id = pool.parse().unwrap();
+            let elsewhere = |other: &ProviderId| other.as_str() != provider;
+            let mut launches = picture
+                .launches
+                .values()
+                .filter(|launch| launch.pool_id == id);
+            let is_entangled = launches
+                .any(|launch| launch.state.is_pending() && elsewhere(&launch.provider_id))
+                || picture.workers_of(&id).any(|worker| {
+                    worker.state == WorkerState::Requested && elsewhere(&worker.provider_id)
+                });
+            if is_entangled && !self.is_up() {
+                return true;
+            }
+            let of_provider = picture
+                .pools
+                .get(&id)
+                .is_none_or(|pool| pool.definition.provider_id.as_str() == provider);
+            let demand = picture.demand[&id];
+            !of_provider || (demand.pending == 0 && demand.claimed == 0)
+        })
+    }
+
+    fn is_up(&self) -> bool {
+        !self.is_down(0) && !self.is_down(1)
+    }
+
+    /// No machine, no launch that may make one, no worker that is not gone, no event that was not told.
+    fn is_empty(&self, picture: &Picture) -> bool {
+        self.our_machines() == 0
+            && picture.n_waiting_events == 0
+            && picture
+                .launches
+                .values()
+                .all(|launch| !launch.state.is_pending())
+            && picture
+                .workers
+                .values()
+                .all(|worker| worker.state == WorkerState::Stopped)
+    }
+
+    fn our_machines(&self) -> usize {
+        let machines = self.clouds.iter().flat_map(|cloud| cloud.machines());
+        machines.filter(|machine| machine.token.is_some()).count()
+    }
+
+    fn left(&self) -> String {
+        let state = self.state();
+        let Some(picture) = &state.before else {
+            return "nothing is known".to_owned();
+        };
+        let workers = picture
+            .workers
+            .values()
+            .filter(|worker| worker.state != WorkerState::Stopped);
+        let workers: Vec<String> = workers
+            .map(|worker| format!("{} {} {:?}", worker.key, worker.state, worker.terms))
+            .collect();
+        let launches = picture
+            .launches
+            .values()
+            .filter(|launch| launch.state.is_pending());
+        let launches: Vec<String> = launches.map(|launch| format!("{launch:?}")).collect();
+        let known: Vec<String> = state
+            .workers
+            .iter()
+            .map(|worker| {
+                format!(
+                    "{} silent {} claims {}",
+                    worker.key,
+                    worker.is_silent,
+                    worker.claims.len()
+                )
+            })
+            .collect();
+        format!(
+            "demand {:?}\nrows {workers:#?}\nlaunches {launches:#?}\n{} machines\nprograms {known:#?}\n{} events",
+            picture.demand,
+            self.our_machines(),
+            picture.n_waiting_events,
+        )
+    }
+
+    /// I8: what is quarantined, told to go or not there yet is no supply.
+    pub(crate) async fn check_supply(&self, snapshot: &Snapshot) {
+        let now = snapshot.now;
+        let picture = Picture::take(&self.observer, now).await;
+        let (mut running, mut unfit) = (0, 0);
+        for worker in picture.workers_of(&snapshot.pool_id) {
+            let is_running = worker.state == WorkerState::Running;
+            let seen = picture.seen.get(&worker.key);
+            let is_fit =
+                !worker.terms.is_draining() && seen.is_none_or(|seen| !seen.is_quarantined(now));
+            match (is_running, is_fit) {
+                (true, true) => running += u64::from(worker.capacity),
+                (true, false) => unfit += u64::from(worker.capacity),
+                (false, _) => {}
+            }
+        }
+        let capacity = &snapshot.capacity;
+        // What was decided since may have changed who is told to go, not who is there.
+        let all = capacity.running + capacity.draining + capacity.quarantined;
+        if capacity.running > running + unfit || all != running + unfit {
+            self.problem(format!(
+                "I8: {capacity:?} where {running} are fit and {unfit} are not"
+            ));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! One run: so many steps from a seed, each checked; then recovery.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::clouds::Mutant;
+use crate::database::Database;
+use crate::world::World;
+
+/// Steps of a run before it is healed.
+const STEPS: std::ops::RangeInclusive<i64> = 10..=35;
+/// Each of so many runs is on PostgreSQL, if there is one.
+const POSTGRES_EVERY: u64 = 20;
+/// The end of a trace says most.
+const SHOWN: usize = 400;
+
+/// When so many runs have gone wrong, more would say nothing new.
+const MAX_WRONG: usize = 5;
+
+/// What a run came to.
+pub(crate) struct Ran {
+    pub(crate) hash: u64,
+    pub(crate) problems: Vec<String>,
+    pub(crate) trace: Vec<String>,
+}
+
+pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Database>) -> Ran {
+    let world = World::open(seed, mutant, postgres).await;
+    world.make_pools().await;
+    world.check().await;
+    let n_steps = world.chance.between(*STEPS.start(), *STEPS.end());
+    for _ in 0..n_steps {
+        world.step().await;
+        world.check().await;
+        if !world.state().problems.is_empty() {
+            break;
+        }
+    }
+    if world.state().problems.is_empty() {
+        world.recover().await;
+    }
+    let state = std::mem::take(&mut *world.state());
+    let mut hasher = DefaultHasher::new();
+    state.trace.hash(&mut hasher);
+    let ran = Ran {
+        hash: hasher.finish(),
+        problems: state.problems,
+        trace: state.trace,
+    };
+    close(world).await;
+    ran
+}
+
+/// No connection is open when the database goes.
+async fn close(world: Arc<World>) {
+    if world.is_postgres() {
+        for process in world.processes() {
+            process.app.store.close().await;
+        }
+        world.observer.close().await;
+    }
+}
+
+/// All of these, one after the other; gives up when several have gone wrong.
+#[expect(clippy::print_stdout, reason = "a failure must say how it came about")]
+pub(crate) async fn runs(seeds: Range<u64>) {
+    let mut wrong = Vec::new();
+    for seed in seeds {
+        let postgres = match seed % POSTGRES_EVERY == POSTGRES_EVERY - 1 {
+            true if std::env::var_os("TEST_PG_URL").is_some() => Database::postgres(),
+            true | false => None,
+        };
+        let ran = run(seed, None, postgres).await;
+        if ran.problems.is_empty() {
+            continue;
+        }
+        println!("--- seed {seed} ---");
+        let skipped = ran.trace.len().saturating_sub(SHOWN);
+        for line in &ran.trace[skipped..] {
+            println!("{line}");
+        }
+        println!("again: scripts/chaos --from {seed} --seeds 1");
+        wrong.push((seed, ran.problems));
+        if wrong.len() == MAX_WRONG {
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

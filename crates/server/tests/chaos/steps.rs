@@ -1,0 +1,316 @@
+//! What can happen next, drawn by the seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::id::{PoolId, WorkerKey};
+use server::fleet::{self, Facts};
+use server::tasks::driver::Task;
+use server::tasks::{
+    Housekeeping, Provision, Publish, QueueClaims, QueueDeadlines, QueueHousekeeping,
+    QueueReleases, Rounds, Scan,
+};
+use store::StoreError;
+
+use crate::people::POOLS;
+use crate::world::{Process, World};
+
+const SECOND_MS: i64 = 1_000;
+const MINUTE_MS: i64 = 60 * SECOND_MS;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// No cloud hides what happened for longer.
+const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
+/// Two processes see all that three could.
+const MAX_PROCESSES: usize = 2;
+
+impl Process {
+    /// Runs a task once. What it says when its process dies or a cloud fails is no news.
+    pub(crate) async fn run(&self, mut task: impl Task) {
+        let _ = task.activate().await;
+    }
+
+    pub(crate) async fn end(&self) {
+        // A task never overlaps itself (I13): the driver sees to it, and here this.
+        if let Ok(mut ending) = self.ending.try_lock() {
+            let _ = ending.activate().await;
+        }
+    }
+
+    /// Looks at the pools that rang; or at none, if all bells are lost.
+    pub(crate) async fn provision(&self, rings: bool) {
+        if !rings {
+            self.app.wake.take_pools();
+        }
+        self.run(Provision(Arc::clone(&self.app))).await;
+    }
+
+    pub(crate) async fn round(&self) {
+        self.run(Rounds(Arc::clone(&self.app))).await;
+    }
+
+    pub(crate) async fn scan(&self) {
+        self.run(Scan(Arc::clone(&self.app))).await;
+    }
+
+    pub(crate) async fn publish(&self) {
+        self.run(Publish(Arc::clone(&self.app))).await;
+    }
+
+    pub(crate) async fn mind_the_queue(&self) {
+        self.run(QueueClaims(Arc::clone(&self.app))).await;
+        self.run(QueueDeadlines(Arc::clone(&self.app))).await;
+        self.run(QueueReleases(Arc::clone(&self.app))).await;
+    }
+
+    pub(crate) async fn keep_house(&self) {
+        self.run(Housekeeping(Arc::clone(&self.app))).await;
+        self.run(QueueHousekeeping(Arc::clone(&self.app))).await;
+    }
+}
+
+impl World {
+    pub(crate) async fn step(self: &Arc<Self>) {
+        self.bury_the_dead().await;
+        let Some(process) = self.any_process() else {
+            return;
+        };
+        let number = process.number;
+        match self.chance.below(100) {
+            0..=9 => self.create_tasks().await,
+            10..=24 => {
+                self.note(format!("process {number} provisions"));
+                process.provision(self.rings).await;
+            }
+            25..=31 => {
+                self.note(format!("process {number} makes its round"));
+                process.round().await;
+            }
+            32..=41 => {
+                self.note(format!("process {number} scans"));
+                process.scan().await;
+            }
+            42..=46 => {
+                self.note(format!("process {number} ends"));
+                process.end().await;
+            }
+            47..=49 => process.publish().await,
+            50..=52 => process.mind_the_queue().await,
+            53 => process.keep_house().await,
+            54..=69 => self.workers_act().await,
+            70..=77 => self.time_passes(),
+            78..=80 => self.edit_pool().await,
+            81 => self.quarantine().await,
+            82 => self.add_foreign_machine(),
+            83 => self.register_wrongly().await,
+            84 => self.cancel_task().await,
+            85..=87 => self.arrange_a_death(&process),
+            88..=89 => self.add_another_process().await,
+            90..=92 => self.decide_late(&process).await,
+            93..=95 => self.change_the_weather(),
+            96 => self.a_machine_dies(),
+            97..=98 => self.preview(&process).await,
+            _ => self.answer_again(&process),
+        }
+        self.let_things_happen().await;
+    }
+
+    /// While a process waits for a cloud.
+    pub(crate) async fn do_meanwhile(self: &Arc<Self>, others: &[Arc<Process>]) {
+        let other = self.chance.pick(others);
+        match (other, self.chance.below(5)) {
+            (Some(other), 0 | 1) => {
+                self.note(format!(
+                    "meanwhile process {} makes its round",
+                    other.number
+                ));
+                other.round().await;
+            }
+            (Some(other), 2) => {
+                self.note(format!("meanwhile process {} scans", other.number));
+                other.scan().await;
+            }
+            (Some(other), 3) => {
+                self.note(format!("meanwhile process {} ends", other.number));
+                other.end().await;
+            }
+            (Some(_), _) | (None, _) => {
+                self.note("meanwhile workers act");
+                self.workers_act().await;
+            }
+        }
+    }
+
+    fn time_passes(&self) {
+        let millis = match self.chance.below(10) {
+            0..=5 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
+            6..=8 => self.chance.between(2 * MINUTE_MS, 20 * MINUTE_MS),
+            _ => self.chance.between(HOUR_MS, 7 * HOUR_MS),
+        };
+        self.note(format!("{} s pass", millis / SECOND_MS));
+        self.advance_ms(millis);
+    }
+
+    /// The process dies soon: between two transactions, or before or after a call to a cloud.
+    fn arrange_a_death(&self, process: &Process) {
+        if self.chance.percent(50) {
+            let writes = self.chance.below(5) as u64;
+            self.note(format!(
+                "process {} dies after {writes} writes",
+                process.number
+            ));
+            process.life.die_after_writes(writes);
+        } else {
+            let points = self.chance.between(0, 4);
+            self.note(format!(
+                "process {} dies after {points} points",
+                process.number
+            ));
+            process.life.die_at_point(points);
+        }
+    }
+
+    async fn add_another_process(self: &Arc<Self>) {
+        if self.processes().len() < MAX_PROCESSES {
+            self.add_process().await;
+        }
+    }
+
+    fn add_foreign_machine(&self) {
+        let place = self.chance.below(self.clouds.len());
+        let pool = self.chance.pick(&POOLS).expect("there are some");
+        let token = self.fresh_token();
+        let key = WorkerKey {
+            pool_id: pool.parse().unwrap(),
+            group: "r1".parse().unwrap(),
+            id: format!("foreign-{token}").parse().unwrap(),
+        };
+        self.note(format!("{key} of somebody else appears"));
+        self.clouds[place].add_foreign(key.clone());
+        self.state().foreign.push((place, key));
+    }
+
+    fn change_the_weather(&self) {
+        let place = self.chance.below(self.clouds.len());
+        let cloud = &self.clouds[place];
+        match self.chance.below(6) {
+            0 => cloud.set_lag_ms(self.chance.between(0, MAX_LAG_MS)),
+            1 => cloud.set_stop_ms(self.chance.between(0, 5 * MINUTE_MS)),
+            // Late answers are for where one thread makes them come in order.
+            2 if !self.is_postgres() => {
+                cloud.set_answer_delay_ms(self.chance.between(0, 10 * MINUTE_MS))
+            }
+            3 => cloud.set_repeats_itself(self.chance.percent(50)),
+            4 => self.set_down(place, self.chance.percent(50)),
+            _ => {
+                cloud.set_lag_ms(0);
+                cloud.set_answer_delay_ms(0);
+            }
+        }
+        self.note(format!("cloud {place} changes its mood"));
+    }
+
+    fn a_machine_dies(&self) {
+        let place = self.chance.below(self.clouds.len());
+        let machines = self.clouds[place].machines();
+        let ours: Vec<_> = machines
+            .iter()
+            .filter(|machine| machine.token.is_some())
+            .collect();
+        if let Some(machine) = self.chance.pick(&ours) {
+            self.note(format!("the machine of {} dies", machine.key));
+            self.clouds[place].kill(&machine.key);
+        }
+    }
+
+    pub(crate) async fn facts(&self, process: &Process, pool: &str) -> Option<Facts> {
+        let (id, now): (PoolId, _) = (pool.parse().unwrap(), self.now());
+        let read = process.app.store.read("facts", move |tx| {
+            let Some(pool) = store::pool_get(tx, &id)? else {
+                return Ok(Vec::new());
+            };
+            let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
+            fleet::page_of_facts(tx, vec![pool], &demand, now)
+        });
+        let read: Result<Vec<Facts>, StoreError> = read.await;
+        read.ok()?.pop()
+    }
+
+    /// Reads the facts, lets others do something, and only then decides.
+    async fn decide_late(self: &Arc<Self>, process: &Arc<Process>) {
+        let pool = *self.chance.pick(&POOLS).expect("there are some");
+        let Some(facts) = self.facts(process, pool).await else {
+            return;
+        };
+        self.note(format!("process {} has looked at {pool}", process.number));
+        match self.chance.below(4) {
+            0 => self.edit_pool().await,
+            1 => self.workers_act().await,
+            2 => process.scan().await,
+            _ => {
+                if let Some(other) = self.any_process() {
+                    other.round().await;
+                }
+            }
+        }
+        if self.mutant == Some(crate::clouds::Mutant::PlansOnOldFacts) {
+            self.launch_without_a_turn(process, &facts).await;
+            return;
+        }
+        self.note(format!("process {} decides about {pool}", process.number));
+        if let Ok(Some(decided)) = fleet::decide(&process.app, &facts).await {
+            let again = (decided.pool.clone(), decided.launches.clone());
+            self.state().carried_out.push(again);
+            fleet::launch(&process.app, &decided.pool, decided.launches);
+        }
+    }
+
+    /// Launches that were carried out are so once more: the cloud hears and answers twice.
+    fn answer_again(&self, process: &Process) {
+        let again = self.chance.pick(&self.state().carried_out).cloned();
+        if let Some((pool, launches)) = again {
+            self.note(format!("process {} carries out again", process.number));
+            fleet::launch(&process.app, &pool, launches);
+        }
+    }
+
+    /// I12: looking ahead changes nothing, and is what is then decided. I8: it counts as supply what is.
+    async fn preview(self: &Arc<Self>, process: &Arc<Process>) {
+        let pool = *self.chance.pick(&POOLS).expect("there are some");
+        let Some(facts) = self.facts(process, pool).await else {
+            return;
+        };
+        let place = process.random.place();
+        let Ok(previewed) = fleet::preview(&process.app, &facts).await else {
+            return;
+        };
+        let changed = self.facts(process, pool).await;
+        if changed.is_some_and(|changed| format!("{changed:?}") != format!("{facts:?}")) {
+            self.problem(format!("I12: looking ahead at {pool} changed something"));
+        }
+        process.random.wind_back(place);
+        let Ok(decided) = fleet::decide(&process.app, &facts).await else {
+            return;
+        };
+        let planned = previewed.as_ref().map(|(_, plan)| plan);
+        match &decided {
+            Some(decided) if planned != Some(&decided.plan) => {
+                self.problem(format!(
+                    "I12: of {pool} was foreseen {planned:?}, and not {:?}",
+                    decided.plan
+                ));
+            }
+            None if planned.is_some_and(|plan| !plan.is_idle()) && !process.life.is_over() => {
+                self.problem(format!(
+                    "I12: of {pool} was foreseen {planned:?}, and nothing came"
+                ));
+            }
+            Some(_) | None => {}
+        }
+        if let Some(decided) = decided {
+            fleet::launch(&process.app, &decided.pool, decided.launches);
+        }
+        if let Some((snapshot, _)) = previewed {
+            self.check_supply(&snapshot).await;
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! One simulated world: a database, two clouds that machines really exist in, a clock, and processes that come and go.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
+use contract::Schemas;
+use domain::id::{LaunchToken, ProviderId, WorkerKey};
+use domain::time::{Clock, Timestamp};
+use http::Method;
+use server::api::listener::Server;
+use server::app::{App, Random};
+use server::config::Config;
+use server::start::start_with;
+use server::tasks::Ending;
+use store::{Options, Store};
+use tempfile::TempDir;
+
+use crate::ask::{Answer, Ask, Who};
+use crate::chance::Chance;
+use crate::clouds::{Handle, Life, Mutant};
+use crate::database::Database;
+use crate::state::State;
+
+const ROOT_URL: &str = "http://fleet.example.com";
+const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
+/// 2026-09-21T14:13:20.000Z
+const START_MS: i64 = 1_790_000_000_000;
+/// The clouds, and with how many machines we cope there.
+pub(crate) const CLOUDS: [(&str, Option<u64>); 2] = [("one", None), ("two", Some(5))];
+/// So often everything that can go on goes on before the next step.
+const TURNS: usize = 64;
+/// On PostgreSQL an answer takes real time; none takes so long.
+const LONGEST_ANSWER: Duration = Duration::from_secs(20);
+/// And a worker for which there is no work hears so after a while.
+const NO_WORK: Duration = Duration::from_millis(300);
+
+pub(crate) struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// One of several servers on the same database.
+pub(crate) struct Process {
+    pub(crate) number: usize,
+    pub(crate) app: Arc<App>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) ending: tokio::sync::Mutex<Ending>,
+    pub(crate) random: Chance,
+    server: Arc<Server>,
+}
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) chance: Chance,
+    pub(crate) mutant: Option<Mutant>,
+    /// Processes hear of changes; otherwise every bell is lost.
+    pub(crate) rings: bool,
+    pub(crate) clouds: Vec<Arc<FakeCloud>>,
+    /// Looks at the database and never dies.
+    pub(crate) observer: Store,
+    clock: Arc<TestClock>,
+    config: String,
+    trouble: AtomicBool,
+    down: [AtomicBool; 2],
+    depth: AtomicU32,
+    next_process: AtomicU32,
+    processes: Mutex<Vec<Arc<Process>>>,
+    state: Mutex<State>,
+    // Dropped last, when no connection is open any more.
+    _home: Home,
+}
+
+enum Home {
+    Folder(#[expect(dead_code, reason = "dropped with the world")] TempDir),
+    Postgres(
+        #[expect(dead_code, reason = "dropped with the world")] TempDir,
+        #[expect(dead_code, reason = "dropped with the world")] Database,
+    ),
+}
+
+impl World {
+    pub(crate) async fn open(
+        seed: u64,
+        mutant: Option<Mutant>,
+        postgres: Option<Database>,
+    ) -> Arc<Self> {
+        let folder = folder();
+        let url = match &postgres {
+            Some(database) => database.url.clone(),
+            None => {
+                let path = folder.path().join("server.db");
+                std::fs::write(&path, template().await).unwrap();
+                format!("sqlite:{}", path.display())
+            }
+        };
+        let keys = folder.path().join("keys");
+        std::fs::write(&keys, "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+        let config = config(&url, &keys);
+        let clock = Arc::new(TestClock(AtomicI64::new(START_MS)));
+        let observer = Store::open(&Options {
+            url,
+            connections: 2,
+        })
+        .unwrap();
+        observer.migrate(START_MS).await.unwrap();
+        observer.run_in_place().unwrap();
+        let parsed = Config::from_toml(&config, "chaos.toml".as_ref()).unwrap();
+        let keyring = Arc::new(parsed.keyring().unwrap());
+        let cloud = |(id, _): &(&str, Option<u64>)| {
+            let context = ProviderContext {
+                id: id.parse().unwrap(),
+                schemas: Schemas::new(),
+                keyring: Arc::clone(&keyring),
+                root_url: ROOT_URL.to_owned(),
+                data: None,
+                clock: Arc::clone(&clock) as _,
+            };
+            Arc::new(FakeCloud::new(context, FakeSettings::default()))
+        };
+        let chance = Chance::new(seed);
+        let world = Arc::new(Self {
+            seed,
+            mutant,
+            rings: seed.is_multiple_of(2),
+            clouds: CLOUDS.iter().map(cloud).collect(),
+            chance,
+            observer,
+            clock,
+            config,
+            trouble: AtomicBool::new(true),
+            down: [AtomicBool::new(false), AtomicBool::new(false)],
+            depth: AtomicU32::new(0),
+            next_process: AtomicU32::new(0),
+            processes: Mutex::default(),
+            state: Mutex::default(),
+            _home: match postgres {
+                Some(database) => Home::Postgres(folder, database),
+                None => Home::Folder(folder),
+            },
+        });
+        world.add_process().await;
+        world
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, text: impl Into<String>) {
+        let now = self.now();
+        self.state().trace.push(format!("{now} {}", text.into()));
+    }
+
+    /// Something is wrong: the run goes on to its next check, and fails there.
+    pub(crate) fn problem(&self, text: impl Into<String>) {
+        let text = text.into();
+        self.note(format!("WRONG: {text}"));
+        self.state().problems.push(text);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn advance_ms(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::SeqCst);
+        for cloud in &self.clouds {
+            cloud.clock_moved();
+        }
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.observer.engine() == store::Engine::Postgres
+    }
+
+    pub(crate) fn makes_trouble(&self) -> bool {
+        self.trouble.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn end_trouble(&self) {
+        self.trouble.store(false, Ordering::SeqCst);
+        for cloud in &self.clouds {
+            cloud.behave();
+            cloud.set_lag_ms(0);
+            cloud.set_stop_ms(0);
+            cloud.set_answer_delay_ms(0);
+            cloud.set_repeats_itself(false);
+        }
+    }
+
+    pub(crate) fn is_down(&self, place: usize) -> bool {
+        self.down[place].load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_down(&self, place: usize, is_down: bool) {
+        self.down[place].store(is_down, Ordering::SeqCst);
+    }
+
+    pub(crate) fn foreign_machines(&self, place: usize) -> Vec<WorkerKey> {
+        let state = self.state();
+        let there = state.foreign.iter().filter(|(cloud, _)| *cloud == place);
+        there.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// That no launch has.
+    pub(crate) fn fresh_token(&self) -> LaunchToken {
+        let mut chance = self.chance.clone();
+        access::slugid::nice(&mut chance).parse().unwrap()
+    }
+}
+
+/// Processes.
+impl World {
+    pub(crate) async fn add_process(self: &Arc<Self>) {
+        let number = self.next_process.fetch_add(1, Ordering::SeqCst);
+        let life = Life::new();
+        let random = Chance::new(self.seed.wrapping_mul(1_000).wrapping_add(number.into()));
+        let handle = |(place, (id, max_machines)): (usize, &(&str, Option<u64>))| {
+            let handle = Handle {
+                cloud: Arc::clone(&self.clouds[place]),
+                life: Arc::clone(&life),
+                world: Arc::downgrade(self),
+                max_machines: *max_machines,
+                place,
+            };
+            let id: ProviderId = id.parse().unwrap();
+            (id, Arc::new(handle) as Arc<dyn Provider>)
+        };
+        let providers = CLOUDS.iter().enumerate().map(handle).collect();
+        let config = Config::from_toml(&self.config, "chaos.toml".as_ref()).unwrap();
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let started = start_with(config, clock, Random::new(random.clone()), providers);
+        let app = Box::pin(started).await.unwrap();
+        app.store.run_in_place().unwrap();
+        life.begins(&app.store);
+        let process = Process {
+            number: number as usize,
+            server: Arc::new(Server::new(Arc::clone(&app))),
+            ending: tokio::sync::Mutex::new(Ending::new(Arc::clone(&app))),
+            app,
+            life,
+            random,
+        };
+        self.note(format!("process {number} starts"));
+        self.lock_processes().push(Arc::new(process));
+    }
+
+    fn lock_processes(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that live.
+    pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
+        let processes = self.lock_processes();
+        let alive = processes.iter().filter(|process| !process.life.is_over());
+        alive.cloned().collect()
+    }
+
+    /// Forgets those that are dead, and makes sure that one is there.
+    pub(crate) async fn bury_the_dead(self: &Arc<Self>) {
+        let dead: Vec<_> = {
+            let mut processes = self.lock_processes();
+            let is_over = |process: &mut Arc<Process>| process.life.is_over();
+            processes.extract_if(.., is_over).collect()
+        };
+        for process in dead {
+            self.note(format!("process {} is dead", process.number));
+        }
+        if self.processes().is_empty() {
+            self.add_process().await;
+        }
+    }
+
+    pub(crate) fn any_process(&self) -> Option<Arc<Process>> {
+        self.chance.pick(&self.processes()).cloned()
+    }
+
+    /// What was begun goes on as far as it can now.
+    pub(crate) async fn let_things_happen(&self) {
+        if self.is_postgres() {
+            for process in self.processes() {
+                let finished = tokio::time::timeout(LONGEST_ANSWER, process.app.launching.finish());
+                finished.await.expect("a launch ends");
+            }
+        }
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// While a process waits for a cloud, others do something; not while they themselves do so.
+    pub(crate) async fn meanwhile(self: &Arc<Self>, who: &Arc<Life>) {
+        if !self.makes_trouble() || !self.chance.percent(25) {
+            return;
+        }
+        if self.depth.fetch_add(1, Ordering::SeqCst) == 0 {
+            let others = self.processes().into_iter();
+            let others: Vec<_> = others
+                .filter(|process| !Arc::ptr_eq(&process.life, who))
+                .collect();
+            self.do_meanwhile(&others).await;
+        }
+        self.depth.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Requests.
+impl World {
+    /// Asks as root, whichever process answers. `None`: no answer came, whatever was done.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> Option<Answer> {
+        self.ask_as(&Who::new("static/root", ROOT_TOKEN), method, path, body)
+            .await
+    }
+
+    pub(crate) async fn ask_as(
+        &self,
+        who: &Who,
+        method: Method,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> Option<Answer> {
+        let process = self.any_process()?;
+        let ask = Ask::new(Arc::clone(&process.server), method, path, self.now()).by(who);
+        let ask = match body {
+            Some(body) => ask.json(body),
+            None => ask,
+        };
+        let answer = self.within_limits(Box::pin(ask.send())).await?;
+        if answer.status >= 500 {
+            if !process.life.is_over() {
+                self.problem(format!(
+                    "{path} is answered {}: {}",
+                    answer.status, answer.text
+                ));
+            }
+            return None;
+        }
+        Some(answer)
+    }
+
+    /// A worker that waits for work gives up when there is nothing for it now.
+    async fn within_limits(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+        let limit = async {
+            if self.is_postgres() {
+                let _ = tokio::time::timeout(NO_WORK, std::future::pending::<()>()).await;
+            }
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answer => Some(answer),
+            () = limit => None,
+        }
+    }
+}
+
+/// In memory, if there is such a place.
+fn folder() -> TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    match memory.is_dir() {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
+    }
+}
+
+/// An empty database, made once.
+async fn template() -> &'static [u8] {
+    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(bytes) = TEMPLATE.get() {
+        return bytes;
+    }
+    let folder = folder();
+    let path = folder.path().join("template.db");
+    let url = format!("sqlite:{}", path.display());
+    let store = Store::open(&Options {
+        url,
+        connections: 1,
+    })
+    .unwrap();
+    store.migrate(START_MS).await.unwrap();
+    store.close().await;
+    drop(store);
+    let bytes = std::fs::read(&path).unwrap();
+    TEMPLATE.get_or_init(|| bytes)
+}
+
+fn config(url: &str, keys: &std::path::Path) -> String {
+    format!(
+        r#"
+        root_url = "{ROOT_URL}"
+        database = {{ url = "{url}", connections = 2 }}
+        keys.file = "{}"
+
+        [[auth.static_clients]]
+        client_id = "static/root"
+        access_token = "{ROOT_TOKEN}"
+        scopes = ["*"]
+        description = "May do everything"
+        "#,
+        keys.display(),
+    )
+}
