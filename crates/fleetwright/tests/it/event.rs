@@ -111,8 +111,9 @@ fn a_follower_comes_back_when_the_server_does_and_misses_nothing() {
         "event",
         "tail",
         "--follow",
+        // The follower may begin to look a little after the pool was made.
         "--since",
-        "0s",
+        "1m",
         "--exchange",
         only,
     ];

@@ -38,7 +38,7 @@ fn import(server: &Server, fleet: &Value, more: &[&str]) -> Done {
 
 #[test]
 fn the_second_import_has_nothing_to_change() {
-    let server = Server::start();
+    let server = Server::without_pools();
     let first = import(&server, &fleet(), &[]);
     assert_eq!(first.code, 0, "{}", first.err);
     assert_eq!(first.out, "created 2 worker pools and 2 roles\n");
@@ -51,7 +51,7 @@ fn the_second_import_has_nothing_to_change() {
 
 #[test]
 fn only_what_differs_is_updated_and_nothing_is_deleted() {
-    let server = Server::start();
+    let server = Server::without_pools();
     import(&server, &fleet(), &[]);
     server.ok(&["role", "create", "mine"]);
     let mut changed = fleet();
@@ -86,7 +86,7 @@ fn only_what_differs_is_updated_and_nothing_is_deleted() {
 
 #[test]
 fn a_dry_run_of_something_new_writes_nothing() {
-    let server = Server::start();
+    let server = Server::without_pools();
     let dry = import(&server, &fleet(), &["--dry-run", "--json"]);
     let document: Value = serde_json::from_str(&dry.out).unwrap();
     assert_eq!(
@@ -106,7 +106,7 @@ fn a_dry_run_of_something_new_writes_nothing() {
 
 #[test]
 fn only_pools_or_only_roles_can_be_had() {
-    let server = Server::start();
+    let server = Server::without_pools();
     assert_eq!(
         import(&server, &fleet(), &["--only", "roles"]).out,
         "created 2 roles\n"
@@ -119,7 +119,7 @@ fn only_pools_or_only_roles_can_be_had() {
 
 #[test]
 fn missing_providers_are_written_out_before_anything_happens() {
-    let server = Server::start();
+    let server = Server::without_pools();
     let mut fleet = fleet();
     fleet["workerPools"][1]["providerId"] = json!("gcp");
     let done = import(&server, &fleet, &[]);
@@ -137,7 +137,7 @@ fn missing_providers_are_written_out_before_anything_happens() {
 
 #[test]
 fn one_item_that_fails_does_not_hold_up_the_others() {
-    let server = Server::start();
+    let server = Server::without_pools();
     let mut fleet = fleet();
     fleet["workerPools"][1]["config"] = json!({"launchConfigs": []});
     let done = import(&server, &fleet, &[]);
@@ -153,9 +153,9 @@ fn one_item_that_fails_does_not_hold_up_the_others() {
 
 #[test]
 fn a_fleet_moves_from_server_to_server() {
-    let source = Server::start();
+    let source = Server::without_pools();
     import(&source, &fleet(), &[]);
-    let target = Server::start();
+    let target = Server::without_pools();
     let arguments = ["import", "taskcluster", "--from", &source.root_url()];
     let mut command = target.command(&arguments);
     command
@@ -184,7 +184,7 @@ fn a_fleet_moves_from_server_to_server() {
 
 #[test]
 fn what_is_no_fleet_is_named() {
-    let server = Server::start();
+    let server = Server::without_pools();
     for (text, part) in [
         ("nonsense", "is not JSON"),
         ("{}", "neither a list workerPools"),
@@ -215,7 +215,7 @@ fn a_real_fleet_comes_over_whole() {
         )
     });
     let home = Home::new();
-    let text = format!("[providers.static]\nkind = \"static\"\n{}", clouds.join(""));
+    let text = format!("[providers.local]\nkind = \"static\"\n[providers.static]\nkind = \"static\"\n{}", clouds.join(""));
     let config = home.write("c.toml", &text);
     let server = Server::start_in(home, &["--config", &config]);
     let arguments = ["import", "taskcluster", "--from", file.to_str().unwrap()];

@@ -84,6 +84,16 @@ impl Server {
     }
 
     /// Starts it and waits until it says that it is ready.
+    /// A server without the pool that new installations begin with.
+    pub(crate) fn without_pools() -> Self {
+        let home = Home::new();
+        let file = home.write(
+            "without-local.toml",
+            "[providers.local]\nkind = \"static\"\n",
+        );
+        Self::start_in(home, &["--config", &file])
+    }
+
     pub(crate) fn start_in(home: Home, more: &[&str]) -> Self {
         let data = home.path("data");
         let mut arguments = vec!["up", "--data", data.to_str().unwrap()];

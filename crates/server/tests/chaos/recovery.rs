@@ -70,7 +70,7 @@ impl World {
 
     async fn turn(self: &Arc<Self>, turn: u32) {
         self.bury_the_dead().await;
-        self.advance_ms(if turn < 8 { MINUTE_MS } else { 5 * MINUTE_MS });
+        self.advance_ms(if turn < 6 { MINUTE_MS } else { 10 * MINUTE_MS });
         self.workers_act().await;
         for process in self.processes() {
             process.provision(self.rings).await;
@@ -86,7 +86,8 @@ impl World {
         self.check().await;
     }
 
-    /// Nothing waits in the pools of this provider that have nothing to do with the others.
+    /// Nothing waits in the pools of this provider. Those that have left a cloud that is down do not count: what may
+    /// still be there takes room under their maximum until somebody can look.
     fn is_done(&self, picture: &Picture, provider: &str) -> bool {
         POOLS.iter().all(|pool| {
             let id = pool.parse().unwrap();
@@ -98,7 +99,7 @@ impl World {
             let is_entangled = launches
                 .any(|launch| launch.state.is_pending() && elsewhere(&launch.provider_id))
                 || picture.workers_of(&id).any(|worker| {
-                    worker.state == WorkerState::Requested && elsewhere(&worker.provider_id)
+                    worker.state != WorkerState::Stopped && elsewhere(&worker.provider_id)
                 });
             if is_entangled && !self.is_up() {
                 return true;

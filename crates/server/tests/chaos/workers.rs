@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::id::WorkerKey;
+use domain::id::{PoolId, WorkerKey};
 use domain::worker::WorkerState;
 use http::Method;
 use serde_json::{Value, json};
@@ -111,6 +111,10 @@ impl World {
 
     async fn claim(&self, worker: &mut SimulatedWorker, credentials: &Who) {
         let key = &worker.key;
+        // There, an answer that does not come is waited for in real time.
+        if self.is_postgres() && self.pending(&key.pool_id).await == 0 {
+            return;
+        }
         let path = format!(
             "queue:/claim-work/{}",
             key.pool_id.as_str().replace('/', "%2F")
@@ -139,6 +143,15 @@ impl World {
         if row.is_ok_and(|row| row.is_some_and(|row| row.state < WorkerState::Stopping)) {
             self.state().active.insert(key.clone(), now);
         }
+    }
+
+    async fn pending(&self, pool: &PoolId) -> u64 {
+        let (pool, now) = (pool.clone(), self.now());
+        let read = self
+            .observer
+            .read("pending", move |tx| store::task_demand_of(tx, &pool, now));
+        let demand: Result<_, StoreError> = read.await;
+        demand.unwrap().pending
     }
 
     async fn report(&self, worker: &mut SimulatedWorker, claim: Value) {

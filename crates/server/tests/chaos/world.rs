@@ -35,7 +35,7 @@ const TURNS: usize = 64;
 /// On PostgreSQL an answer takes real time; none takes so long.
 const LONGEST_ANSWER: Duration = Duration::from_secs(20);
 /// And a worker for which there is no work hears so after a while.
-const NO_WORK: Duration = Duration::from_millis(300);
+const NO_WORK: Duration = Duration::from_millis(100);
 
 pub(crate) struct TestClock(AtomicI64);
 
