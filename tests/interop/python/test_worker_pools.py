@@ -120,7 +120,7 @@ def test_providers_are_listed_in_the_order_of_the_configuration(owner):
     ids = [provider["providerId"] for provider in providers]
     configured = ["static", GOOGLE, "community-tc-workers-azure", "community-tc-workers-aws"]
     assert ids[: len(configured)] == configured
-    assert ids[len(configured) :] in ([], ["fake"])  # `up` has a built-in one more
+    assert ids[len(configured) :] in ([], ["local", "fake"])  # `up` has two built-in ones more
 
 
 def test_a_pool_that_does_not_exist_is_not_found(owner):
