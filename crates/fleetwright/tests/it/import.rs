@@ -215,7 +215,10 @@ fn a_real_fleet_comes_over_whole() {
         )
     });
     let home = Home::new();
-    let text = format!("[providers.local]\nkind = \"static\"\n[providers.static]\nkind = \"static\"\n{}", clouds.join(""));
+    let text = format!(
+        "[providers.local]\nkind = \"static\"\n[providers.static]\nkind = \"static\"\n{}",
+        clouds.join("")
+    );
     let config = home.write("c.toml", &text);
     let server = Server::start_in(home, &["--config", &config]);
     let arguments = ["import", "taskcluster", "--from", file.to_str().unwrap()];
