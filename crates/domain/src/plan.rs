@@ -104,10 +104,11 @@ pub struct Capacity {
     pub quarantined: u64,
     /// Made, not registered yet, and still expected to.
     pub requested: u64,
-    /// Made more than [`START_UP_MS`] ago, and still not registered: no supply.
+    /// Asked for or made more than [`START_UP_MS`] ago and still not registered, or coming from a provider that the
+    /// pool has left, so that it will go as soon as it is there: takes room, and is no supply.
     #[serde(default)]
     pub overdue: u64,
-    /// Launches whose answer is not known yet.
+    /// Launches whose answer is not known yet, and still expected.
     pub intended: u64,
     pub stopping: u64,
 }

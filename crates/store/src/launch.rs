@@ -38,11 +38,12 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM launches WHERE worker_pool_id = $1 \
          ORDER BY created DESC LIMIT $2");
     PENDING_BETWEEN "launch_pending_between" =
-        "SELECT worker_pool_id, launch_config_id, CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
+        "SELECT worker_pool_id, launch_config_id, provider_id, \
+         CAST(CASE WHEN created < $1 THEN 1 ELSE 0 END AS BIGINT), \
+         CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
          FROM launches WHERE state IN ('open', 'unknown') \
-         AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
-         GROUP BY worker_pool_id, launch_config_id \
-         ORDER BY worker_pool_id, launch_config_id LIMIT $3";
+         AND worker_pool_id >= $2 AND worker_pool_id <= $3 \
+         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $4";
     PENDING_MACHINES "launch_pending_machines" =
         "SELECT CAST(COALESCE(SUM(machines - made), 0) AS BIGINT) FROM launches \
          WHERE provider_id = $1 AND state IN ('open', 'unknown')";
@@ -57,6 +58,18 @@ statements! { TABLE;
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
          WHERE created < $1 AND state IN ('accepted', 'refused') ORDER BY created LIMIT $2)";
+}
+
+/// Launches without an answer that are of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedLaunches {
+    pub pool_id: PoolId,
+    pub launch_config_id: LaunchConfigId,
+    pub provider_id: ProviderId,
+    /// Decided on before the moment that was asked for.
+    pub is_old: bool,
+    /// The units that may still come.
+    pub capacity: u64,
 }
 
 pub fn launch_get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
@@ -130,16 +143,27 @@ pub fn launch_list(
     tx.rows(&LIST_OF_POOL, &values, launch)
 }
 
-/// The capacity that may still come of launches without an answer, of all pools from the first to the
-/// last, by pool and launch config.
+/// What may still come of launches without an answer, of all pools from the first to the last.
 pub fn launch_pending_between(
     tx: &mut Tx<'_>,
+    before: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, u64)>, StoreError> {
-    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+) -> Result<Vec<AwaitedLaunches>, StoreError> {
+    let values = [
+        before.into(),
+        first.as_str().into(),
+        last.as_str().into(),
+        ALL_ROWS.into(),
+    ];
     tx.rows(&PENDING_BETWEEN, &values, |row| {
-        Ok((row.text(0)?.parse()?, row.text(1)?.parse()?, row.number(2)?))
+        Ok(AwaitedLaunches {
+            pool_id: row.text(0)?.parse()?,
+            launch_config_id: row.text(1)?.parse()?,
+            provider_id: row.text(2)?.parse()?,
+            is_old: row.integer(3)? != 0,
+            capacity: row.number(4)?,
+        })
     })
 }
 

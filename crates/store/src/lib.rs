@@ -71,9 +71,9 @@ pub use event_stream::{
     event_place_before, event_time_after,
 };
 pub use launch::{
-    launch_delete_before, launch_get, launch_insert, launch_list, launch_list_pending,
-    launch_note_never_registered, launch_note_registered, launch_pending_between,
-    launch_pending_machines, launch_pending_providers, launch_update,
+    AwaitedLaunches, launch_delete_before, launch_get, launch_insert, launch_list,
+    launch_list_pending, launch_note_never_registered, launch_note_registered,
+    launch_pending_between, launch_pending_machines, launch_pending_providers, launch_update,
 };
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,

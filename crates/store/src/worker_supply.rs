@@ -36,7 +36,8 @@ statements! { TABLE;
         "SELECT worker_pool_id, COALESCE(launch_config_id, ''), state, draining, COUNT(*), \
          CAST(SUM(capacity) AS BIGINT) FROM workers \
          WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
-         AND created < $3 GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         AND (created < $3 OR provider_id <> (SELECT p.provider_id FROM worker_pools AS p \
+         WHERE p.worker_pool_id = workers.worker_pool_id)) GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
     MACHINES "worker_live_machines" =
         "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";
@@ -91,7 +92,8 @@ pub fn worker_supply_quarantined_between(
     tx.rows(&QUARANTINED, &values, supply)
 }
 
-/// Those of them that were made before this moment and have not registered yet.
+/// Those that have not registered yet and that nobody counts on: made before this moment, or by a provider that their
+/// pool has left.
 pub fn worker_supply_overdue_between(
     tx: &mut Tx<'_>,
     before: Timestamp,

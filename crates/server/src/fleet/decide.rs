@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cloud::{BidRequest, Machines, Provider};
 use domain::Version;
 use domain::demand::Demand;
-use domain::id::{LaunchToken, PoolId, ProviderId};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{Award, Bid, Plan, Snapshot, plan};
@@ -40,6 +40,8 @@ pub struct Decided {
 /// What the world outside of the store says, asked beforehand because a transaction cannot wait.
 #[derive(Clone)]
 struct Outside {
+    /// For these launch configs, in this order.
+    asked: Vec<LaunchConfigId>,
     bids: Vec<Result<Bid, String>>,
     /// With how many machines the provider can cope, if there is a limit.
     max_machines: Option<u64>,
@@ -138,6 +140,7 @@ fn outside(app: &App, facts: &Facts) -> Outside {
     let machines = provider.and_then(|provider| provider.machines());
     let is_outside = app.demands.is_outside();
     Outside {
+        asked: ids_of(&facts.launch_configs),
         bids: match machines {
             Some(machines) => bids(machines, facts),
             None => no_bids(provider, facts),
@@ -151,6 +154,11 @@ fn outside(app: &App, facts: &Facts) -> Outside {
         },
         seed: app.random.with(|random| random.random()),
     }
+}
+
+fn ids_of(launch_configs: &[LaunchConfig]) -> Vec<LaunchConfigId> {
+    let ids = launch_configs.iter().map(|config| config.id.clone());
+    ids.collect()
 }
 
 fn launching(app: &App) -> Vec<ProviderId> {
@@ -283,7 +291,7 @@ fn commit(
         return Ok(None);
     };
     // The bids were for the launch configs of a moment ago; of others the next plan decides.
-    if facts.launch_configs.len() != outside.bids.len() {
+    if ids_of(&facts.launch_configs) != outside.asked {
         return Ok(None);
     }
     let Some((_, plan)) = think(tx, &facts, outside)? else {

@@ -11,7 +11,7 @@ use domain::plan::{
 use domain::pool::Pool;
 use domain::time::{HOUR_MS, SECOND_MS, Timestamp};
 use domain::worker::WorkerState;
-use store::{LaunchRecord, StoreError, Supply, Tx};
+use store::{AwaitedLaunches, LaunchRecord, StoreError, Supply, Tx};
 
 /// Health looks back so far.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -31,8 +31,8 @@ pub struct Facts {
     pub now: Timestamp,
     supply: Vec<Supply>,
     quarantined: Vec<Supply>,
-    /// Capacity of launches without an answer.
-    intended: Vec<(LaunchConfigId, u64)>,
+    /// Launches without an answer.
+    awaited: Vec<AwaitedLaunches>,
     overdue: Vec<Supply>,
     records: Vec<(LaunchConfigId, LaunchRecord)>,
 }
@@ -60,11 +60,11 @@ pub fn page_of_facts(
         store::worker_supply_quarantined_between(tx, now, &first, &last)?,
         |supply| supply.pool_id.clone(),
     );
-    let mut intended = grouped(
-        store::launch_pending_between(tx, &first, &last)?,
-        |(pool, _, _)| pool.clone(),
-    );
     let old = now.plus_millis(-START_UP_MS);
+    let mut awaited = grouped(
+        store::launch_pending_between(tx, old, &first, &last)?,
+        |launches| launches.pool_id.clone(),
+    );
     let mut overdue = grouped(
         store::worker_supply_overdue_between(tx, old, &first, &last)?,
         |supply| supply.pool_id.clone(),
@@ -81,7 +81,7 @@ pub fn page_of_facts(
             now,
             supply: supply.remove(id).unwrap_or_default(),
             quarantined: quarantined.remove(id).unwrap_or_default(),
-            intended: of_pool(intended.remove(id)),
+            awaited: awaited.remove(id).unwrap_or_default(),
             overdue: overdue.remove(id).unwrap_or_default(),
             records: of_pool(records.remove(id)),
             pool,
@@ -111,10 +111,7 @@ impl Facts {
             .and_then(serde_json::Value::as_u64)
             .unwrap_or(0)
             == 0;
-        none_wanted
-            && self.demand.pending == 0
-            && self.supply.is_empty()
-            && self.intended.is_empty()
+        none_wanted && self.demand.pending == 0 && self.supply.is_empty() && self.awaited.is_empty()
     }
 
     /// Workers that no active launch config of the pool stands behind, or whose provider the pool has left, must
@@ -155,8 +152,20 @@ impl Facts {
         let overdue: u64 = self.overdue.iter().map(|group| group.capacity).sum();
         capacity.requested = capacity.requested.saturating_sub(overdue);
         capacity.overdue = overdue;
-        capacity.intended = self.intended.iter().map(|(_, units)| units).sum();
+        for launches in &self.awaited {
+            let place = match self.is_promising(launches) {
+                true => &mut capacity.intended,
+                false => &mut capacity.overdue,
+            };
+            *place += launches.capacity;
+        }
         capacity
+    }
+
+    /// Nobody counts on machines that should be there by now, or on those of a provider that the pool has left: they
+    /// take room until it is known what became of them, and work goes elsewhere.
+    fn is_promising(&self, launches: &AwaitedLaunches) -> bool {
+        !launches.is_old && launches.provider_id == self.pool.definition.provider_id
     }
 
     /// What the planner sees.
@@ -202,7 +211,9 @@ impl Facts {
             .filter(own)
             .map(|group| group.capacity)
             .sum();
-        there + of_config(&self.intended, id).copied().unwrap_or(0)
+        let awaited = self.awaited.iter();
+        let awaited = awaited.filter(|launches| launches.launch_config_id == *id);
+        there + awaited.map(|launches| launches.capacity).sum::<u64>()
     }
 }
 

@@ -29,6 +29,10 @@ const CHECKED_MS: i64 = 5 * MINUTE_MS;
 /// Whoever is there gets this much longer to live in the table.
 const LIFE_MS: i64 = 8 * DAY_MS;
 
+const CHANGES_NOTHING: Judgement = Judgement::Keep {
+    extend_expiry: false,
+};
+
 /// What a scan found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
@@ -42,6 +46,27 @@ pub struct Scanned {
 
 /// Which machines of the provider have a row that is not stopped.
 pub(super) type Known = BTreeSet<(WorkerGroup, WorkerId)>;
+
+/// What is known of a worker when it is judged.
+#[derive(Clone)]
+struct Found {
+    worker: Worker,
+    /// `None`: the machine could not be looked at.
+    seen: Option<Seen>,
+    /// `None`: the queue could not be asked; `Some(None)`: it does not know the worker.
+    queue: Option<Option<QueueWorker>>,
+}
+
+impl Found {
+    fn judge(&self, now: Timestamp) -> Judgement {
+        let queue = match &self.queue {
+            None => QueueFacts::Unknown,
+            Some(None) => QueueFacts::NeverSeen,
+            Some(Some(seen)) => QueueFacts::Seen(seen),
+        };
+        judge(&self.worker, self.seen.clone(), queue, now)
+    }
+}
 
 /// `None`: the provider makes no machines, or is out of service.
 pub async fn scan_provider(
@@ -93,21 +118,15 @@ async fn scan_page(
     let seen = look(machines, provider_id, &page, scanned).await;
     let queue = queue_facts(app, &page).await?;
     let now = app.clock.now();
-    let judged = page.iter().filter_map(|worker| {
-        let sighting = seen.get(&worker.key).cloned();
-        let facts = match &queue {
-            None => QueueFacts::Unknown,
-            Some(known) => known
-                .get(&worker.key)
-                .map_or(QueueFacts::NeverSeen, QueueFacts::Seen),
+    let concerned = page.iter().filter_map(|worker| {
+        let found = Found {
+            worker: worker.clone(),
+            seen: seen.get(&worker.key).cloned(),
+            queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
         };
-        let judgement = judge(worker, sighting, facts, now);
-        let changes_nothing = Judgement::Keep {
-            extend_expiry: false,
-        };
-        (judgement != changes_nothing).then(|| (worker.clone(), judgement))
+        (found.judge(now) != CHANGES_NOTHING).then_some(found)
     });
-    let judged: Vec<_> = judged.collect();
+    let concerned: Vec<Found> = concerned.collect();
     scanned.seen += seen
         .values()
         .filter(|seen| matches!(seen, Seen::Alive))
@@ -119,15 +138,15 @@ async fn scan_page(
     let stale = page
         .iter()
         .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
-    if judged.is_empty() && !stale {
+    if concerned.is_empty() && !stale {
         return Ok(());
     }
     let (inner, id) = (Arc::clone(app), provider_id.clone());
     let written = app.write("scan_apply", move |tx| {
         store::worker_note_checked(tx, &id, &first, &last, now, now.plus_millis(-CHECKED_MS))?;
         let mut done = Scanned::default();
-        for (worker, judgement) in &judged {
-            apply(&inner, tx, worker, judgement, now, &mut done)?;
+        for found in &concerned {
+            apply(&inner, tx, found, now, &mut done)?;
         }
         Ok::<_, StoreError>(done)
     });
@@ -204,32 +223,36 @@ async fn queue_facts(
     ))
 }
 
-/// Only if nobody changed the worker since it was judged: what was seen may be older than that.
+/// Only if nobody changed the worker since it was looked at, and judged anew: it may have claimed work meanwhile.
 fn apply(
     app: &App,
     tx: &mut Tx<'_>,
-    judged: &Worker,
-    judgement: &Judgement,
+    found: &Found,
     now: Timestamp,
     done: &mut Scanned,
 ) -> Result<(), StoreError> {
-    let Some(mut worker) = store::worker_get(tx, &judged.key)? else {
+    let key = &found.worker.key;
+    let Some(mut worker) = store::worker_get(tx, key)? else {
         return Ok(());
     };
-    if worker.version != judged.version {
+    if worker.version != found.worker.version {
         return Ok(());
     }
-    match judgement {
+    let mut found = found.clone();
+    if !app.demands.is_outside() {
+        found.queue = Some(store::queue_worker_get(tx, key)?);
+    }
+    match found.judge(now) {
         Judgement::Keep { .. } => {
             worker.expires = now.plus_millis(LIFE_MS);
             store::worker_update(tx, &worker)?;
         }
         Judgement::Stopped { reason } => {
-            done.stopped += u64::from(gone(app, tx, &mut worker, reason, now)?);
+            done.stopped += u64::from(gone(app, tx, &mut worker, &reason, now)?);
             app.wake.pool(&worker.key.pool_id);
         }
         Judgement::End { reason } => {
-            done.ended += u64::from(told_to_go(app, tx, &mut worker, reason, now)?);
+            done.ended += u64::from(told_to_go(app, tx, &mut worker, &reason, now)?);
             app.wake.pool(&worker.key.pool_id);
         }
         Judgement::EndAgain { .. } => done.ended += 1,

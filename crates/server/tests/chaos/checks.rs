@@ -147,6 +147,7 @@ impl World {
             }
             let fresh = |worker: &&Worker| {
                 worker.state == WorkerState::Requested
+                    && worker.provider_id == pool.definition.provider_id
                     && now.millis_since(worker.created) < START_UP_MS
             };
             let requested: u64 = after
@@ -154,7 +155,11 @@ impl World {
                 .filter(fresh)
                 .map(|worker| u64::from(worker.capacity))
                 .sum();
-            let coming: u64 = requested + of_pool.map(to_come).sum::<u64>();
+            let is_promising = |launch: &&Launch| {
+                launch.provider_id == pool.definition.provider_id
+                    && now.millis_since(launch.created) < START_UP_MS
+            };
+            let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();
             let min = config
                 .get("minCapacity")
                 .and_then(Value::as_u64)
@@ -302,7 +307,7 @@ fn is_unexpected(worker: &Worker) -> bool {
         && reason.is_some_and(|reason| UNEXPECTED.contains(&reason))
 }
 
-fn to_come(launch: &Launch) -> u64 {
+pub(crate) fn to_come(launch: &Launch) -> u64 {
     match launch.state.is_pending() {
         true => {
             u64::from(launch.machines.saturating_sub(launch.made)) * u64::from(launch.capacity_each)
@@ -311,7 +316,7 @@ fn to_come(launch: &Launch) -> u64 {
     }
 }
 
-fn max_of(config: &serde_json::Map<String, Value>) -> u64 {
+pub(crate) fn max_of(config: &serde_json::Map<String, Value>) -> u64 {
     config
         .get("maxCapacity")
         .and_then(Value::as_u64)

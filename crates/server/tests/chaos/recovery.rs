@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use domain::id::ProviderId;
-use domain::plan::Snapshot;
+use domain::id::{LaunchConfigId, ProviderId};
+use domain::plan::{Bid, Health, Offer, Snapshot};
+use domain::pool::Pool;
 use domain::worker::WorkerState;
 
+use crate::checks::{max_of, to_come};
 use crate::people::POOLS;
 use crate::picture::Picture;
 use crate::world::World;
@@ -86,30 +88,18 @@ impl World {
         self.check().await;
     }
 
-    /// Nothing waits in the pools of this provider. Those that have left a cloud that is down do not count: what may
-    /// still be there takes room under their maximum until somebody can look.
+    /// Nothing waits in the pools of this provider. Those whose maximum is taken up by what may still be in the other
+    /// cloud do not count until somebody can look.
     fn is_done(&self, picture: &Picture, provider: &str) -> bool {
         POOLS.iter().all(|pool| {
             let id = pool.parse().unwrap();
-            let elsewhere = |other: &ProviderId| other.as_str() != provider;
-            let mut launches = picture
-                .launches
-                .values()
-                .filter(|launch| launch.pool_id == id);
-            let is_entangled = launches
-                .any(|launch| launch.state.is_pending() && elsewhere(&launch.provider_id))
-                || picture.workers_of(&id).any(|worker| {
-                    worker.state != WorkerState::Stopped && elsewhere(&worker.provider_id)
-                });
-            if is_entangled && !self.is_up() {
-                return true;
-            }
-            let of_provider = picture
-                .pools
-                .get(&id)
-                .is_none_or(|pool| pool.definition.provider_id.as_str() == provider);
             let demand = picture.demand[&id];
-            !of_provider || (demand.pending == 0 && demand.claimed == 0)
+            let Some(pool) = picture.pools.get(&id) else {
+                return true;
+            };
+            pool.definition.provider_id.as_str() != provider
+                || (demand.pending == 0 && demand.claimed == 0)
+                || (!self.is_up() && !has_room_beside(picture, pool))
         })
     }
 
@@ -198,4 +188,37 @@ impl World {
             ));
         }
     }
+}
+
+/// Could a machine be launched beside those that the pool may have at a provider that it has left?
+fn has_room_beside(picture: &Picture, pool: &Pool) -> bool {
+    let max = max_of(&pool.definition.config);
+    let configs = picture.configs.iter();
+    let mut active = configs.filter(|config| config.pool_id == pool.id && !config.archived);
+    active.any(|config| {
+        let offer = Offer::of(config, 0, Health::default(), Ok(Bid::plain(String::new())));
+        let each = u64::from(offer.capacity_each);
+        let own_max = offer.max_capacity.unwrap_or(max);
+        units_elsewhere(picture, pool, None) + each <= max
+            && units_elsewhere(picture, pool, Some(&config.id)) + each <= own_max
+    })
+}
+
+/// What a pool (or one of its launch configs) has or may still get from providers that it has left.
+fn units_elsewhere(picture: &Picture, pool: &Pool, config: Option<&LaunchConfigId>) -> u64 {
+    let is_elsewhere = |id: &ProviderId| *id != pool.definition.provider_id;
+    let workers = picture.workers_of(&pool.id).filter(|worker| {
+        worker.state != WorkerState::Stopped
+            && is_elsewhere(&worker.provider_id)
+            && config.is_none_or(|config| worker.launch_config_id.as_ref() == Some(config))
+    });
+    let launches = picture.launches.values().filter(|launch| {
+        launch.pool_id == pool.id
+            && is_elsewhere(&launch.provider_id)
+            && config.is_none_or(|config| launch.launch_config_id == *config)
+    });
+    workers
+        .map(|worker| u64::from(worker.capacity))
+        .sum::<u64>()
+        + launches.map(to_come).sum::<u64>()
 }

@@ -7,15 +7,16 @@ use domain::plan::{Health, Tries};
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::{
-    PlanRecord, StoreError, launch_delete_before, launch_get, launch_health_between, launch_insert,
-    launch_list, launch_list_pending, launch_note_never_registered, launch_note_registered,
-    launch_pending_between, launch_pending_machines, launch_update, plan_delete_before, plan_get,
-    plan_insert, plan_list, queue_worker_upsert, turn_take, worker_get, worker_insert,
-    worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
-    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
+    AwaitedLaunches, PlanRecord, StoreError, launch_delete_before, launch_get,
+    launch_health_between, launch_insert, launch_list, launch_list_pending,
+    launch_note_never_registered, launch_note_registered, launch_pending_between,
+    launch_pending_machines, launch_update, plan_delete_before, plan_get, plan_insert, plan_list,
+    pool_insert, queue_worker_upsert, turn_take, worker_get, worker_insert, worker_list_in_state,
+    worker_list_stopping, worker_live_machines, worker_note_checked, worker_supply_between,
+    worker_supply_overdue_between, worker_supply_quarantined_between,
 };
 
-use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::samples::{at, pool, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 fn token(number: u8) -> LaunchToken {
@@ -128,10 +129,21 @@ on_both!(
         })
         .await;
         let pending = read(&store, |tx| {
-            launch_pending_between(tx, &pool_id("a/b"), &pool_id("a/b"))
+            launch_pending_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        assert_eq!(pending, [(pool_id("a/b"), "lc".parse().unwrap(), 10)]);
+        let awaited = |is_old| AwaitedLaunches {
+            pool_id: pool_id("a/b"),
+            launch_config_id: "lc".parse().unwrap(),
+            provider_id: "cloud".parse().unwrap(),
+            is_old,
+            capacity: 10,
+        };
+        assert_eq!(pending, [awaited(false)]);
+        let later = read(&store, |tx| {
+            launch_pending_between(tx, at(1_000_000), &pool_id("a/b"), &pool_id("a/b"))
+        });
+        assert_eq!(later.await, [awaited(true)]);
         let provider = "cloud".parse().unwrap();
         let machines = read(&store, move |tx| launch_pending_machines(tx, &provider)).await;
         assert_eq!(machines, 8);
@@ -438,3 +450,26 @@ on_both!(what_has_not_registered_in_time_is_overdue, |database| {
     assert_eq!((found.len(), found[0].count, found[0].capacity), (1, 1, 2));
     assert_eq!(read(&store, overdue(100)).await, []);
 });
+
+on_both!(
+    what_comes_from_a_provider_that_its_pool_has_left_is_overdue,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut coming = worker("a/b", "g", "coming");
+            coming.state = WorkerState::Requested;
+            worker_insert(tx, &coming)?;
+            pool_insert(tx, &pool("a/b", "elsewhere"))?;
+            let mut coming = worker("a/c", "g", "coming");
+            coming.state = WorkerState::Requested;
+            worker_insert(tx, &coming)?;
+            pool_insert(tx, &pool("a/c", coming.provider_id.as_str()))
+        })
+        .await;
+        let found = read(&store, |tx| {
+            worker_supply_overdue_between(tx, at(0), &pool_id("a/a"), &pool_id("a/z"))
+        });
+        let pools: Vec<_> = found.await.into_iter().map(|group| group.pool_id).collect();
+        assert_eq!(pools, [pool_id("a/b")]);
+    }
+);
