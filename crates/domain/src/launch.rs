@@ -44,6 +44,8 @@ pub enum LaunchState {
     Refused { cause: Cause, problem: String },
     /// Nobody knows what the cloud made.
     Unknown { problem: String },
+    /// The cloud was never asked: that is our affair, and speaks against nobody.
+    Withdrawn { problem: String },
 }
 
 /// Why a cloud made nothing, by what to do about it.
@@ -125,6 +127,7 @@ impl LaunchState {
             Self::Accepted => "accepted",
             Self::Refused { .. } => "refused",
             Self::Unknown { .. } => "unknown",
+            Self::Withdrawn { .. } => "withdrawn",
         }
     }
 
@@ -132,7 +135,7 @@ impl LaunchState {
     pub fn is_pending(&self) -> bool {
         match self {
             Self::Open | Self::Unknown { .. } => true,
-            Self::Accepted | Self::Refused { .. } => false,
+            Self::Accepted | Self::Refused { .. } | Self::Withdrawn { .. } => false,
         }
     }
 }

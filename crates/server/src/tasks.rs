@@ -59,9 +59,13 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
     }
     if plays(Role::Scanner) {
-        let bell = Arc::clone(&app.wake.ending);
-        driver.start(fleet.scan(), Scan(own()));
-        driver.start_woken(fleet.scan(), bell, Ending::new(own()));
+        for scan in Scan::each(app) {
+            driver.start(fleet.scan(), scan);
+        }
+        for ending in Ending::each(app) {
+            let bell = app.wake.ending(ending.provider_id());
+            driver.start_woken(fleet.scan(), bell, ending);
+        }
     }
     if let Some(broker) = app.events.broker.clone()
         && plays(Role::Publisher)

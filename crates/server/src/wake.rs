@@ -2,10 +2,10 @@
 //!
 //! They carry no facts: whoever is woken reads what is true. A lost hint only delays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::id::PoolId;
+use domain::id::{PoolId, ProviderId};
 use tokio::sync::Notify;
 
 /// One bell for each task that can be woken.
@@ -15,8 +15,8 @@ pub struct Wake {
     pub publish: Arc<Notify>,
     /// Some pool may need workers, or fewer.
     pub provision: Arc<Notify>,
-    /// Some worker was told to go.
-    pub ending: Arc<Notify>,
+    /// Some worker of the provider was told to go.
+    ending: Mutex<BTreeMap<ProviderId, Arc<Notify>>>,
     /// Which pools rang `provision`.
     pools: Mutex<BTreeSet<PoolId>>,
 }
@@ -30,6 +30,12 @@ impl Wake {
         }
         drop(pools);
         self.provision.notify_one();
+    }
+
+    /// The bell of those who end the machines of this provider.
+    pub fn ending(&self, id: &ProviderId) -> Arc<Notify> {
+        let mut bells = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(bells.entry(id.clone()).or_default())
     }
 
     /// Those that rang since the last time this was asked.

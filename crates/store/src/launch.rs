@@ -57,7 +57,7 @@ statements! { TABLE;
          WHERE token = $2";
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
-         WHERE created < $1 AND state IN ('accepted', 'refused') ORDER BY created LIMIT $2)";
+         WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
 }
 
 /// Launches without an answer that are of one kind.
@@ -216,7 +216,9 @@ fn state_columns(state: &LaunchState) -> (Option<&'static str>, Option<&str>) {
     match state {
         LaunchState::Open | LaunchState::Accepted => (None, None),
         LaunchState::Refused { cause, problem } => (Some(cause.as_str()), Some(problem)),
-        LaunchState::Unknown { problem } => (None, Some(problem)),
+        LaunchState::Unknown { problem } | LaunchState::Withdrawn { problem } => {
+            (None, Some(problem))
+        }
     }
 }
 
@@ -242,6 +244,7 @@ fn launch(row: &Row<'_>) -> Result<Launch, BadRow> {
         "open" => LaunchState::Open,
         "accepted" => LaunchState::Accepted,
         "unknown" => LaunchState::Unknown { problem },
+        "withdrawn" => LaunchState::Withdrawn { problem },
         _ => LaunchState::Refused {
             cause: row.text(8)?.parse()?,
             problem,

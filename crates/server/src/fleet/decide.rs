@@ -28,6 +28,9 @@ const KEPT_PLANS: i64 = 100;
 /// One launch asks for so many machines at most; a larger award becomes several.
 const MAX_MACHINES: u32 = 50;
 
+/// So many workers are told something by one plan; the next tells others.
+const MAX_ADVICE: usize = 1_000;
+
 /// A decision that was written down.
 pub struct Decided {
     pub number: i64,
@@ -66,7 +69,8 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
         return Ok(None);
     }
     let (inner, pool_id) = (Arc::clone(app), facts.pool.id.clone());
-    let now = facts.now;
+    // The queue may have taken its time to answer.
+    let now = app.clock.now();
     app.write("plan_commit", move |tx| {
         commit(&inner, tx, &pool_id, &outside, now)
     })
@@ -131,7 +135,7 @@ async fn look_with(
     }
     let (facts, outside) = (facts.clone(), outside.clone());
     app.store
-        .read("plan_look", move |tx| think(tx, &facts, &outside))
+        .scan("plan_look", move |tx| think(tx, &facts, &outside))
         .await
 }
 
@@ -294,12 +298,13 @@ fn commit(
     if ids_of(&facts.launch_configs) != outside.asked {
         return Ok(None);
     }
-    let Some((_, plan)) = think(tx, &facts, outside)? else {
+    let Some((_, mut plan)) = think(tx, &facts, outside)? else {
         return Ok(None);
     };
     if plan.is_idle() {
         return Ok(None);
     }
+    plan.advice.truncate(MAX_ADVICE);
     let mut launches = Vec::new();
     for award in &plan.awards {
         let Some(config) = facts

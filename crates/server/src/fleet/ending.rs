@@ -19,6 +19,8 @@ const PAGE: u32 = 500;
 /// Calls to one cloud that are under way at the same time.
 const MAX_CALLS: usize = 8;
 const MAX_CALL: Duration = Duration::from_secs(30);
+/// After so many endings that failed the others wait for the next time.
+const MAX_FAILED: usize = 100;
 /// A cloud that was told to end a machine is not told again before this has passed.
 const AGAIN_MS: i64 = MINUTE_MS;
 
@@ -57,10 +59,17 @@ pub async fn end_stopping(
             .into_iter()
             .map(|worker| end(machines, provider_id, worker));
         let mut calls = stream::iter(calls).buffer_unordered(MAX_CALLS);
+        let mut n_failed = 0;
         while let Some((key, done)) = calls.next().await {
             if done {
                 n_told += 1;
                 told.insert(key, now);
+            } else {
+                n_failed += 1;
+            }
+            // A cloud that does not work is not asked for thousands.
+            if n_failed == MAX_FAILED {
+                return Ok(n_told);
             }
         }
         if !full {
@@ -75,14 +84,19 @@ async fn end(
     provider_id: &ProviderId,
     worker: Worker,
 ) -> (WorkerKey, bool) {
-    let call = tokio::time::timeout(MAX_CALL, machines.end(&worker)).await;
-    let problem = match call {
-        Ok(Ok(())) => return (worker.key, true),
-        Ok(Err(problem)) => problem.to_string(),
-        Err(_) => format!("no answer within {} s", MAX_CALL.as_secs()),
+    let Err(problem) = end_now(machines, &worker).await else {
+        return (worker.key, true);
     };
     tracing::warn!(provider.id = %provider_id, worker.pool = %worker.key.pool_id,
         worker.id = %worker.key.id, error = %problem,
         "cannot end {}; it is tried again: {problem}", worker.key);
     (worker.key, false)
+}
+
+/// Once, within limits.
+pub(super) async fn end_now(machines: &dyn Machines, worker: &Worker) -> Result<(), String> {
+    match tokio::time::timeout(MAX_CALL, machines.end(worker)).await {
+        Ok(ended) => ended.map_err(|problem| problem.to_string()),
+        Err(_) => Err(format!("no answer within {} s", MAX_CALL.as_secs())),
+    }
 }

@@ -32,6 +32,8 @@ const MAX_AT_ONCE: usize = 16;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// A cloud that has not answered by then may have made the machines, or not.
 const MAX_CALL: Duration = Duration::from_secs(60);
+/// Whoever is told to stop waits no longer for a cloud.
+const LAST_ANSWERS: Duration = Duration::from_secs(15);
 /// A launch older than this is never begun: the scan may have given it up.
 pub(super) const MAX_AGE_MS: i64 = 90 * SECOND_MS;
 
@@ -43,10 +45,10 @@ pub struct Launching {
 }
 
 impl Launching {
-    /// Waits for the answers that are still to come.
+    /// Waits a moment for the answers that are still to come. What they would have said the next process finds out.
     pub async fn finish(&self) {
         self.tracker.close();
-        self.tracker.wait().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.tracker.wait()).await;
     }
 
     fn places_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
@@ -69,55 +71,59 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
     let watch = Stopwatch::start();
     let answer = ask(app, pool, &launch, config).await;
     let outcome = match &answer {
-        Ok(_) => "accepted",
-        Err(LaunchError::Refused { cause, .. }) => cause.as_str(),
-        Err(LaunchError::Unknown(_)) => "unknown",
+        Answer::NotAsked(_) => "withdrawn",
+        Answer::Asked(Ok(_)) => "accepted",
+        Answer::Asked(Err(LaunchError::Refused { cause, .. })) => cause.as_str(),
+        Answer::Asked(Err(LaunchError::Unknown(_))) => "unknown",
     };
     let labels = [
         ("providerId", launch.provider_id.to_string()),
         ("outcome", outcome.to_owned()),
     ];
     metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
-    let (inner, config, token) = (Arc::clone(app), config.clone(), launch.token.clone());
+    let (inner, token) = (Arc::clone(app), launch.token.clone());
     let now = app.clock.now();
     let written = app.write("launch_settle", move |tx| {
         let Some(launch) = store::launch_get(tx, &token)? else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        settle(&inner, tx, launch, &config, &answer, now)
+        settle(&inner, tx, launch, &answer, now)
     });
-    let written: Result<(), StoreError> = written.await;
-    if let Err(problem) = written {
-        // The scan finds by its token what was made.
-        tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
-            "the outcome of a launch could not be stored: {problem}");
-    }
+    let written: Result<Vec<Adopted>, StoreError> = written.await;
     app.wake.pool(&launch.pool_id);
+    match written {
+        Ok(adopted) if adopted.contains(&Adopted::ToldToGo) => {
+            app.wake.ending(&launch.provider_id).notify_one();
+        }
+        Ok(_) => {}
+        // The scan finds by its token what was made.
+        Err(problem) => {
+            tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
+                "the outcome of a launch could not be stored: {problem}");
+        }
+    }
 }
 
-async fn ask(
-    app: &Arc<App>,
-    pool: &Pool,
-    launch: &Launch,
-    config: &LaunchConfig,
-) -> Result<Vec<Launched>, LaunchError> {
-    let not_asked = |problem: &str| LaunchError::Refused {
-        cause: Cause::Unavailable,
-        problem: problem.to_owned(),
-    };
+/// What came of a launch.
+enum Answer {
+    Asked(Result<Vec<Launched>, LaunchError>),
+    /// We did not come to ask the cloud, and why.
+    NotAsked(String),
+}
+
+async fn ask(app: &Arc<App>, pool: &Pool, launch: &Launch, config: &LaunchConfig) -> Answer {
+    let not_asked = |problem: &str| Answer::NotAsked(problem.to_owned());
     let provider = app.providers.get(&launch.provider_id);
     let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
-        return Err(not_asked("the provider is out of service"));
+        return not_asked("the provider is out of service");
     };
     let places = app.launching.places_of(&launch.provider_id);
     let Ok(Ok(_place)) = tokio::time::timeout(MAX_WAIT, places.acquire()).await else {
-        return Err(not_asked(
-            "too many launches of this provider are under way",
-        ));
+        return not_asked("too many launches of this provider are under way");
     };
     let now = app.clock.now();
     if now.as_millis() - launch.created.as_millis() > MAX_AGE_MS {
-        return Err(not_asked("it was decided too long ago"));
+        return not_asked("it was decided too long ago");
     }
     let order = LaunchOrder {
         token: &launch.token,
@@ -130,7 +136,7 @@ async fn ask(
         now,
     };
     let call = AssertUnwindSafe(machines.launch(&order)).catch_unwind();
-    match tokio::time::timeout(MAX_CALL, call).await {
+    Answer::Asked(match tokio::time::timeout(MAX_CALL, call).await {
         Ok(Ok(Ok(made))) if made.is_empty() => Err(LaunchError::Refused {
             cause: Cause::Capacity,
             problem: "the provider made no machine and did not say why".to_owned(),
@@ -143,23 +149,23 @@ async fn ask(
             "no answer within {} s",
             MAX_CALL.as_secs()
         ))),
-    }
+    })
 }
 
 /// Writes down what the cloud said. May be said again, and late.
-pub(super) fn settle(
+fn settle(
     app: &App,
     tx: &mut Tx<'_>,
     mut launch: Launch,
-    config: &LaunchConfig,
-    answer: &Result<Vec<Launched>, LaunchError>,
+    answer: &Answer,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Adopted>, StoreError> {
+    let mut adopted = Vec::new();
     let was_pending = launch.state.is_pending();
     match answer {
-        Ok(made) => {
+        Answer::Asked(Ok(made)) => {
             for machine in made {
-                adopt(app, tx, &launch, machine, now)?;
+                adopted.push(adopt(app, tx, &launch, machine, now)?);
             }
             launch.made = launch
                 .made
@@ -167,24 +173,37 @@ pub(super) fn settle(
             launch.state = LaunchState::Accepted;
         }
         // The scan has found machines of it, or given it up: either is more than this knows.
-        Err(_) if !was_pending => return Ok(()),
-        Err(LaunchError::Unknown(problem)) => {
+        Answer::Asked(Err(_)) | Answer::NotAsked(_) if !was_pending => return Ok(adopted),
+        Answer::NotAsked(problem) => {
+            let problem = problem.clone();
+            launch.state = LaunchState::Withdrawn { problem };
+        }
+        Answer::Asked(Err(LaunchError::Unknown(problem))) => {
             let problem = problem.clone();
             launch.state = LaunchState::Unknown { problem };
         }
-        Err(LaunchError::Refused { cause, problem }) if launch.made == 0 => {
+        Answer::Asked(Err(LaunchError::Refused { cause, problem })) if launch.made == 0 => {
             launch.state = LaunchState::Refused {
                 cause: *cause,
                 problem: problem.clone(),
             };
-            let told = refusal(&launch, config, *cause, problem);
+            let told = refusal(&launch, *cause, problem);
             report(app, tx, &launch.pool_id, &launch.provider_id, &told, now)?;
         }
         // Some of its machines have been seen: it was not refused, whatever the answer says.
-        Err(LaunchError::Refused { .. }) => launch.state = LaunchState::Accepted,
+        Answer::Asked(Err(LaunchError::Refused { .. })) => launch.state = LaunchState::Accepted,
     }
     launch.last_modified = now;
-    store::launch_update(tx, &launch).map(drop)
+    store::launch_update(tx, &launch)?;
+    Ok(adopted)
+}
+
+/// What became of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Adopted {
+    HadRow,
+    Welcome,
+    ToldToGo,
 }
 
 /// Gives a machine its row, unless it has one. One that nobody waits for any more is told to go at once.
@@ -194,12 +213,12 @@ pub(super) fn adopt(
     launch: &Launch,
     machine: &Launched,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<Adopted, StoreError> {
     let pool = store::pool_get(tx, &launch.pool_id)?;
     let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
     let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, now);
     if !store::worker_insert(tx, &worker)? {
-        return Ok(false);
+        return Ok(Adopted::HadRow);
     }
     app.announce(tx, now, [event(&worker, WorkerChange::Requested)])?;
     let unwanted = match pool {
@@ -212,11 +231,11 @@ pub(super) fn adopt(
         }
         Some(_) => None,
     };
-    if let Some(reason) = unwanted {
-        told_to_go(app, tx, &mut worker, reason, now)?;
-        app.wake.ending.notify_one();
-    }
-    Ok(true)
+    let Some(reason) = unwanted else {
+        return Ok(Adopted::Welcome);
+    };
+    told_to_go(app, tx, &mut worker, reason, now)?;
+    Ok(Adopted::ToldToGo)
 }
 
 fn requested(
@@ -252,9 +271,10 @@ fn requested(
     }
 }
 
-fn refusal(launch: &Launch, config: &LaunchConfig, cause: Cause, problem: &str) -> Problem {
-    let extra = json!({"code": cause.as_str(), "config": config.configuration,
-        "machines": launch.machines, "launch": launch.token.as_str()});
+/// The launch config is named and not shown: more people hear of errors than may see what is in it.
+fn refusal(launch: &Launch, cause: Cause, problem: &str) -> Problem {
+    let extra = json!({"code": cause.as_str(), "machines": launch.machines,
+        "launch": launch.token.as_str()});
     Problem {
         kind: "creation-error",
         title: "Instance Creation Error",

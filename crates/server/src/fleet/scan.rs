@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{Machines, Sighting};
-use domain::id::{ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::judge::{Judgement, QueueFacts, Seen, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
@@ -24,6 +24,8 @@ const PAGE: u32 = 1_000;
 const MAX_CALLS: usize = 4;
 /// A look that takes longer is given up; the next scan looks again.
 const MAX_LOOK: Duration = Duration::from_secs(60);
+/// After so many looks without an answer the cloud is left alone until the next scan.
+const MAX_TIMED_OUT: u64 = 8;
 /// How precisely `lastChecked` is kept.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
 /// Whoever is there gets this much longer to live in the table.
@@ -42,6 +44,8 @@ pub struct Scanned {
     pub adopted: u64,
     pub settled: u64,
     pub problems: u64,
+    /// Looks to which the cloud did not answer in time.
+    pub timed_out: u64,
 }
 
 /// Which machines of the provider have a row that is not stopped.
@@ -80,8 +84,10 @@ pub async fn scan_provider(
         return Ok(None);
     };
     let mut scanned = Scanned::default();
-    // What is listed before the rows are read cannot be missed because it was made in between.
-    let owned = unsettled::owned(machines).await;
+    // What is listed before the rows are read cannot be missed because it was made in between. The list says nothing
+    // of what was made after this moment.
+    let listed_at = app.clock.now();
+    let listing = (listed_at, unsettled::owned(machines).await);
     let mut known = Known::new();
     let mut after: Option<WorkerKey> = None;
     loop {
@@ -104,7 +110,7 @@ pub async fn scan_provider(
         }
         after = Some(last);
     }
-    unsettled::settle(app, provider_id, machines, owned, &known, &mut scanned).await?;
+    unsettled::settle(app, provider_id, machines, listing, &known, &mut scanned).await?;
     Ok(Some(scanned))
 }
 
@@ -141,6 +147,10 @@ async fn scan_page(
     if concerned.is_empty() && !stale {
         return Ok(());
     }
+    let ids = concerned
+        .iter()
+        .map(|found| found.worker.key.pool_id.clone());
+    let pools: BTreeSet<PoolId> = ids.collect();
     let (inner, id) = (Arc::clone(app), provider_id.clone());
     let written = app.write("scan_apply", move |tx| {
         store::worker_note_checked(tx, &id, &first, &last, now, now.plus_millis(-CHECKED_MS))?;
@@ -154,7 +164,10 @@ async fn scan_page(
     scanned.stopped += done.stopped;
     scanned.ended += done.ended;
     if done.ended > 0 {
-        app.wake.ending.notify_one();
+        app.wake.ending(provider_id).notify_one();
+    }
+    for pool_id in pools {
+        app.wake.pool(&pool_id);
     }
     Ok(())
 }
@@ -166,6 +179,9 @@ async fn look(
     page: &[Worker],
     scanned: &mut Scanned,
 ) -> BTreeMap<WorkerKey, Seen> {
+    if scanned.timed_out >= MAX_TIMED_OUT {
+        return BTreeMap::new();
+    }
     // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
     let mut looks = Vec::new();
     for chunk in page.chunks(machines.look_batch().max(1)) {
@@ -184,7 +200,10 @@ async fn look(
                 continue;
             }
             Ok(Err(problem)) => problem.to_string(),
-            Err(_) => format!("no answer within {} s", MAX_LOOK.as_secs()),
+            Err(_) => {
+                scanned.timed_out += 1;
+                format!("no answer within {} s", MAX_LOOK.as_secs())
+            }
         };
         scanned.problems += 1;
         tracing::warn!(provider.id = %provider_id, error = %problem,
@@ -249,11 +268,9 @@ fn apply(
         }
         Judgement::Stopped { reason } => {
             done.stopped += u64::from(gone(app, tx, &mut worker, &reason, now)?);
-            app.wake.pool(&worker.key.pool_id);
         }
         Judgement::End { reason } => {
             done.ended += u64::from(told_to_go(app, tx, &mut worker, &reason, now)?);
-            app.wake.pool(&worker.key.pool_id);
         }
         Judgement::EndAgain { .. } => done.ended += 1,
     }

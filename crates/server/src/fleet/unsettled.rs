@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{CloudError, Launched, Machines, Owned};
-use domain::id::{LaunchToken, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use domain::worker::WorkerState;
 use store::{StoreError, Tx};
 
-use super::launching::{MAX_AGE_MS, adopt};
+use super::ending::end_now;
+use super::launching::{Adopted, MAX_AGE_MS, adopt};
 use super::problems::{Problem, report};
 use super::scan::{Known, Scanned};
 use crate::app::App;
@@ -45,7 +46,7 @@ pub(super) async fn settle(
     app: &Arc<App>,
     provider_id: &ProviderId,
     machines: &dyn Machines,
-    owned: Listing,
+    (listed_at, owned): (Timestamp, Listing),
     known: &Known,
     scanned: &mut Scanned,
 ) -> Result<(), StoreError> {
@@ -79,9 +80,8 @@ pub(super) async fn settle(
     });
     for launch in pending.await? {
         let made = by_token.get(&launch.token).map_or(0, Vec::len);
-        let age_ms = now.as_millis() - launch.last_modified.as_millis();
-        let known_by_now = listed && age_ms > SETTLE_MS;
-        if known_by_now || age_ms > GIVE_UP_MS {
+        let known_by_now = listed && listed_at.millis_since(launch.last_modified) > SETTLE_MS;
+        if known_by_now || now.millis_since(launch.last_modified) > GIVE_UP_MS {
             conclude(app, launch, made, now).await?;
             scanned.settled += 1;
         }
@@ -104,7 +104,13 @@ async fn stranger(
         take_in(&inner, tx, &id, &token, &machine, now)
     });
     match found.await? {
-        Taken::Adopted => scanned.adopted += 1,
+        Taken::Adopted(pool_id, adopted) => {
+            scanned.adopted += 1;
+            app.wake.pool(&pool_id);
+            if adopted == Adopted::ToldToGo {
+                app.wake.ending(provider_id).notify_one();
+            }
+        }
         Taken::HasRow => {}
         Taken::NotOurs => {
             tracing::warn!(provider.id = %provider_id, worker.group = %named.group,
@@ -115,7 +121,7 @@ async fn stranger(
         Taken::Left(worker) => {
             // Its row says that it is gone, and it is not.
             scanned.ended += 1;
-            if let Err(problem) = machines.end(&worker).await {
+            if let Err(problem) = end_now(machines, &worker).await {
                 scanned.problems += 1;
                 tracing::warn!(provider.id = %provider_id, error = %problem,
                     "cannot end {}, which should be gone: {problem}", worker.key);
@@ -126,7 +132,7 @@ async fn stranger(
 }
 
 enum Taken {
-    Adopted,
+    Adopted(PoolId, Adopted),
     HasRow,
     NotOurs,
     Left(Box<domain::worker::Worker>),
@@ -157,14 +163,13 @@ fn take_in(
             WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
         });
     }
-    adopt(app, tx, &launch, machine, now)?;
+    let adopted = adopt(app, tx, &launch, machine, now)?;
     if launch.state.is_pending() {
         // It no longer counts as still to come.
         launch.made = launch.machines.min(launch.made + 1);
         store::launch_update(tx, &launch)?;
     }
-    app.wake.pool(&launch.pool_id);
-    Ok(Taken::Adopted)
+    Ok(Taken::Adopted(launch.pool_id, adopted))
 }
 
 /// The outcome of a launch that nobody will tell us any more.
@@ -174,8 +179,8 @@ async fn conclude(
     made: usize,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let inner = Arc::clone(app);
-    app.write("launch_conclude", move |tx| {
+    let (inner, pool_id) = (Arc::clone(app), launch.pool_id.clone());
+    let written = app.write("launch_conclude", move |tx| {
         let Some(mut current) = store::launch_get(tx, &launch.token)? else {
             return Ok(());
         };
@@ -204,10 +209,11 @@ async fn conclude(
             )?;
         }
         store::launch_update(tx, &current)?;
-        inner.wake.pool(&current.pool_id);
         Ok::<_, StoreError>(())
-    })
-    .await
+    });
+    written.await?;
+    app.wake.pool(&pool_id);
+    Ok(())
 }
 
 fn lost(launch: &Launch, problem: &str) -> Problem {

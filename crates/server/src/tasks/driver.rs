@@ -22,6 +22,11 @@ use crate::telemetry::{Stopwatch, TASK_AGE, TASK_SECONDS, seconds};
 pub trait Task: Send + 'static {
     const NAME: &'static str;
 
+    /// As it is called in logs and metrics, where there are several.
+    fn name(&self) -> String {
+        Self::NAME.to_owned()
+    }
+
     /// Returns what it did, for people; `Null` if there was nothing to do.
     async fn activate(&mut self) -> Result<Value, String>;
 }
@@ -92,9 +97,17 @@ impl Driver {
         Handle { wake, status }
     }
 
-    /// Waits for the activations under way, after the stop has been called.
-    pub async fn join(mut self) {
-        while self.running.join_next().await.is_some() {}
+    /// Waits for the activations under way, after the stop has been called. One that takes longer than `at_most` is
+    /// dropped where it waits: whatever it does is safe against the death of the process.
+    pub async fn join(mut self, at_most: Duration) {
+        let ended = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(at_most, ended).await.is_err() {
+            tracing::warn!(
+                "{} tasks are still at work and are left where they are",
+                self.running.len()
+            );
+            self.running.shutdown().await;
+        }
     }
 }
 
@@ -124,7 +137,7 @@ async fn run<T: Task>(
 
 /// One activation, measured; a panic in it is a failure like any other.
 async fn activate<T: Task>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
-    let watch = Stopwatch::start();
+    let (watch, name) = (Stopwatch::start(), task.name());
     let outcome = AssertUnwindSafe(task.activate())
         .catch_unwind()
         .await
@@ -132,18 +145,18 @@ async fn activate<T: Task>(task: &mut T, clock: &dyn Clock) -> Result<Value, Str
     let status = match &outcome {
         Ok(Value::Null) => "success",
         Ok(done) => {
-            tracing::info!(task.name = T::NAME, task.done = %done, "{}: {done}", T::NAME);
+            tracing::info!(task.name = name, task.done = %done, "{name}: {done}");
             "success"
         }
         Err(problem) => {
-            tracing::error!(task.name = T::NAME, "{} failed: {problem}", T::NAME);
+            tracing::error!(task.name = name, "{name} failed: {problem}");
             "exception"
         }
     };
     if outcome.is_ok() {
-        gauge!(TASK_AGE, "name" => T::NAME).set(seconds(clock.now().as_millis()));
+        gauge!(TASK_AGE, "name" => name.clone()).set(seconds(clock.now().as_millis()));
     }
-    histogram!(TASK_SECONDS, "name" => T::NAME, "status" => status)
+    histogram!(TASK_SECONDS, "name" => name, "status" => status)
         .record(watch.elapsed().as_secs_f64());
     outcome
 }
@@ -190,6 +203,8 @@ mod tests {
         }
     }
 
+    const PATIENCE: Duration = Duration::from_secs(10);
+
     fn driver() -> (Driver, CancellationToken) {
         let stop = CancellationToken::new();
         (Driver::new(Arc::new(Still), stop.clone()), stop)
@@ -201,7 +216,7 @@ mod tests {
         let mut handle = driver.start(Duration::from_secs(60), Scripted(vec![|| Ok(json!(1))]));
         assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
         stop.cancel();
-        driver.join().await;
+        driver.join(PATIENCE).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -214,7 +229,7 @@ mod tests {
         assert_eq!(first.last, Some(Err("the task panicked".to_owned())));
         assert!(handle.finished(2).await.finished >= 2);
         stop.cancel();
-        driver.join().await;
+        driver.join(PATIENCE).await;
     }
 
     #[tokio::test]
@@ -226,6 +241,39 @@ mod tests {
         handle.wake();
         handle.finished(2).await;
         stop.cancel();
-        driver.join().await;
+        driver.join(PATIENCE).await;
+    }
+
+    /// Waits for somebody who never answers, and says whether it still does.
+    struct Stuck {
+        _alive: Arc<()>,
+        begun: Arc<Notify>,
+    }
+
+    #[async_trait]
+    impl Task for Stuck {
+        const NAME: &'static str = "stuck";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            self.begun.notify_one();
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_waits_for_others_does_not_hold_up_the_end() {
+        let (mut driver, stop) = driver();
+        let (alive, begun) = (Arc::new(()), Arc::new(Notify::new()));
+        driver.start(
+            Duration::from_secs(1),
+            Stuck {
+                _alive: Arc::clone(&alive),
+                begun: Arc::clone(&begun),
+            },
+        );
+        begun.notified().await;
+        stop.cancel();
+        driver.join(PATIENCE).await;
+        assert_eq!(Arc::strong_count(&alive), 1);
     }
 }

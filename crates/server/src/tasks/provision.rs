@@ -70,6 +70,9 @@ impl Task for Rounds {
 }
 
 async fn pool(app: &Arc<App>, id: PoolId) -> Result<Done, String> {
+    if app.demands.is_outside() && !is_ours(app, &id).await? {
+        return Ok(Done::default());
+    }
     let demand = app.demands.of(app, std::slice::from_ref(&id)).await?;
     let now = app.clock.now();
     let embedded = !app.demands.is_outside();
@@ -90,6 +93,18 @@ async fn pool(app: &Arc<App>, id: PoolId) -> Result<Done, String> {
     let read: Result<Vec<Facts>, StoreError> = read.await;
     let facts = read.map_err(|problem| problem.to_string())?;
     decide(app, facts).await
+}
+
+/// An outside queue rings for other people's pools, too.
+async fn is_ours(app: &Arc<App>, id: &PoolId) -> Result<bool, String> {
+    let id = id.clone();
+    let known = app
+        .store
+        .read("pool_get", move |tx| store::pool_get(tx, &id));
+    let known: Result<Option<Pool>, StoreError> = known.await;
+    known
+        .map(|pool| pool.is_some())
+        .map_err(|problem| problem.to_string())
 }
 
 /// All pools, page by page; one that fails holds up no other.

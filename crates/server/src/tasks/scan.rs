@@ -1,74 +1,82 @@
-//! Looks at every machine, provider by provider side by side; and ends those that were told to go.
+//! Looks at every machine, and ends those that were told to go.
+//!
+//! Each provider has tasks of its own: one that does not answer holds up no other.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::id::ProviderId;
 use domain::time::HOUR_MS;
-use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::driver::{Task, summary};
 use crate::app::App;
 use crate::fleet::{self, Told};
 
-pub struct Scan(pub Arc<App>);
+/// Looks at the machines of one provider.
+pub struct Scan {
+    app: Arc<App>,
+    provider_id: ProviderId,
+}
 
+/// Ends machines of one provider.
 pub struct Ending {
-    pub app: Arc<App>,
-    told: BTreeMap<ProviderId, Told>,
+    app: Arc<App>,
+    provider_id: ProviderId,
+    told: Told,
+}
+
+impl Scan {
+    /// One for each provider.
+    pub fn each(app: &Arc<App>) -> Vec<Self> {
+        let of = |provider_id| Self {
+            app: Arc::clone(app),
+            provider_id,
+        };
+        provider_ids(app).map(of).collect()
+    }
 }
 
 impl Ending {
-    pub fn new(app: Arc<App>) -> Self {
-        let told = BTreeMap::new();
-        Self { app, told }
+    /// One for each provider.
+    pub fn each(app: &Arc<App>) -> Vec<Self> {
+        let of = |provider_id| Self {
+            app: Arc::clone(app),
+            provider_id,
+            told: Told::new(),
+        };
+        provider_ids(app).map(of).collect()
     }
+
+    pub fn provider_id(&self) -> &ProviderId {
+        &self.provider_id
+    }
+}
+
+fn provider_ids(app: &App) -> impl Iterator<Item = ProviderId> {
+    app.providers.listed().map(|(id, _)| id.clone())
 }
 
 #[async_trait]
 impl Task for Scan {
     const NAME: &'static str = "scan";
 
+    fn name(&self) -> String {
+        format!("{} {}", Self::NAME, self.provider_id)
+    }
+
     async fn activate(&mut self) -> Result<Value, String> {
-        let app = &self.0;
-        let ids: Vec<ProviderId> = app.providers.listed().map(|(id, _)| id.clone()).collect();
-        let mut scans = Vec::new();
-        for id in ids {
-            let app = Arc::clone(app);
-            scans.push(async move {
-                let scanned = fleet::scan_provider(&app, &id).await;
-                (id, scanned)
-            });
-        }
-        let mut totals = [
-            ("stopped", 0),
-            ("ended", 0),
-            ("adopted", 0),
-            ("settled", 0),
-            ("problems", 0),
-        ];
-        let mut failed = None;
-        for (id, scanned) in join_all(scans).await {
-            match scanned {
-                Ok(Some(done)) => {
-                    let counts = [
-                        done.stopped,
-                        done.ended,
-                        done.adopted,
-                        done.settled,
-                        done.problems,
-                    ];
-                    for ((_, total), count) in totals.iter_mut().zip(counts) {
-                        *total += count;
-                    }
-                }
-                Ok(None) => {}
-                Err(problem) => failed = Some(format!("the scan of {id} stopped: {problem}")),
-            }
-        }
-        failed.map_or_else(|| Ok(summary(&totals)), Err)
+        let scanned = fleet::scan_provider(&self.app, &self.provider_id).await;
+        let scanned = scanned.map_err(|problem| problem.to_string())?;
+        Ok(scanned.map_or(Value::Null, |done| {
+            summary(&[
+                ("stopped", done.stopped),
+                ("ended", done.ended),
+                ("adopted", done.adopted),
+                ("settled", done.settled),
+                ("problems", done.problems),
+            ])
+        }))
     }
 }
 
@@ -76,33 +84,16 @@ impl Task for Scan {
 impl Task for Ending {
     const NAME: &'static str = "ending";
 
+    fn name(&self) -> String {
+        format!("{} {}", Self::NAME, self.provider_id)
+    }
+
     async fn activate(&mut self) -> Result<Value, String> {
         let now = self.app.clock.now();
-        let ids: Vec<ProviderId> = self
-            .app
-            .providers
-            .listed()
-            .map(|(id, _)| id.clone())
-            .collect();
-        let mut work = Vec::new();
-        for id in ids {
-            let mut told = self.told.remove(&id).unwrap_or_default();
-            // Whoever is still there is told again long before this.
-            told.retain(|_, at| now.as_millis() - at.as_millis() < HOUR_MS);
-            let app = Arc::clone(&self.app);
-            work.push(async move {
-                let done = fleet::end_stopping(&app, &id, &mut told).await;
-                (id, told, done)
-            });
-        }
-        let (mut n_told, mut failed) = (0, None);
-        for (id, told, done) in join_all(work).await {
-            self.told.insert(id, told);
-            match done {
-                Ok(count) => n_told += count,
-                Err(problem) => failed = Some(problem.to_string()),
-            }
-        }
-        failed.map_or_else(|| Ok(summary(&[("told", n_told)])), Err)
+        // Whoever is still there is told again long before this.
+        self.told.retain(|_, at| now.millis_since(*at) < HOUR_MS);
+        let done = fleet::end_stopping(&self.app, &self.provider_id, &mut self.told).await;
+        let n_told = done.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("told", n_told)]))
     }
 }

@@ -96,7 +96,7 @@ impl World {
                 None => match &launch.state {
                     LaunchState::Open | LaunchState::Unknown { .. } => true,
                     LaunchState::Refused { .. } => false,
-                    LaunchState::Accepted => {
+                    LaunchState::Accepted | LaunchState::Withdrawn { .. } => {
                         self.problem(format!(
                             "{} has no row, and its launch is over",
                             machine.key

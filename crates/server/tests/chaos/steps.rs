@@ -31,8 +31,10 @@ impl Process {
 
     pub(crate) async fn end(&self) {
         // A task never overlaps itself (I13): the driver sees to it, and here this.
-        if let Ok(mut ending) = self.ending.try_lock() {
-            let _ = ending.activate().await;
+        if let Ok(mut endings) = self.endings.try_lock() {
+            for ending in endings.iter_mut() {
+                let _ = ending.activate().await;
+            }
         }
     }
 
@@ -49,7 +51,9 @@ impl Process {
     }
 
     pub(crate) async fn scan(&self) {
-        self.run(Scan(Arc::clone(&self.app))).await;
+        for scan in Scan::each(&self.app) {
+            self.run(scan).await;
+        }
     }
 
     pub(crate) async fn publish(&self) {

@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) app: Arc<App>,
     pub(crate) life: Arc<Life>,
-    pub(crate) ending: tokio::sync::Mutex<Ending>,
+    pub(crate) endings: tokio::sync::Mutex<Vec<Ending>>,
     pub(crate) random: Chance,
     server: Arc<Server>,
 }
@@ -242,7 +242,7 @@ impl World {
         let process = Process {
             number: number as usize,
             server: Arc::new(Server::new(Arc::clone(&app))),
-            ending: tokio::sync::Mutex::new(Ending::new(Arc::clone(&app))),
+            endings: tokio::sync::Mutex::new(Ending::each(&app)),
             app,
             life,
             random,

@@ -19,8 +19,11 @@ pub(super) async fn round(host: &Host) -> Result<Value, Failure> {
 }
 
 pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
-    let mut scan = Scan(Arc::clone(&host.app));
-    let mut figures = repeated(&mut scan).await?;
+    let mut scans = Scan::each(&host.app);
+    let scan = scans
+        .first_mut()
+        .ok_or_else(|| Failure::failed("there is no provider"))?;
+    let mut figures = repeated(scan).await?;
     figures["cloudCalls"] = json!(host.cloud.n_looks() / (ROUNDS as u64 + 1));
     Ok(figures)
 }

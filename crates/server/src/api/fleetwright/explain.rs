@@ -195,7 +195,9 @@ fn launch_json(launch: &Launch) -> Value {
     let (cause, problem) = match &launch.state {
         LaunchState::Open | LaunchState::Accepted => (None, None),
         LaunchState::Refused { cause, problem } => (Some(cause.as_str()), Some(problem)),
-        LaunchState::Unknown { problem } => (None, Some(problem)),
+        LaunchState::Unknown { problem } | LaunchState::Withdrawn { problem } => {
+            (None, Some(problem))
+        }
     };
     json!({
         "launch": launch.token.as_str(),

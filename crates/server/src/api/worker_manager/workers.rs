@@ -126,12 +126,14 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn should_terminate(call: Call) -> Result<Reply, ApiError> {
-    let worker = load(&call).await?;
-    let reply = match worker.terms.advice {
-        Some(advice) => json!({"terminate": advice.terminate, "reason": advice.reason}),
-        None => json!({"terminate": false, "reason": "none"}),
+    let Worker { state, terms, .. } = load(&call).await?;
+    let (terminate, reason) = match terms.advice {
+        _ if state >= WorkerState::Stopping => (true, terms.end_reason),
+        Some(advice) => (advice.terminate, Some(advice.reason)),
+        None => (false, None),
     };
-    Reply::json(&reply)
+    let reason = reason.unwrap_or_else(|| "none".to_owned());
+    Reply::json(&json!({"terminate": terminate, "reason": reason}))
 }
 
 async fn load(call: &Call) -> Result<Worker, ApiError> {
@@ -251,7 +253,7 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
     if let Some(worker) = written.await? {
         measure_end(&worker, call.now);
         call.app.wake.pool(&worker.key.pool_id);
-        call.app.wake.ending.notify_one();
+        call.app.wake.ending(&worker.provider_id).notify_one();
     }
     Reply::done()
 }
