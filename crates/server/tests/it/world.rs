@@ -111,6 +111,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn open(database: Database, change: impl FnOnce(&mut Config)) -> Self {
+        Self::open_with(database, change, |_, _| Vec::new()).await
+    }
+
+    /// With further providers, made from the configuration and the clock.
+    pub(crate) async fn open_with(
+        database: Database,
+        change: impl FnOnce(&mut Config),
+        further: impl FnOnce(&Config, &Arc<TestClock>) -> Vec<(ProviderId, Arc<dyn Provider>)>,
+    ) -> Self {
         let log = Log::default();
         let capture = log.capture();
         let folder = tempfile::tempdir().unwrap();
@@ -118,12 +127,13 @@ impl World {
         change(&mut config);
         let clock = Arc::new(TestClock(AtomicI64::new(START_MS)));
         let (shaky, pausing) = (Arc::new(Shaky::default()), Pausing::new());
-        let further: Vec<(ProviderId, Arc<dyn Provider>)> = vec![
+        let mut providers: Vec<(ProviderId, Arc<dyn Provider>)> = vec![
             ("shaky".parse().unwrap(), Arc::clone(&shaky) as _),
             ("pausing".parse().unwrap(), Arc::clone(&pausing) as _),
         ];
+        providers.extend(further(&config, &clock));
         let random = Random::new(StdRng::seed_from_u64(7));
-        let app = start_with(config, Arc::clone(&clock) as _, random, further)
+        let app = start_with(config, Arc::clone(&clock) as _, random, providers)
             .await
             .unwrap();
         Self {

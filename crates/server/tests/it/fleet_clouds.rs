@@ -1,0 +1,114 @@
+//! The clouds of the fleet's tests: fake ones, with a limit of ours, and with something that happens while we look.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use cloud::{
+    BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
+    Launched, Machines, Owned, ProofRefused, Provider, ProviderContext, Sighting, Verified,
+};
+use contract::{Invalid, Schemas};
+use domain::id::WorkerKey;
+use domain::plan::Bid;
+use domain::worker::Worker;
+use serde_json::Value;
+use server::config::Config;
+
+use crate::world::{ROOT_URL, TestClock};
+
+type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) struct TestCloud {
+    /// The cloud itself, for scripts and for a look behind its back.
+    pub(crate) fake: FakeCloud,
+    max_machines: Option<u64>,
+    meanwhile: Mutex<Option<Happening>>,
+}
+
+impl TestCloud {
+    pub(crate) fn new(
+        id: &str,
+        max_machines: Option<u64>,
+        config: &Config,
+        clock: &Arc<TestClock>,
+    ) -> Arc<Self> {
+        let context = ProviderContext {
+            id: id.parse().unwrap(),
+            schemas: Schemas::new(),
+            keyring: Arc::new(config.keyring().unwrap()),
+            root_url: ROOT_URL.to_owned(),
+            data: None,
+            clock: Arc::clone(clock) as _,
+        };
+        Arc::new(Self {
+            fake: FakeCloud::new(context, FakeSettings::default()),
+            max_machines,
+            meanwhile: Mutex::default(),
+        })
+    }
+
+    /// This happens after the cloud has looked the next time, and before we hear what it saw.
+    pub(crate) fn during_the_next_look(
+        &self,
+        happening: impl Future<Output = ()> + Send + 'static,
+    ) {
+        *self.meanwhile.lock().unwrap() = Some(Box::pin(happening));
+    }
+}
+
+#[async_trait]
+impl Provider for TestCloud {
+    fn kind(&self) -> &'static str {
+        self.fake.kind()
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.fake.validate(config)
+    }
+
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        self.fake.verify(claim).await
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Machines for TestCloud {
+    fn max_machines(&self) -> Option<u64> {
+        self.max_machines
+    }
+
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        self.fake.bids(ask)
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        self.fake.launch(order).await
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let seen = self.fake.look(workers).await;
+        let happening = self.meanwhile.lock().unwrap().take();
+        if let Some(happening) = happening {
+            happening.await;
+        }
+        seen
+    }
+
+    fn look_batch(&self) -> usize {
+        self.fake.look_batch()
+    }
+
+    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+        self.fake.owned().await
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        self.fake.end(worker).await
+    }
+}

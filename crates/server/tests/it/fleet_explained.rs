@@ -1,0 +1,223 @@
+//! Why there are these workers and no others: asked over the API, answered from what was decided.
+
+use cloud::Fate;
+use domain::launch::Cause;
+use serde_json::{Value, json};
+
+use crate::database::assert_snapshot;
+use crate::fleet_world::{Fleet, IDLE_MS, POOL, fleet_test, machine, plain_pool, pool};
+
+impl Fleet {
+    /// What would be decided now, as text.
+    async fn present(&self) -> String {
+        let explained = self.explain_pool(POOL).await;
+        explained["now"]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Only the reasons of it.
+    async fn reasons(&self) -> Vec<String> {
+        let text = self.present().await;
+        let because = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("because "));
+        because.map(str::to_owned).collect()
+    }
+}
+
+/// The texts of a story, with the names of launches left out.
+fn told(explained: &Value, launch: &str) -> String {
+    let lines = explained["story"].as_array().unwrap().iter();
+    let texts = lines.map(|line| line["text"].as_str().unwrap().replace(launch, "[launch]"));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fleet_test!(a_pool_says_what_it_would_do_now_and_did_before, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 2).await;
+    assert_snapshot!(fleet.present().await, @r"
+    change 2, target 2
+    launch 2 x a (1 unit each)
+    because needed 2: 2 pending, maximum 4, ratio 1
+    because fake (a): 2 machines
+    ");
+    fleet.round().await;
+    assert_snapshot!(fleet.present().await, @r"
+    change 0, target 2
+    because needed 0: 2 pending, 2 coming, maximum 4, ratio 1
+    because fake (a): 2 machines made in the last hour, none registered yet
+    ");
+    let explained = fleet.explain_pool(POOL).await;
+    let plan = &explained["plans"][0];
+    assert_eq!(plan["number"], 1);
+    assert_snapshot!(plan["text"].as_str().unwrap(), @r"
+    change 2, target 2
+    launch 2 x a (1 unit each)
+    because needed 2: 2 pending, maximum 4, ratio 1
+    because fake (a): 2 machines
+    ");
+    let mut launch = explained["launches"][0].clone();
+    launch["launch"] = json!("[launch]");
+    assert_snapshot!(launch, @r#"{"cause":null,"created":"2026-09-21T14:13:20.000Z","launch":"[launch]","launchConfigId":"a","machines":2,"made":2,"plan":1,"problem":null,"providerId":"one","state":"accepted"}"#);
+});
+
+fleet_test!(a_pool_says_why_nothing_happens, |fleet| {
+    fleet.make_pool(POOL, plain_pool(1)).await;
+    assert_snapshot!(fleet.reasons().await.join("\n"), @"needed 0: 0 pending, maximum 1, ratio 1");
+    // The maximum is reached.
+    fleet.tasks(POOL, 2).await;
+    fleet.round().await;
+    assert_snapshot!(fleet.reasons().await.join("\n"), @r"
+    needed 0: 2 pending, 1 coming, maximum 1, ratio 1
+    fake (a): 1 machine made in the last hour, none registered yet
+    ");
+});
+
+fleet_test!(
+    a_pool_says_which_launch_configs_cannot_be_used_and_why,
+    |fleet| {
+        let mut off = machine("off");
+        off["workerManager"]["initialWeight"] = json!(0);
+        let configs = [off, machine("sold-out"), machine("refused")];
+        fleet.make_pool(POOL, pool("one", 0, 4, &configs)).await;
+        fleet.one.fake.set_stock("sold-out", 0);
+        fleet
+            .one
+            .fake
+            .next_launches([Fate::Refused(Cause::Capacity)]);
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_snapshot!(fleet.reasons().await.join("\n"), @r"
+    needed 1: 1 pending, maximum 4, ratio 1
+    fake (off): skipped, its initialWeight is 0
+    fake (sold-out): skipped, none is to be had now
+    fake (refused): skipped, 1 of 1 launches failed in the last hour, tried again at 14:14:20
+    short by 1: no launch config can give more now
+    ");
+        let explained = fleet.explain_pool(POOL).await;
+        assert_eq!(explained["launches"][0]["cause"], "capacity");
+    }
+);
+
+fleet_test!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
+    fleet
+        .make_pool(POOL, pool("null-provider", 0, 4, &[machine("a")]))
+        .await;
+    fleet.tasks(POOL, 1).await;
+    assert_snapshot!(fleet.present().await, @r"
+    change 1, target 1
+    because needed 1: 1 pending, maximum 4, ratio 1
+    because a: skipped, a provider of kind null launches nothing
+    because short by 1: no launch config can give more now
+    ");
+});
+
+fleet_test!(
+    a_worker_says_why_it_came_what_it_did_and_why_it_went,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        fleet.pass_ms(1_000);
+        let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
+        fleet.pass_ms(1_000);
+        let claim = fleet.claim_with(&worker).await;
+        fleet.pass_ms(1_000);
+        fleet.complete(&claim).await;
+        fleet.pass_ms(IDLE_MS);
+        fleet.round().await;
+        fleet.pass_ms(1_000);
+        fleet.leave(&worker).await;
+        fleet.scan().await;
+        let explained = fleet.explain_worker(&worker.key).await;
+        let launch = explained["launch"]["launch"].as_str().unwrap();
+        assert_snapshot!(told(&explained, launch), @r"
+    plan 1: needed 1: 1 pending, maximum 4, ratio 1
+    plan 1: fake (a): 1 machine
+    launch [launch] asked one for 1 machine by a
+    requested: one has it
+    proved itself and got credentials
+    asked the queue for work for the first time
+    ended a task; 1 remembered
+    told to go: over capacity
+    ended: it left by itself, told to go: over capacity
+    now it is stopped
+    ");
+        assert_eq!(explained["state"], "stopped");
+        assert_eq!(explained["plan"]["number"], 1);
+    }
+);
+
+fleet_test!(a_worker_that_was_ended_says_by_what_rule, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    let [key] = fleet
+        .workers_in(POOL, "requested")
+        .await
+        .try_into()
+        .unwrap();
+    fleet.pass_ms(crate::fleet_world::REGISTRATION_MS + 1);
+    fleet.scan().await;
+    let explained = fleet.explain_worker(&key).await;
+    let launch = explained["launch"]["launch"].as_str().unwrap();
+    assert_snapshot!(told(&explained, launch), @r"
+    plan 1: needed 1: 1 pending, maximum 4, ratio 1
+    plan 1: fake (a): 1 machine
+    launch [launch] asked one for 1 machine by a
+    requested: one has it
+    ended: never registered within 900s
+    now it is stopping
+    ");
+});
+
+fleet_test!(
+    looking_ahead_writes_nothing_and_is_what_is_then_decided,
+    |fleet| {
+        // One launch config only: chance has no say, so that one decision is as good as another.
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 3).await;
+        fleet.news().await;
+        let foreseen = fleet.explain_pool(POOL).await["now"]["plan"].take();
+        for _ in 0..3 {
+            fleet.explain_pool(POOL).await;
+        }
+        assert_eq!(fleet.plans(POOL).await, []);
+        assert_eq!(fleet.launches(POOL).await, []);
+        assert_eq!(fleet.news().await, Vec::<String>::new());
+        assert_eq!(fleet.machines(), []);
+
+        fleet.round().await;
+        let plan = fleet.plans(POOL).await.remove(0);
+        assert_eq!(plan.plan, foreseen);
+        assert_eq!((plan.number, fleet.machines().len()), (1, 3));
+    }
+);
+
+fleet_test!(
+    looking_ahead_foresees_who_is_told_to_go_and_tells_nobody,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.pass_ms(IDLE_MS);
+        let foreseen = fleet.present().await;
+        let line = format!("tell {} to go: over capacity", worker.key);
+        assert!(foreseen.contains(&line), "{foreseen}");
+        assert_eq!(fleet.advice(&worker).await, "stay: none");
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, "go: over capacity");
+    }
+);
+
+fleet_test!(who_may_not_ask_why_is_refused, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let path = "fleetwright:/explain/pool/pp%2Fee";
+    let curious = fleet
+        .client("curious", &["fleetwright:explain:pp/other"])
+        .await;
+    let refused = fleet.get(path).by(&curious).await;
+    refused.refused_with(403, "InsufficientScopes", "fleetwright:explain:pp/ee");
+    let owner = fleet.client("owner", &["fleetwright:explain:pp/*"]).await;
+    fleet.get(path).by(&owner).await.expect(200);
+    let missing = fleet.get("fleetwright:/explain/pool/pp%2Fnone").await;
+    missing.refused(404, "ResourceNotFound", "Worker pool does not exist");
+});

@@ -1,0 +1,303 @@
+//! Workers that go because they are not wanted any more, between two tasks and by themselves.
+
+use cloud::Fate;
+use domain::time::{DAY_MS, HOUR_MS};
+
+use crate::fleet_world::{
+    Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool,
+};
+
+const GO: &str = "go: over capacity";
+const STAY: &str = "stay: none";
+const ARCHIVED: &str = "go: launch config archived";
+
+impl Fleet {
+    async fn advices(&self, workers: &[Running]) -> Vec<String> {
+        let mut advices = Vec::new();
+        for worker in workers {
+            advices.push(self.advice(worker).await);
+        }
+        advices
+    }
+}
+
+fleet_test!(who_is_too_many_goes_only_after_the_idle_time, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let idle = fleet.idle(POOL, 2).await;
+    fleet.pass_ms(IDLE_MS - 1);
+    fleet.round().await;
+    assert_eq!(fleet.advices(&idle).await, [STAY, STAY]);
+    fleet.pass_ms(1);
+    fleet.round().await;
+    assert_eq!(fleet.advices(&idle).await, [GO, GO]);
+});
+
+fleet_test!(the_longest_idle_goes_first, |fleet| {
+    fleet
+        .make_pool(POOL, pool("one", 1, 4, &[machine("a")]))
+        .await;
+    let [(first, claim), (second, last_claim)] = fleet.busy(POOL, 2).await.try_into().ok().unwrap();
+    fleet.complete(&last_claim).await;
+    fleet.pass_ms(1_000);
+    fleet.complete(&claim).await;
+    fleet.pass_ms(IDLE_MS);
+    fleet.round().await;
+    assert_eq!(fleet.advice(&second).await, GO);
+    assert_eq!(fleet.advice(&first).await, STAY);
+});
+
+fleet_test!(a_busy_worker_is_never_too_many, |fleet| {
+    fleet.make_pool(POOL, plain_pool(2)).await;
+    let busy = fleet.busy(POOL, 2).await;
+    fleet.change_pool(POOL, plain_pool(1)).await;
+    fleet.pass_ms(10 * IDLE_MS);
+    fleet.round().await;
+    fleet.scan().await;
+    for (worker, _) in &busy {
+        assert_eq!(fleet.advice(worker).await, STAY);
+    }
+    assert_eq!(fleet.states(POOL).await, "2 running");
+
+    fleet.complete(&busy[0].1).await;
+    fleet.pass_ms(IDLE_MS);
+    fleet.round().await;
+    assert_eq!(fleet.advice(&busy[0].0).await, GO);
+    assert_eq!(fleet.advice(&busy[1].0).await, STAY);
+});
+
+fleet_test!(nobody_goes_below_the_minimum, |fleet| {
+    fleet
+        .make_pool(POOL, pool("one", 1, 4, &[machine("a")]))
+        .await;
+    let idle = fleet.idle(POOL, 2).await;
+    fleet.pass_ms(10 * IDLE_MS);
+    fleet.round().await;
+    let mut advices = fleet.advices(&idle).await;
+    advices.sort();
+    assert_eq!(advices, [GO, STAY]);
+});
+
+fleet_test!(
+    who_was_told_to_go_is_told_to_stay_when_work_comes,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.pass_ms(IDLE_MS);
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, GO);
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, "stay: needed");
+        assert_eq!(fleet.states(POOL).await, "1 running");
+    }
+);
+
+fleet_test!(
+    a_worker_that_was_told_to_go_is_no_supply_for_more_than_it_can_do,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.pass_ms(IDLE_MS);
+        fleet.round().await;
+        fleet.tasks(POOL, 2).await;
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, "stay: needed");
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
+    }
+);
+
+fleet_test!(
+    workers_of_a_provider_that_the_pool_has_left_finish_and_go,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
+        fleet
+            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+            .await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.two.fake.n_machines(), 1);
+        assert_eq!(fleet.advice(&worker).await, "go: provider left by the pool");
+        fleet.scan().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
+
+        fleet.complete(&claim).await;
+        fleet.keep_house().await;
+        let one = "one".parse().unwrap();
+        assert_eq!(
+            fleet.stored_pool(POOL).await.unwrap().previous_provider_ids,
+            [one]
+        );
+        fleet.leave(&worker).await;
+        fleet.scan().await;
+        fleet.keep_house().await;
+        assert_eq!(
+            fleet.stored_pool(POOL).await.unwrap().previous_provider_ids,
+            []
+        );
+        assert_eq!(fleet.one.fake.n_machines(), 0);
+    }
+);
+
+fleet_test!(
+    a_deleted_pool_is_there_until_its_workers_have_gone,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
+        fleet.delete_pool(POOL).await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 running");
+        assert_eq!(fleet.advice(&worker).await, ARCHIVED);
+        fleet.complete(&claim).await;
+        fleet.keep_house().await;
+        fleet.get("/worker-pool/pp%2Fee").await.expect(200);
+
+        fleet.leave(&worker).await;
+        fleet.scan().await;
+        fleet.keep_house().await;
+        fleet.get("/worker-pool/pp%2Fee").await.expect(404);
+    }
+);
+
+fleet_test!(
+    a_machine_whose_answer_was_lost_goes_with_its_deleted_pool,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.round().await;
+        fleet.delete_pool(POOL).await;
+        fleet.keep_house().await;
+        assert!(fleet.stored_pool(POOL).await.is_some());
+        fleet.scan().await;
+        let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, ARCHIVED);
+    }
+);
+
+fleet_test!(
+    a_pool_of_the_null_provider_launches_nothing_whatever_waits,
+    |fleet| {
+        fleet
+            .make_pool(POOL, pool("null-provider", 2, 4, &[machine("a")]))
+            .await;
+        fleet.tasks(POOL, 3).await;
+        fleet.round().await;
+        assert_eq!(fleet.launches(POOL).await, []);
+        assert_eq!(fleet.machines(), []);
+    }
+);
+
+fleet_test!(
+    workers_of_an_archived_launch_config_go_between_two_tasks,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(8)).await;
+        let busy = fleet.busy(POOL, 2).await;
+        fleet.complete(&busy[0].1).await;
+        fleet
+            .change_pool(POOL, pool("one", 0, 8, &[machine("b")]))
+            .await;
+        fleet.round().await;
+        for (worker, _) in &busy {
+            assert_eq!(fleet.advice(worker).await, ARCHIVED);
+        }
+        // Whoever is busy is not ended: it asks when it has finished.
+        fleet.scan().await;
+        fleet.end().await;
+        assert_eq!(fleet.states(POOL).await, "2 running");
+        fleet.complete(&busy[1].1).await;
+
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        let launches = fleet.launches(POOL).await;
+        assert_eq!(launches.last().unwrap().launch_config_id.as_str(), "b");
+        assert_eq!(fleet.states(POOL).await, "1 requested, 2 running");
+    }
+);
+
+fleet_test!(
+    a_quarantined_worker_is_replaced_and_counts_again_when_released,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.quarantine(&worker.key, 2 * HOUR_MS).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
+        assert_eq!(fleet.advice(&worker).await, STAY);
+
+        let other = fleet.register_all(POOL).await.remove(0);
+        let claim = fleet.claim_with(&other).await;
+        fleet.quarantine(&worker.key, -MINUTE_MS).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "2 running");
+        fleet.claim_with(&worker).await;
+        fleet.complete(&claim).await;
+    }
+);
+
+fleet_test!(a_quarantined_worker_is_kept_for_a_day, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.quarantine(&worker.key, 100 * DAY_MS).await;
+    fleet.pass_ms(HOUR_MS);
+    fleet.round().await;
+    assert_eq!(fleet.advice(&worker).await, STAY);
+    fleet.pass_ms(DAY_MS);
+    fleet.round().await;
+    let advice = fleet
+        .worker(&worker.key)
+        .await
+        .unwrap()
+        .terms
+        .advice
+        .unwrap();
+    assert_eq!(advice.reason, "quarantined for too long");
+    assert!(advice.terminate);
+});
+
+fleet_test!(
+    who_is_removed_by_somebody_gives_its_task_back_and_its_machine_ends,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [(worker, _)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
+        fleet.remove(&worker.key).await;
+        assert_eq!(fleet.states(POOL).await, "1 stopping");
+        assert_eq!(fleet.runs(1).await, ["exception", "pending"]);
+        fleet.end().await;
+        assert_eq!(fleet.machines(), []);
+        fleet.provision().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopping");
+    }
+);
+
+fleet_test!(
+    who_leaves_without_having_been_told_is_not_called_too_many,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.leave(&worker).await;
+        assert_eq!(fleet.end_reason(&worker.key).await, "it left by itself");
+        fleet.scan().await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 stopped");
+    }
+);
+
+fleet_test!(
+    a_pool_that_comes_back_to_a_provider_keeps_who_is_still_there,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
+        fleet
+            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+            .await;
+        fleet.round().await;
+        fleet.change_pool(POOL, plain_pool(4)).await;
+        fleet.round().await;
+        assert_eq!(fleet.advice(&worker).await, "stay: needed");
+        fleet.complete(&claim).await;
+    }
+);

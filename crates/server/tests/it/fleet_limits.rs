@@ -1,0 +1,168 @@
+//! How much there may be: of a pool, of a launch config, of a provider; and how much is remembered.
+
+use cloud::Fate;
+use domain::launch::LaunchState;
+use domain::time::DAY_MS;
+use serde_json::json;
+
+use crate::fleet_world::{
+    IDLE_MS, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool,
+};
+
+fleet_test!(the_minimum_is_there_without_work_and_is_replaced, |fleet| {
+    fleet
+        .make_pool(POOL, pool("one", 2, 4, &[machine("a")]))
+        .await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "2 requested");
+    fleet.register_all(POOL).await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "2 running");
+    let lost = fleet.machines().remove(0).key;
+    fleet.kill(&lost);
+    fleet.scan().await;
+    fleet.provision().await;
+    assert_eq!(
+        fleet.states(POOL).await,
+        "1 requested, 1 running, 1 stopped"
+    );
+});
+
+fleet_test!(the_maximum_holds_however_much_waits, |fleet| {
+    fleet.make_pool(POOL, plain_pool(3)).await;
+    fleet.tasks(POOL, 10).await;
+    for _ in 0..3 {
+        fleet.round().await;
+        fleet.register_all(POOL).await;
+    }
+    assert_eq!(fleet.states(POOL).await, "3 running");
+    assert_eq!(fleet.machines().len(), 3);
+});
+
+fleet_test!(
+    a_worker_that_is_going_takes_room_until_it_is_gone,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(1)).await;
+        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.one.fake.set_stop_ms(MINUTE_MS);
+        fleet.remove(&worker.key).await;
+        fleet.end().await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 stopping");
+        fleet.pass_ms(MINUTE_MS);
+        fleet.scan().await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopped");
+    }
+);
+
+fleet_test!(a_launch_without_an_answer_takes_room, |fleet| {
+    fleet.make_pool(POOL, plain_pool(2)).await;
+    fleet.tasks(POOL, 2).await;
+    fleet.one.fake.next_launches([Fate::AnswerLost]);
+    fleet.round().await;
+    fleet.tasks(POOL, 5).await;
+    fleet.round().await;
+    assert_eq!(fleet.machines().len(), 2);
+});
+
+fleet_test!(a_launch_config_has_a_maximum_of_its_own, |fleet| {
+    let mut small = machine("small");
+    small["workerManager"]["maxCapacity"] = json!(1);
+    fleet.make_pool(POOL, pool("one", 0, 9, &[small])).await;
+    fleet.tasks(POOL, 5).await;
+    fleet.round().await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested");
+});
+
+fleet_test!(a_launch_config_of_weight_zero_is_switched_off, |fleet| {
+    let mut off = machine("off");
+    off["workerManager"]["initialWeight"] = json!(0);
+    fleet.make_pool(POOL, pool("one", 0, 9, &[off])).await;
+    fleet.tasks(POOL, 5).await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "");
+});
+
+fleet_test!(two_pools_share_what_their_provider_can_bear, |fleet| {
+    for pool_id in [POOL, "pp/other"] {
+        fleet
+            .make_pool(pool_id, pool("two", 0, 10, &[machine("a")]))
+            .await;
+        fleet.tasks(pool_id, 2).await;
+    }
+    fleet.round().await;
+    fleet.round().await;
+    assert_eq!(fleet.two.fake.n_machines(), MAX_MACHINES);
+    assert_eq!(
+        fleet.workers(POOL).await.len() + fleet.workers("pp/other").await.len(),
+        3
+    );
+
+    let gone = fleet.machines().remove(0).key;
+    fleet.register(&gone).await;
+    fleet.remove(&gone).await;
+    fleet.end().await;
+    fleet.scan().await;
+    fleet.round().await;
+    assert_eq!(fleet.two.fake.n_machines(), MAX_MACHINES);
+});
+
+fleet_test!(more_than_fifty_machines_are_asked_for_in_parts, |fleet| {
+    fleet
+        .make_pool(POOL, pool("one", 120, 200, &[machine("a")]))
+        .await;
+    fleet.round().await;
+    let mut asked: Vec<u32> = fleet
+        .launches(POOL)
+        .await
+        .iter()
+        .map(|launch| launch.machines)
+        .collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [20, 50, 50]);
+    assert_eq!(fleet.plans(POOL).await.len(), 1);
+    assert_eq!(fleet.machines().len(), 120);
+    assert_eq!(fleet.states(POOL).await, "120 requested");
+});
+
+fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
+    fleet.make_pool(POOL, plain_pool(1_000)).await;
+    for _ in 0..103 {
+        fleet.tasks(POOL, 1).await;
+        fleet.provision().await;
+    }
+    let plans = fleet.plans(POOL).await;
+    assert_eq!(plans.len(), 100);
+    assert_eq!((plans[0].number, plans[99].number), (103, 4));
+});
+
+fleet_test!(a_look_that_changes_nothing_is_not_remembered, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    for _ in 0..3 {
+        fleet.round().await;
+        fleet.pass_ms(IDLE_MS);
+    }
+    assert_eq!(fleet.plans(POOL).await, []);
+});
+
+fleet_test!(
+    old_plans_and_settled_launches_are_forgotten_and_open_questions_are_not,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.round().await;
+        assert_eq!(fleet.launches(POOL).await.len(), 2);
+        let days = i64::from(fleet.app.config.fleet.history_days);
+        fleet.pass_ms(days * DAY_MS + 1);
+        fleet.keep_house().await;
+        let [left] = fleet.launches(POOL).await.try_into().unwrap();
+        assert!(matches!(left.state, LaunchState::Unknown { .. }));
+        assert_eq!(fleet.plans(POOL).await, []);
+    }
+);

@@ -1,0 +1,340 @@
+//! What becomes of a launch: machines, a refusal with its cause, an answer that is late, or none at all.
+
+use cloud::{Call, Fate};
+use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch_config::LaunchConfig;
+use serde_json::{Value, json};
+
+use crate::fleet_world::{
+    Fleet, MINUTE_MS, POOL, REGISTRATION_MS, fleet_test, machine, plain_pool, pool,
+};
+
+/// By then a launch without an answer is concluded, and a pause after a failure is over.
+const LONG_MS: i64 = 10 * MINUTE_MS;
+
+impl Fleet {
+    async fn launch(&self) -> Launch {
+        let [launch] = self.launches(POOL).await.try_into().unwrap();
+        launch
+    }
+
+    fn n_launch_calls(&self) -> u64 {
+        self.one.fake.n_calls(Call::Launch)
+    }
+
+    /// Waits until a cloud has heard of so many launches.
+    async fn until_asked(&self, count: u64) {
+        const LIMIT: usize = 50_000_000;
+        for _ in 0..LIMIT {
+            if self.n_launch_calls() == count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{} launches were asked for", self.n_launch_calls());
+    }
+
+    /// What is known for and against the first launch config of a pool.
+    async fn health(&self, pool: &str) -> Value {
+        self.explain_pool(pool).await["now"]["snapshot"]["snapshot"]["offers"][0]["health"].take()
+    }
+}
+
+fleet_test!(
+    a_machine_of_a_lost_answer_is_adopted_by_its_token,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.round().await;
+        assert!(matches!(
+            fleet.launch().await.state,
+            LaunchState::Unknown { .. }
+        ));
+        assert_eq!(fleet.states(POOL).await, "");
+
+        let scanned = fleet.scan().await;
+        assert_eq!(scanned["adopted"], 1);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+        fleet.pass_ms(LONG_MS);
+        fleet.scan().await;
+        fleet.round().await;
+        let launch = fleet.launch().await;
+        assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
+        assert_eq!((fleet.n_launch_calls(), fleet.machines().len()), (1, 1));
+        fleet.register_all(POOL).await;
+        assert_eq!(fleet.states(POOL).await, "1 running");
+    }
+);
+
+fleet_test!(
+    a_launch_of_which_nothing_appears_is_lost_and_tried_anew,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::CallLost]);
+        fleet.round().await;
+        fleet.round().await;
+        assert_eq!(fleet.n_launch_calls(), 1);
+
+        fleet.pass_ms(LONG_MS);
+        let scanned = fleet.scan().await;
+        assert_eq!(scanned["settled"], 1);
+        let lost = fleet.launch().await;
+        let LaunchState::Refused { cause, .. } = &lost.state else {
+            panic!("{lost:?}");
+        };
+        assert_eq!(*cause, Cause::Lost);
+        let report = ("creation-error".to_owned(), "lost".to_owned());
+        assert_eq!(fleet.errors(POOL).await, [report]);
+
+        fleet.pass_ms(LONG_MS);
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+        assert_eq!(fleet.n_launch_calls(), 2);
+        assert_eq!(fleet.one.fake.n_launch_calls(&lost.token), 1);
+    }
+);
+
+fleet_test!(
+    a_machine_that_appears_after_its_launch_was_given_up_goes,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.one.fake.set_lag_ms(LONG_MS);
+        fleet.round().await;
+        fleet.pass_ms(LONG_MS - MINUTE_MS);
+        fleet.scan().await;
+        assert!(matches!(
+            fleet.launch().await.state,
+            LaunchState::Refused { .. }
+        ));
+
+        fleet.one.fake.set_lag_ms(0);
+        fleet.scan().await;
+        let [worker] = fleet.workers_in(POOL, "stopping").await.try_into().unwrap();
+        let reason = fleet.end_reason(&worker).await;
+        assert_eq!(reason, "appeared after its launch was given up");
+        fleet.end().await;
+        assert_eq!(fleet.machines(), []);
+    }
+);
+
+fleet_test!(
+    while_an_answer_is_on_its_way_nothing_more_is_asked_for,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.set_answer_delay_ms(2 * MINUTE_MS);
+        crate::fleet_world::round(&fleet.app).await;
+        fleet.until_asked(1).await;
+        for _ in 0..3 {
+            crate::fleet_world::round(&fleet.app).await;
+        }
+        assert_eq!(fleet.launches(POOL).await.len(), 1);
+        assert_eq!(fleet.states(POOL).await, "");
+
+        fleet.pass_ms(2 * MINUTE_MS);
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+        assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
+    }
+);
+
+fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.one.fake.set_answer_delay_ms(2 * MINUTE_MS);
+    crate::fleet_world::round(&fleet.app).await;
+    fleet.until_asked(1).await;
+    assert_eq!(fleet.scan().await["adopted"], 1);
+    let [key] = fleet
+        .workers_in(POOL, "requested")
+        .await
+        .try_into()
+        .unwrap();
+    fleet.register(&key).await;
+    fleet.news().await;
+
+    fleet.pass_ms(2 * MINUTE_MS);
+    fleet.app.launching.finish().await;
+    assert_eq!(fleet.states(POOL).await, "1 running");
+    assert_eq!(fleet.news().await, Vec::<String>::new());
+    let launch = fleet.launch().await;
+    assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
+});
+
+fleet_test!(
+    a_launch_that_is_carried_out_twice_makes_one_machine,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        let launch = fleet.launch().await;
+        let (token, definition) = (launch.token.clone(), fleet.stored_pool(POOL).await.unwrap());
+        let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
+        let config = fleet.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
+        let config: LaunchConfig = config.await.unwrap();
+
+        server::fleet::launch(&fleet.app, &definition, vec![(launch, config)]);
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.one.fake.n_launch_calls(&token), 2);
+        assert_eq!(fleet.machines().len(), 1);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+        let told = fleet.news().await;
+        let requested = told.iter().filter(|news| *news == "worker-requested");
+        assert_eq!(requested.count(), 1);
+    }
+);
+
+fleet_test!(
+    a_refusal_is_reported_and_told_and_counts_if_it_speaks_against_the_config,
+    |fleet| {
+        let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Lost);
+        for cause in causes {
+            let pool = format!("pp/{cause}");
+            fleet.make_pool(&pool, plain_pool(4)).await;
+            fleet.tasks(&pool, 1).await;
+            fleet.news().await;
+            fleet.one.fake.next_launches([Fate::Refused(cause)]);
+            fleet.provision().await;
+            assert_eq!(fleet.states(&pool).await, "");
+            let report = ("creation-error".to_owned(), cause.to_string());
+            assert_eq!(fleet.errors(&pool).await, [report]);
+            assert_eq!(fleet.news().await, ["worker-pool-error"]);
+            let failed = u64::from(cause.is_ill_health());
+            assert_eq!(fleet.health(&pool).await["failed"], failed, "{cause}");
+        }
+    }
+);
+
+fleet_test!(
+    a_cloud_that_asks_to_slow_down_is_left_alone_for_longer_each_time,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet
+            .one
+            .fake
+            .next_launches([Cause::Throttled; 3].map(Fate::Refused));
+        let mut calls = Vec::new();
+        for _ in 0..8 {
+            fleet.round().await;
+            calls.push(fleet.n_launch_calls());
+            fleet.pass_ms(10_000);
+        }
+        // After 10 s, after 20 s more, after 40 s more; that one is accepted.
+        assert_eq!(calls, [1, 2, 2, 3, 3, 3, 3, 4]);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "2 requested");
+    }
+);
+
+fleet_test!(
+    what_one_launch_config_cannot_give_comes_from_another,
+    |fleet| {
+        let mut first = machine("first");
+        first["workerManager"]["initialWeight"] = json!(1);
+        let mut second = machine("second");
+        second["workerManager"]["initialWeight"] = json!(1e-9);
+        fleet
+            .make_pool(POOL, pool("one", 0, 4, &[first, second]))
+            .await;
+        fleet.tasks(POOL, 1).await;
+        fleet
+            .one
+            .fake
+            .next_launches([Fate::Refused(Cause::Capacity)]);
+        fleet.round().await;
+        fleet.round().await;
+        let launches = fleet.launches(POOL).await;
+        let asked: Vec<&str> = launches
+            .iter()
+            .map(|launch| launch.launch_config_id.as_str())
+            .collect();
+        assert_eq!(asked, ["first", "second"]);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+    }
+);
+
+fleet_test!(
+    a_part_of_what_was_asked_for_is_taken_and_the_rest_asked_for_again,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(10)).await;
+        fleet.tasks(POOL, 5).await;
+        fleet.one.fake.next_launches([Fate::Partial(2)]);
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "2 requested");
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "5 requested");
+        let made: Vec<(u32, u32)> = fleet
+            .launches(POOL)
+            .await
+            .iter()
+            .map(|launch| (launch.machines, launch.made))
+            .collect();
+        assert_eq!(made, [(5, 2), (3, 3)]);
+    }
+);
+
+fleet_test!(a_cloud_that_says_it_has_none_is_not_asked, |fleet| {
+    fleet.make_pool(POOL, plain_pool(10)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.one.fake.set_stock("a", 0);
+    fleet.round().await;
+    assert_eq!(
+        (fleet.n_launch_calls(), fleet.launches(POOL).await.len()),
+        (0, 0)
+    );
+    fleet.one.fake.set_stock("a", 1);
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested");
+});
+
+fleet_test!(
+    a_launch_config_whose_machines_do_not_come_up_gets_one_at_a_time,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(10)).await;
+        fleet.tasks(POOL, 3).await;
+        fleet.one.fake.next_launches([Fate::NeverUp]);
+        fleet.round().await;
+        fleet.pass_ms(REGISTRATION_MS + MINUTE_MS);
+        fleet.scan().await;
+        fleet.end().await;
+        fleet.scan().await;
+        assert_eq!(fleet.states(POOL).await, "3 stopped");
+        assert_eq!(fleet.health(POOL).await["neverRegistered"], 3);
+
+        fleet.pass_ms(LONG_MS);
+        fleet.round().await;
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 3 stopped");
+        fleet.register_all(POOL).await;
+        fleet.round().await;
+        assert_eq!(
+            fleet.states(POOL).await,
+            "2 requested, 1 running, 3 stopped"
+        );
+    }
+);
+
+fleet_test!(a_failure_of_one_pool_says_nothing_about_another, |fleet| {
+    for pool in [POOL, "pp/other"] {
+        fleet.make_pool(pool, plain_pool(4)).await;
+        fleet.tasks(pool, 1).await;
+    }
+    fleet
+        .one
+        .fake
+        .decide_with(|order| match order.pool.id.as_str() {
+            POOL => Fate::Refused(Cause::Configuration),
+            _ => Fate::Made,
+        });
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "");
+    assert_eq!(fleet.states("pp/other").await, "1 requested");
+    assert_eq!(fleet.errors("pp/other").await, []);
+});

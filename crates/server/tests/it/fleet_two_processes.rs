@@ -1,0 +1,121 @@
+//! Two processes on one PostgreSQL database do the same work at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::id::LaunchToken;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use server::app::{App, Random};
+use server::start::start_with;
+
+use crate::database::Database;
+use crate::fleet_world::{Fleet, REGISTRATION_MS, machine, plain_pool, pool, round};
+
+const POOLS: u32 = 100;
+const ROUNDS: u32 = 3;
+
+fn name(number: u32) -> String {
+    format!("pp/pool-{number:03}")
+}
+
+/// So many tasks wait in a pool.
+fn wanted(number: u32) -> u32 {
+    number % 3 + 1
+}
+
+/// A second server on the same database, in the same clouds.
+async fn second(fleet: &Fleet) -> Arc<App> {
+    let random = Random::new(StdRng::seed_from_u64(8));
+    let (config, clock) = (fleet.app.config.clone(), Arc::clone(&fleet.clock));
+    let started = start_with(config, clock, random, fleet.providers());
+    Box::pin(started).await.unwrap()
+}
+
+/// Both make their round at once, again and again, until the clouds have answered.
+async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
+    for _ in 0..ROUNDS {
+        let apps = [Arc::clone(&fleet.app), Arc::clone(other)];
+        let rounds = apps.map(|app| tokio::spawn(async move { round(&app).await }));
+        for done in rounds {
+            done.await.unwrap();
+        }
+    }
+    fleet.app.launching.finish().await;
+    other.launching.finish().await;
+}
+
+async fn open() -> Option<(Fleet, Arc<App>)> {
+    let fleet = Fleet::open(Database::postgres()?).await;
+    let other = second(&fleet).await;
+    Some((fleet, other))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
+    let Some((fleet, other)) = open().await else {
+        return;
+    };
+    for number in 0..POOLS {
+        fleet.make_pool(&name(number), plain_pool(10)).await;
+        fleet.tasks(&name(number), wanted(number)).await;
+    }
+    both_at_once(&fleet, &other).await;
+    let mut made: BTreeMap<String, u32> = BTreeMap::new();
+    for machine in fleet.machines() {
+        *made.entry(machine.key.pool_id.to_string()).or_default() += 1;
+        let token: LaunchToken = machine.token.unwrap();
+        assert_eq!(fleet.one.fake.n_launch_calls(&token), 1);
+    }
+    let expected: BTreeMap<_, _> = (0..POOLS)
+        .map(|number| (name(number), wanted(number)))
+        .collect();
+    assert_eq!(made, expected);
+    other.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_that_decide_at_once_do_not_overfill_a_provider_that_pools_share() {
+    let Some((fleet, other)) = open().await else {
+        return;
+    };
+    for number in 0..10 {
+        fleet
+            .make_pool(&name(number), pool("two", 0, 10, &[machine("a")]))
+            .await;
+        fleet.tasks(&name(number), 1).await;
+    }
+    both_at_once(&fleet, &other).await;
+    assert_eq!(
+        fleet.two.fake.n_machines(),
+        crate::fleet_world::MAX_MACHINES
+    );
+    other.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_that_scan_at_once_tell_a_worker_to_go_once() {
+    let Some((fleet, other)) = open().await else {
+        return;
+    };
+    fleet.make_pool(&name(0), plain_pool(40)).await;
+    fleet.tasks(&name(0), 40).await;
+    fleet.round().await;
+    fleet.news().await;
+    fleet.pass_ms(REGISTRATION_MS + 1);
+    let apps = [Arc::clone(&fleet.app), Arc::clone(&other)];
+    let scans = apps.map(|app| {
+        tokio::spawn(async move {
+            let id = "one".parse().unwrap();
+            server::fleet::scan_provider(&app, &id).await.unwrap()
+        })
+    });
+    let mut n_ended = 0;
+    for scan in scans {
+        n_ended += scan.await.unwrap().unwrap().ended;
+    }
+    assert_eq!(n_ended, 40);
+    assert_eq!(fleet.states(&name(0)).await, "40 stopping");
+    assert_eq!(fleet.news().await, ["worker-removed"; 40]);
+    other.store.close().await;
+}

@@ -1,0 +1,465 @@
+//! A world with two fake clouds, in which a test takes the steps of the fleet's loop one by one, and plays the workers.
+//!
+//! Nothing happens by itself: who wants that pools are looked at says `round`.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cloud::{FakeMachine, Provider};
+use domain::id::{PoolId, ProviderId, WorkerKey};
+use domain::launch::Launch;
+use domain::pool::Pool;
+use domain::worker::Worker;
+use http::Method;
+use serde_json::{Value, json};
+use server::app::App;
+use server::tasks::driver::Task;
+use server::tasks::{Ending, Provision, Rounds, Scan};
+use store::{PlanRecord, WorkerFilter};
+
+use crate::ask::{Ask, Who};
+use crate::database::Database;
+use crate::fleet_clouds::TestCloud;
+use crate::queue_samples::task_id;
+use crate::samples;
+use crate::world::World;
+
+/// The pool of tests that need no other.
+pub(crate) const POOL: &str = "pp/ee";
+pub(crate) const MINUTE_MS: i64 = 60_000;
+/// A worker that was idle for so long may be told to go.
+pub(crate) const IDLE_MS: i64 = MINUTE_MS;
+/// Who has not registered by then is ended.
+pub(crate) const REGISTRATION_MS: i64 = 15 * MINUTE_MS;
+/// Who has not claimed for so long is ended.
+pub(crate) const INACTIVITY_MS: i64 = 30 * MINUTE_MS;
+/// Who has not registered again by then is ended.
+pub(crate) const REREGISTRATION_MS: i64 = 240 * MINUTE_MS;
+/// With so many machines of the second cloud we cope.
+pub(crate) const MAX_MACHINES: u64 = 3;
+/// The lists of these tests are shorter.
+const ALL: u32 = 10_000;
+
+/// Runs one test body on each database, in a world with clouds.
+macro_rules! fleet_test {
+    ($name:ident, |$fleet:ident| $body:block) => {
+        async fn $name($fleet: &crate::fleet_world::Fleet) $body
+
+        mod $name {
+            use crate::database::Database;
+            use crate::fleet_world::Fleet;
+
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name(&Fleet::open(Database::sqlite()).await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                if let Some(database) = Database::postgres() {
+                    super::$name(&Fleet::open(database).await).await;
+                }
+            }
+        }
+    };
+}
+pub(crate) use fleet_test;
+
+pub(crate) struct Fleet {
+    world: World,
+    pub(crate) one: Arc<TestCloud>,
+    /// With at most `MAX_MACHINES`.
+    pub(crate) two: Arc<TestCloud>,
+    ending: tokio::sync::Mutex<Ending>,
+    n_tasks: Cell<u32>,
+}
+
+/// The program on a machine, once it has credentials.
+pub(crate) struct Running {
+    pub(crate) key: WorkerKey,
+    pub(crate) who: Who,
+}
+
+impl Deref for Fleet {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// A launch config of which machines are idle for a minute before they may go; `name` is what it is told apart by.
+pub(crate) fn machine(name: &str) -> Value {
+    json!({"workerConfig": {"name": name, "fleetwright": {"idleTimeoutSeconds": IDLE_MS / 1_000}},
+        "workerManager": {"launchConfigId": name}})
+}
+
+/// A pool of this cloud with limits, and these ways to start a machine.
+pub(crate) fn pool(provider: &str, min: u32, max: u32, machines: &[Value]) -> Value {
+    let lifecycle = json!({"registrationTimeout": REGISTRATION_MS / 1_000,
+        "queueInactivityTimeout": INACTIVITY_MS / 1_000,
+        "reregistrationTimeout": REREGISTRATION_MS / 1_000});
+    let config = json!({"minCapacity": min, "maxCapacity": max, "launchConfigs": machines,
+        "lifecycle": lifecycle});
+    samples::pool(provider, config)
+}
+
+/// What most tests begin with: a pool of the first cloud that may have this much.
+pub(crate) fn plain_pool(max: u32) -> Value {
+    pool("one", 0, max, &[machine("a")])
+}
+
+fn in_path(pool: &str) -> String {
+    pool.replace('/', "%2F")
+}
+
+impl Fleet {
+    pub(crate) async fn open(database: Database) -> Self {
+        let mut clouds = Vec::new();
+        let made = &mut clouds;
+        let world = World::open_with(
+            database,
+            |_| {},
+            |config, clock| {
+                for (id, max_machines) in [("one", None), ("two", Some(MAX_MACHINES))] {
+                    made.push(TestCloud::new(id, max_machines, config, clock));
+                }
+                let ids = ["one", "two"].map(|id| id.parse().unwrap());
+                let providers = made
+                    .iter()
+                    .map(|cloud| Arc::clone(cloud) as Arc<dyn Provider>);
+                ids.into_iter().zip(providers).collect()
+            },
+        )
+        .await;
+        let [one, two] = clouds.try_into().ok().unwrap();
+        Self {
+            ending: tokio::sync::Mutex::new(Ending::new(Arc::clone(&world.app))),
+            world,
+            one,
+            two,
+            n_tasks: Cell::new(0),
+        }
+    }
+
+    /// As `further` providers for another process on the same database.
+    pub(crate) fn providers(&self) -> Vec<(ProviderId, Arc<dyn Provider>)> {
+        let one: Arc<dyn Provider> = Arc::clone(&self.one) as _;
+        let two: Arc<dyn Provider> = Arc::clone(&self.two) as _;
+        vec![("one".parse().unwrap(), one), ("two".parse().unwrap(), two)]
+    }
+
+    pub(crate) fn pass_ms(&self, millis: i64) {
+        self.clock.advance_ms(millis);
+        self.one.fake.clock_moved();
+        self.two.fake.clock_moved();
+    }
+}
+
+/// The steps of the loop.
+impl Fleet {
+    /// Looks at the pools that rang, and waits for what the clouds say.
+    pub(crate) async fn provision(&self) -> Value {
+        let done = Provision(Arc::clone(&self.app)).activate().await.unwrap();
+        self.app.launching.finish().await;
+        done
+    }
+
+    /// Looks at all pools, and waits for what the clouds say.
+    pub(crate) async fn round(&self) -> Value {
+        let done = round(&self.app).await;
+        self.app.launching.finish().await;
+        done
+    }
+
+    /// Looks at all machines.
+    pub(crate) async fn scan(&self) -> Value {
+        Scan(Arc::clone(&self.app)).activate().await.unwrap()
+    }
+
+    /// Tells the clouds to end the machines of those that were told to go.
+    pub(crate) async fn end(&self) -> Value {
+        self.ending.lock().await.activate().await.unwrap()
+    }
+}
+
+/// Looks at all pools without waiting for what the clouds say.
+pub(crate) async fn round(app: &Arc<App>) -> Value {
+    Rounds(Arc::clone(app)).activate().await.unwrap()
+}
+
+/// What people do.
+impl Fleet {
+    pub(crate) async fn make_pool(&self, pool: &str, definition: Value) {
+        let path = format!("/worker-pool/{}", in_path(pool));
+        self.put(&path, definition).await.expect(200);
+    }
+
+    pub(crate) async fn change_pool(&self, pool: &str, definition: Value) {
+        let path = format!("/worker-pool/{}", in_path(pool));
+        self.post(&path, definition).await.expect(200);
+    }
+
+    pub(crate) async fn delete_pool(&self, pool: &str) {
+        let path = format!("/worker-pool/{}", in_path(pool));
+        self.delete(&path).await.expect(200);
+    }
+
+    /// Creates so many tasks that wait half a day at most; returns the number of the last.
+    pub(crate) async fn tasks(&self, pool: &str, count: u32) -> u32 {
+        let deadline = self.now().plus_millis(720 * MINUTE_MS).to_string();
+        for _ in 0..count {
+            self.n_tasks.set(self.n_tasks.get() + 1);
+            let changes = json!({"taskQueueId": pool, "deadline": deadline});
+            self.created(self.n_tasks.get(), changes).await;
+        }
+        self.n_tasks.get()
+    }
+
+    /// A time in the past releases the worker.
+    pub(crate) async fn quarantine(&self, key: &WorkerKey, for_ms: i64) {
+        let (provisioner, worker_type) = key.pool_id.parts();
+        let path = format!(
+            "queue:/provisioners/{provisioner}/worker-types/{worker_type}/workers/{}/{}",
+            key.group, key.id
+        );
+        let until = self.now().plus_millis(for_ms).to_string();
+        self.put(&path, json!({"quarantineUntil": until}))
+            .await
+            .expect(200);
+    }
+
+    pub(crate) async fn remove(&self, key: &WorkerKey) {
+        self.delete(&worker_path(key)).await.expect(200);
+    }
+}
+
+/// What the programs on the machines do.
+impl Fleet {
+    pub(crate) fn registration(&self, key: &WorkerKey) -> Ask {
+        let clouds = [("one", &self.one), ("two", &self.two)];
+        let is_there = |cloud: &TestCloud| cloud.fake.is_up(key);
+        let found = clouds.into_iter().find(|(_, cloud)| is_there(cloud));
+        let (provider, cloud) = found.expect("its machine is up");
+        let token = cloud.fake.identity_token(key);
+        let claim = json!({"workerPoolId": key.pool_id.as_str(), "providerId": provider,
+            "workerGroup": key.group.as_str(), "workerId": key.id.as_str(),
+            "workerIdentityProof": {"token": token.expose()}});
+        self.post("/worker/register", claim).anonymously()
+    }
+
+    /// A worker that has registered with this reply proves itself once more.
+    pub(crate) fn registration_again(&self, key: &WorkerKey, reply: &Value) -> Ask {
+        let again = json!({"workerPoolId": key.pool_id.as_str(), "workerGroup": key.group.as_str(),
+            "workerId": key.id.as_str(), "secret": reply["secret"]});
+        let ask = self.post("/worker/reregister", again);
+        ask.by(&Who::registered(reply))
+    }
+
+    pub(crate) async fn register(&self, key: &WorkerKey) -> Running {
+        let reply = self.registration(key).await.expect(200);
+        Running {
+            key: key.clone(),
+            who: Who::registered(&reply),
+        }
+    }
+
+    /// All that are requested register, in the order of their names.
+    pub(crate) async fn register_all(&self, pool: &str) -> Vec<Running> {
+        let mut running = Vec::new();
+        for key in self.workers_in(pool, "requested").await {
+            running.push(self.register(&key).await);
+        }
+        running
+    }
+
+    /// So many tasks wait, workers come for them, and each takes one: those workers, with their claims.
+    pub(crate) async fn busy(&self, pool: &str, count: u32) -> Vec<(Running, Value)> {
+        self.tasks(pool, count).await;
+        self.round().await;
+        let mut busy = Vec::new();
+        for worker in self.register_all(pool).await {
+            let claim = self.claim_with(&worker).await;
+            busy.push((worker, claim));
+        }
+        assert_eq!(busy.len(), count as usize);
+        busy
+    }
+
+    /// So many workers that have each done a task, just now.
+    pub(crate) async fn idle(&self, pool: &str, count: u32) -> Vec<Running> {
+        let mut idle = Vec::new();
+        for (worker, claim) in self.busy(pool, count).await {
+            self.complete(&claim).await;
+            idle.push(worker);
+        }
+        idle
+    }
+
+    pub(crate) fn asking(&self, worker: &Running) -> Ask {
+        let key = &worker.key;
+        let path = format!("queue:/claim-work/{}", in_path(key.pool_id.as_str()));
+        let body =
+            json!({"workerGroup": key.group.as_str(), "workerId": key.id.as_str(), "tasks": 1});
+        self.post(&path, body).by(&worker.who)
+    }
+
+    /// Claims a task that is there.
+    pub(crate) async fn claim_with(&self, worker: &Running) -> Value {
+        let mut reply = self.asking(worker).await.expect(200);
+        let claims = reply["tasks"].as_array_mut().unwrap();
+        assert_eq!(claims.len(), 1, "{} gets no task", worker.key);
+        claims.remove(0)
+    }
+
+    pub(crate) async fn complete(&self, claim: &Value) {
+        self.report(claim, "completed", json!({})).await.expect(200);
+    }
+
+    /// What the worker hears when it asks whether to go.
+    pub(crate) async fn advice(&self, worker: &Running) -> String {
+        let path = format!("{}/should-terminate", worker_path(&worker.key));
+        let reply = self.get(&path).by(&worker.who).await.expect(200);
+        let word = match reply["terminate"] == json!(true) {
+            true => "go",
+            false => "stay",
+        };
+        format!("{word}: {}", reply["reason"].as_str().unwrap())
+    }
+
+    /// It says that it goes, and goes.
+    pub(crate) async fn leave(&self, worker: &Running) {
+        let path = worker_path(&worker.key);
+        self.ask(Method::DELETE, &path)
+            .by(&worker.who)
+            .await
+            .expect(200);
+        self.kill(&worker.key);
+    }
+
+    /// Its machine dies.
+    pub(crate) fn kill(&self, key: &WorkerKey) {
+        self.one.fake.kill(key);
+        self.two.fake.kill(key);
+    }
+}
+
+/// What there is.
+impl Fleet {
+    /// Changes a row behind everybody's back.
+    pub(crate) async fn edit(
+        &self,
+        key: &WorkerKey,
+        change: impl Fn(&mut Worker) + Send + 'static,
+    ) {
+        let key = key.clone();
+        self.write(move |tx| {
+            let mut worker = store::worker_get(tx, &key)?.unwrap();
+            change(&mut worker);
+            store::worker_update(tx, &worker)
+        })
+        .await;
+    }
+
+    pub(crate) fn machines(&self) -> Vec<FakeMachine> {
+        let clouds = [&self.one, &self.two].into_iter();
+        clouds.flat_map(|cloud| cloud.fake.machines()).collect()
+    }
+
+    pub(crate) async fn workers(&self, pool: &str) -> Vec<Worker> {
+        let pool: PoolId = pool.parse().unwrap();
+        self.read(move |tx| {
+            let mut all = store::worker_list(tx, &pool, &WorkerFilter::default(), None, ALL)?;
+            all.sort_by(|one, other| one.key.cmp(&other.key));
+            Ok(all)
+        })
+        .await
+    }
+
+    pub(crate) async fn workers_in(&self, pool: &str, state: &str) -> Vec<WorkerKey> {
+        let workers = self.workers(pool).await.into_iter();
+        let found = workers.filter(|worker| worker.state.as_str() == state);
+        found.map(|worker| worker.key).collect()
+    }
+
+    /// `1 requested, 2 running`
+    pub(crate) async fn states(&self, pool: &str) -> String {
+        let workers = self.workers(pool).await;
+        let states = ["requested", "running", "stopping", "stopped"];
+        let counted = states.iter().filter_map(|state| {
+            let is_so = |worker: &&Worker| worker.state.as_str() == *state;
+            let count = workers.iter().filter(is_so).count();
+            (count > 0).then(|| format!("{count} {state}"))
+        });
+        counted.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Why this worker was ended.
+    pub(crate) async fn end_reason(&self, key: &WorkerKey) -> String {
+        let worker = self.worker(key).await.unwrap();
+        worker.terms.end_reason.unwrap_or_default()
+    }
+
+    /// Oldest first.
+    pub(crate) async fn launches(&self, pool: &str) -> Vec<Launch> {
+        let pool: PoolId = pool.parse().unwrap();
+        self.read(move |tx| {
+            let mut all = store::launch_list(tx, &pool, ALL)?;
+            all.sort_by_key(|launch| (launch.created, launch.plan));
+            Ok(all)
+        })
+        .await
+    }
+
+    /// Newest first.
+    pub(crate) async fn plans(&self, pool: &str) -> Vec<PlanRecord> {
+        let pool: PoolId = pool.parse().unwrap();
+        self.read(move |tx| store::plan_list(tx, &pool, ALL)).await
+    }
+
+    pub(crate) async fn stored_pool(&self, pool: &str) -> Option<Pool> {
+        let pool: PoolId = pool.parse().unwrap();
+        self.read(move |tx| store::pool_get(tx, &pool)).await
+    }
+
+    /// Of each report about the pool, newest first, its kind and the code of its cause.
+    pub(crate) async fn errors(&self, pool: &str) -> Vec<(String, String)> {
+        let path = format!("/worker-pool-errors/{}", in_path(pool));
+        let reply = self.get(&path).await.expect(200);
+        let reports = reply["workerPoolErrors"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        reports
+            .map(|report| (text(&report["kind"]), text(&report["extra"]["code"])))
+            .collect()
+    }
+
+    /// Who runs the task now or ran it last, and how that stands.
+    pub(crate) async fn runs(&self, number: u32) -> Vec<String> {
+        let path = format!("queue:/task/{}/status", task_id(number));
+        let reply = self.get(&path).await.expect(200);
+        let runs = reply["status"]["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["state"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    pub(crate) async fn explain_pool(&self, pool: &str) -> Value {
+        let path = format!("fleetwright:/explain/pool/{}", in_path(pool));
+        self.get(&path).await.expect(200)
+    }
+
+    pub(crate) async fn explain_worker(&self, key: &WorkerKey) -> Value {
+        let path = format!(
+            "fleetwright:/explain/worker/{}/{}/{}",
+            in_path(key.pool_id.as_str()),
+            key.group,
+            key.id
+        );
+        self.get(&path).await.expect(200)
+    }
+}
+
+fn worker_path(key: &WorkerKey) -> String {
+    let pool = in_path(key.pool_id.as_str());
+    format!("/workers/{pool}/{}/{}", key.group, key.id)
+}
