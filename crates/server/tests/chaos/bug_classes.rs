@@ -1,19 +1,26 @@
 //! The mistakes that others made in this field, each as a story that must not happen here.
 //!
-//! What cannot be told as a story is checked after every step of every seeded run (B5, B10, B12: see `checks`,
-//! `recovery` and `steps`). That nobody is told to go who would be missed (B13) is a law of `domain`'s planner; that
-//! a loop never overlaps itself (B14) is tested with the driver of the tasks.
+//! A registration storm (B20) needs threads of its own: it is among the plain tests, in `fleet_storm`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use cloud::Fate;
+use async_trait::async_trait;
+use cloud::{Call, Fate};
 use domain::id::WorkerKey;
-use domain::launch::Cause;
+use domain::launch::{Cause, LaunchState};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use server::api::listener::Server;
+use server::fleet;
+use server::tasks::driver::{Driver, Task};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+use crate::ask::Ask;
 use crate::picture::Picture;
 use crate::world::{Process, World};
 
@@ -79,6 +86,33 @@ impl World {
         let picture = self.picture().await;
         let id = pool.parse().unwrap();
         picture.workers_of(&id).map(|worker| worker.state).collect()
+    }
+
+    /// Who of the pool is told to go when it is next idle.
+    async fn told_to_go(&self, pool: &str) -> Vec<WorkerKey> {
+        let picture = self.picture().await;
+        let id = pool.parse().unwrap();
+        let draining = picture
+            .workers_of(&id)
+            .filter(|worker| worker.terms.is_draining());
+        draining.map(|worker| worker.key.clone()).collect()
+    }
+
+    /// So many tasks are done or under way, each by a worker of its own.
+    async fn busy(&self, pool: &str, count: usize) {
+        self.tasks(pool, count).await;
+        self.plan_all().await;
+        self.workers_act().await;
+        self.workers_act().await;
+        let claims = |world: &Self| {
+            world
+                .state()
+                .workers
+                .iter()
+                .filter(|w| !w.claims.is_empty())
+                .count()
+        };
+        assert_eq!(claims(self), count);
     }
 
     async fn crash(self: &Arc<Self>) {
@@ -163,6 +197,27 @@ async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
 }
 
 #[tokio::test]
+async fn b05_who_has_claimed_since_it_was_looked_at_is_not_told_to_go() {
+    let world = quiet().await;
+    world.plan_all().await;
+    world.busy("p/a", 1).await;
+    world.workers_act().await;
+    world.advance_ms(2 * MINUTE_MS);
+    let process = world.process();
+    let idle = world.facts(&process, "p/a").await.unwrap();
+    world.tasks("p/a", 1).await;
+    world.workers_act().await;
+    fleet::decide(&process.app, &idle).await.unwrap();
+    assert_eq!(world.told_to_go("p/a").await, []);
+    // Had nobody claimed, that look would have been right.
+    world.workers_act().await;
+    world.advance_ms(2 * MINUTE_MS);
+    let idle = world.facts(&process, "p/a").await.unwrap();
+    fleet::decide(&process.app, &idle).await.unwrap();
+    assert_eq!(world.told_to_go("p/a").await, world.machines_of("p/a"));
+}
+
+#[tokio::test]
 async fn b06_a_restart_adopts_every_machine_and_ends_none() {
     let world = quiet().await;
     world.tasks("p/a", 2).await;
@@ -233,6 +288,31 @@ async fn b09_a_cloud_that_is_down_holds_up_no_pool_of_another() {
 }
 
 #[tokio::test]
+async fn b10_a_pool_of_which_every_launch_has_failed_is_still_tried() {
+    const ENOUGH: usize = 100;
+    let world = quiet().await;
+    world.plan_all().await;
+    world.tasks("p/a", 1).await;
+    world.clouds[0].next_launches([Cause::Capacity; ENOUGH].map(Fate::Refused));
+    let n_tries = || world.clouds[0].n_calls(Call::Launch);
+    for _ in 0..10 {
+        let before = n_tries();
+        for _ in 0..9 {
+            world.plan_all().await;
+            world.look_around().await;
+            world.advance_ms(MINUTE_MS);
+        }
+        let tries = n_tries() - before;
+        assert!((1..=9).contains(&tries), "{tries} tries in 9 minutes");
+    }
+    assert_eq!(world.machines_of("p/a").len(), 0);
+    world.clouds[0].behave();
+    world.advance_ms(9 * MINUTE_MS);
+    world.plan_all().await;
+    assert_eq!(world.machines_of("p/a").len(), 1);
+}
+
+#[tokio::test]
 async fn b11_from_nothing_and_back_to_nothing_more_than_once() {
     let world = quiet().await;
     for _ in 0..2 {
@@ -250,6 +330,136 @@ async fn b11_from_nothing_and_back_to_nothing_more_than_once() {
             0
         );
     }
+}
+
+#[tokio::test]
+async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
+    let world = quiet().await;
+    world.tasks("p/a", 4).await;
+    let process = world.process();
+    let facts = world.facts(&process, "p/a").await.unwrap();
+    let (events, place) = (
+        world.picture().await.n_waiting_events,
+        process.random.place(),
+    );
+    let foreseen = fleet::preview(&process.app, &facts).await.unwrap();
+    let (_, foreseen) = foreseen.expect("it can be planned");
+    let picture = world.picture().await;
+    assert_eq!(
+        (picture.launches.len(), picture.n_waiting_events),
+        (0, events)
+    );
+    assert_eq!(world.clouds[0].n_calls(Call::Launch), 0);
+    let same = world.facts(&process, "p/a").await.unwrap();
+    assert_eq!(format!("{same:?}"), format!("{facts:?}"));
+
+    // The same chance, as far as there is any.
+    process.random.wind_back(place);
+    let decided = fleet::decide(&process.app, &facts).await.unwrap().unwrap();
+    assert_eq!(decided.plan, foreseen);
+    assert_eq!(
+        (decided.number, decided.launches.len()),
+        (1, foreseen.awards.len())
+    );
+}
+
+#[tokio::test]
+async fn b13_nobody_is_told_to_go_whom_the_minimum_needs_or_who_works() {
+    let world = quiet().await;
+    world.plan_all().await;
+    world.register_all().await;
+    let only = world.machines_of("p/b");
+    assert_eq!(only.len(), 1);
+    world.advance_ms(10 * MINUTE_MS);
+    world.plan_all().await;
+    assert_eq!(world.told_to_go("p/b").await, []);
+
+    world.busy("p/a", 2).await;
+    let mut body = world.state().pools["p/a"].clone().unwrap();
+    body["config"]["maxCapacity"] = json!(1);
+    assert!(world.store_pool("p/a", body).await);
+    world.advance_ms(10 * MINUTE_MS);
+    world.plan_all().await;
+    assert_eq!(world.told_to_go("p/a").await, []);
+    assert_eq!(world.states_of("p/a").await, [WorkerState::Running; 2]);
+    world.is_right();
+}
+
+/// Takes as long as it is let, and knows how many of it there were at a time.
+struct Slow {
+    go: Arc<Semaphore>,
+    running: Arc<AtomicU32>,
+    most: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl Task for Slow {
+    const NAME: &'static str = "slow";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        self.go.acquire().await.unwrap().forget();
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(Value::Null)
+    }
+}
+
+#[tokio::test]
+async fn b14_a_loop_that_is_slow_never_overlaps_itself_and_shows_its_age() {
+    let world = quiet().await;
+    tokio::time::pause();
+    let (go, most) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
+    let task = Slow {
+        go: Arc::clone(&go),
+        running: Arc::default(),
+        most: Arc::clone(&most),
+    };
+    let (app, stop, bell) = (
+        Arc::clone(&world.process().app),
+        CancellationToken::new(),
+        Arc::new(Notify::new()),
+    );
+    let mut driver = Driver::new(Arc::clone(&app.clock), stop.clone());
+    let mut handle = driver.start_woken(Duration::from_secs(1), Arc::clone(&bell), task);
+    for _ in 0..10 {
+        bell.notify_one();
+        tokio::time::advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    go.add_permits(3);
+    assert!(handle.finished(3).await.finished >= 3);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+
+    let server = Arc::new(Server::new(app));
+    let ask = Ask::new(server, Method::GET, "root:/metrics", world.now());
+    let metrics = ask.locally().await.text;
+    let age = format!("name=\"slow\"}} {}", world.now().as_millis() / 1_000);
+    assert!(metrics.contains(&age), "{metrics}");
+    stop.cancel();
+    go.add_permits(1);
+    driver.join().await;
+}
+
+#[tokio::test]
+async fn b14_a_cloud_that_never_answers_is_given_up_after_a_minute() {
+    let world = quiet().await;
+    tokio::time::pause();
+    world.clouds[0].set_answer_delay_ms(1_000 * MINUTE_MS);
+    world.tasks("p/a", 1).await;
+    world.tasks("p/c", 1).await;
+    world.plan_all().await;
+    assert_eq!(world.states_of("p/c").await, [WorkerState::Requested]);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    world.let_things_happen().await;
+    let picture = world.picture().await;
+    let launch = picture
+        .launches
+        .values()
+        .find(|launch| launch.pool_id.as_str() == "p/a");
+    assert!(matches!(launch.unwrap().state, LaunchState::Unknown { .. }));
+    world.look_around().await;
+    assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
 }
 
 #[tokio::test]

@@ -1,0 +1,71 @@
+//! A registration storm: thousands of machines come up in one minute (the peers' bug class B20).
+
+use std::collections::BTreeSet;
+
+use tokio::task::JoinSet;
+
+use crate::ask::Answer;
+use crate::database::Database;
+use crate::fleet_world::{Fleet, POOL, machine, pool};
+
+/// What came up in a minute where this once took an API down.
+const STORM: u32 = 2_000;
+/// Reads that are asked for while it lasts.
+const READS: u32 = 100;
+
+async fn b20_a_storm_of_registrations_takes_nothing_down(database: Database) {
+    let fleet = Fleet::open(database).await;
+    fleet
+        .make_pool(POOL, pool("one", STORM, STORM, &[machine("a")]))
+        .await;
+    // One plan starts a thousand machines at most.
+    fleet.round().await;
+    fleet.round().await;
+    let keys = fleet.workers_in(POOL, "requested").await;
+    assert_eq!(keys.len(), STORM as usize);
+    fleet.news().await;
+
+    let (mut registrations, mut reads) = (JoinSet::new(), JoinSet::new());
+    for key in &keys {
+        registrations.spawn(fleet.registration(key).send());
+    }
+    for _ in 0..READS {
+        reads.spawn(fleet.get("/worker-pool/pp%2Fee").send());
+    }
+    let read: Vec<Answer> = reads.join_all().await;
+    assert!(read.iter().all(|answer| answer.status == 200));
+    let mut secrets = BTreeSet::new();
+    for answer in registrations.join_all().await {
+        secrets.insert(answer.expect(200)["secret"].to_string());
+    }
+    assert_eq!(secrets.len(), keys.len());
+    assert_eq!(fleet.states(POOL).await, format!("{STORM} running"));
+    let told = fleet.n_told("worker-running").await;
+    assert_eq!(told, keys.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn b20_on_sqlite() {
+    b20_a_storm_of_registrations_takes_nothing_down(Database::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn b20_on_postgres() {
+    if let Some(database) = Database::postgres() {
+        b20_a_storm_of_registrations_takes_nothing_down(database).await;
+    }
+}
+
+impl Fleet {
+    /// How often this was told since the last time somebody asked for news, which gives them a thousand at a time.
+    async fn n_told(&self, exchange: &str) -> usize {
+        let mut count = 0;
+        loop {
+            let news = self.news().await;
+            if news.is_empty() {
+                return count;
+            }
+            count += news.iter().filter(|news| *news == exchange).count();
+        }
+    }
+}
