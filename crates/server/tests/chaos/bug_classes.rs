@@ -1,6 +1,7 @@
 //! The mistakes that others made in this field, each as a story that must not happen here.
 //!
-//! A registration storm (B20) needs threads of its own: it is among the plain tests, in `fleet_storm`.
+//! Two are among the plain tests, because they need what is not here: a registration between a look at a machine and
+//! the judgement (B5, in `fleet_scan`), and threads for a registration storm (B20, in `fleet_storm`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -197,7 +198,7 @@ async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
 }
 
 #[tokio::test]
-async fn b05_who_has_claimed_since_it_was_looked_at_is_not_told_to_go() {
+async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let world = quiet().await;
     world.plan_all().await;
     world.busy("p/a", 1).await;
@@ -206,10 +207,12 @@ async fn b05_who_has_claimed_since_it_was_looked_at_is_not_told_to_go() {
     let process = world.process();
     let idle = world.facts(&process, "p/a").await.unwrap();
     world.tasks("p/a", 1).await;
+    fleet::decide(&process.app, &idle).await.unwrap();
+    assert_eq!(world.told_to_go("p/a").await, []);
     world.workers_act().await;
     fleet::decide(&process.app, &idle).await.unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
-    // Had nobody claimed, that look would have been right.
+    // Had there been no task, that look would have been right.
     world.workers_act().await;
     world.advance_ms(2 * MINUTE_MS);
     let idle = world.facts(&process, "p/a").await.unwrap();

@@ -210,7 +210,7 @@ fleet_test!(the_row_of_a_living_worker_does_not_expire, |fleet| {
 });
 
 fleet_test!(
-    who_registers_while_it_is_looked_at_is_not_ended_for_being_late,
+    b05_who_registers_while_it_is_looked_at_is_not_ended_for_being_late,
     |fleet| {
         let key = fleet.requested().await;
         fleet.pass_ms(REGISTRATION_MS + 1);

@@ -8,9 +8,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::app::{App, Random};
 use server::start::start_with;
+use server::tasks::Rounds;
+use server::tasks::driver::Task;
 
 use crate::database::Database;
-use crate::fleet_world::{Fleet, REGISTRATION_MS, machine, plain_pool, pool, round};
+use crate::fleet_world::{Fleet, MINUTE_MS, REGISTRATION_MS, machine, plain_pool, pool, round};
 
 const POOLS: u32 = 100;
 const ROUNDS: u32 = 3;
@@ -35,11 +37,12 @@ async fn second(fleet: &Fleet) -> Arc<App> {
 /// Both make their round at once, again and again, until the clouds have answered.
 async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
     for _ in 0..ROUNDS {
-        let apps = [Arc::clone(&fleet.app), Arc::clone(other)];
-        let rounds = apps.map(|app| tokio::spawn(async move { round(&app).await }));
-        for done in rounds {
-            done.await.unwrap();
-        }
+        let (ours, mut theirs) = (Arc::clone(&fleet.app), Rounds(Arc::clone(other)));
+        let ours = tokio::spawn(async move { round(&ours).await });
+        let theirs = tokio::spawn(async move { theirs.activate().await });
+        ours.await.unwrap();
+        let done = theirs.await.unwrap();
+        assert!(done.is_ok() || other.store.is_stopped(), "{done:?}");
     }
     fleet.app.launching.finish().await;
     other.launching.finish().await;
@@ -51,16 +54,16 @@ async fn open() -> Option<(Fleet, Arc<App>)> {
     Some((fleet, other))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
-    let Some((fleet, other)) = open().await else {
-        return;
-    };
+async fn make_pools(fleet: &Fleet) {
     for number in 0..POOLS {
         fleet.make_pool(&name(number), plain_pool(10)).await;
         fleet.tasks(&name(number), wanted(number)).await;
     }
-    both_at_once(&fleet, &other).await;
+}
+
+/// A machine for each task, and no launch that a cloud has heard of twice.
+#[track_caller]
+fn is_as_wanted(fleet: &Fleet) {
     let mut made: BTreeMap<String, u32> = BTreeMap::new();
     for machine in fleet.machines() {
         *made.entry(machine.key.pool_id.to_string()).or_default() += 1;
@@ -71,6 +74,39 @@ async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
         .map(|number| (name(number), wanted(number)))
         .collect();
     assert_eq!(made, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
+    let Some((fleet, other)) = open().await else {
+        return;
+    };
+    make_pools(&fleet).await;
+    both_at_once(&fleet, &other).await;
+    is_as_wanted(&fleet);
+    other.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
+    let Some((fleet, other)) = open().await else {
+        return;
+    };
+    make_pools(&fleet).await;
+    other.store.stop_after(u64::from(POOLS) / 2);
+    both_at_once(&fleet, &other).await;
+    assert!(other.store.is_stopped());
+    // What it had decided is found, or tried anew with one machine at a time until one has come up.
+    fleet.pass_ms(10 * MINUTE_MS);
+    fleet.scan().await;
+    for _ in 0..4 {
+        fleet.round().await;
+        for number in 0..POOLS {
+            fleet.register_all(&name(number)).await;
+        }
+        fleet.pass_ms(2 * MINUTE_MS);
+    }
+    is_as_wanted(&fleet);
     other.store.close().await;
 }
 
