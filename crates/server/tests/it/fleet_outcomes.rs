@@ -3,6 +3,7 @@
 use cloud::{Call, Fate};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
+use domain::plan::START_UP_MS;
 use serde_json::{Value, json};
 
 use crate::fleet_world::{
@@ -164,6 +165,40 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     let launch = fleet.launch().await;
     assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
 });
+
+fleet_test!(
+    a_launch_that_should_have_been_answered_by_now_is_counted_on_by_nobody,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(2)).await;
+        fleet.tasks(POOL, 1).await;
+        let lost = [Fate::CallLost, Fate::CallLost];
+        fleet.one.fake.next_launches(lost);
+        fleet.round().await;
+        fleet.pass_ms(START_UP_MS + 1);
+        fleet.round().await;
+        assert_eq!(fleet.n_launch_calls(), 2);
+        // What is not known may be there: the maximum is reached.
+        fleet.pass_ms(START_UP_MS + 1);
+        fleet.round().await;
+        assert_eq!(fleet.n_launch_calls(), 2);
+    }
+);
+
+fleet_test!(
+    what_a_provider_that_was_left_does_not_answer_holds_up_no_task,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::CallLost]);
+        fleet.round().await;
+        fleet
+            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+            .await;
+        fleet.round().await;
+        assert_eq!(fleet.two.fake.n_machines(), 1);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+    }
+);
 
 fleet_test!(
     a_launch_that_is_carried_out_twice_makes_one_machine,
