@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::fleet;
 use server::tasks::driver::{Driver, Task};
+use server::telemetry::TASK_AGE;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -437,7 +438,8 @@ async fn b14_a_loop_that_is_slow_never_overlaps_itself_and_shows_its_age() {
     let server = Arc::new(Server::new(app));
     let ask = Ask::new(server, Method::GET, "root:/metrics", world.now());
     let metrics = ask.locally().await.text;
-    let age = format!("name=\"slow\"}} {}", world.now().as_millis() / 1_000);
+    let (name, then) = (TASK_AGE, world.now().as_millis() / 1_000);
+    let age = format!("{name}{{name=\"slow\"}} {then}");
     assert!(metrics.contains(&age), "{metrics}");
     stop.cancel();
     go.add_permits(1);
