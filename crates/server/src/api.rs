@@ -17,6 +17,7 @@ pub mod reply;
 pub mod request;
 pub mod response;
 pub mod route;
+pub mod unheard;
 pub mod worker_manager;
 
 use std::sync::OnceLock;

@@ -226,6 +226,29 @@ impl Task {
         Ok(self.moved(news))
     }
 
+    /// Takes a run back from a worker that never heard that it had it; no retry is used up by that. If
+    /// anything has happened to the claim meanwhile, the task stays as it is.
+    pub fn give_back(
+        mut self,
+        run_id: u32,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<Moved, Refused> {
+        if self.run_mut(run_id)?.running() != Some(claim) {
+            return Ok(self.unmoved());
+        }
+        let retries_left = self.retries_left;
+        self.retries_left = retries_left + 1;
+        let news = self.lose(
+            run_id,
+            EndReason::WorkerShutdown,
+            Some(StartReason::Retry),
+            now,
+        )?;
+        self.retries_left = retries_left;
+        Ok(self.moved(news))
+    }
+
     /// As `take_away`, if the claim has run out at this moment.
     pub fn expire_claim(mut self, run_id: u32, now: Timestamp) -> Result<Moved, Refused> {
         let run = self.run_mut(run_id)?;

@@ -10,6 +10,8 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::unheard::Piece;
+
 /// What a streaming reply consists of. An error breaks the connection off, so that the client knows
 /// that this was not all.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -17,7 +19,7 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 /// Most replies are whole and cost no more than their bytes.
 pub enum Body {
     /// Empty once it has been sent.
-    Whole(Bytes),
+    Whole(Piece),
     Stream(Streaming),
 }
 
@@ -41,7 +43,7 @@ impl Body {
     /// time that requests under way are given.
     pub(super) fn until(self, stop: &CancellationToken) -> Self {
         match self {
-            Self::Whole(bytes) => Self::Whole(bytes),
+            Self::Whole(piece) => Self::Whole(piece),
             Self::Stream(mut streaming) => {
                 if streaming.left.is_none() {
                     streaming.stopped = Some(Box::pin(stop.clone().cancelled_owned()));
@@ -54,50 +56,50 @@ impl Body {
 
 impl Default for Body {
     fn default() -> Self {
-        Self::Whole(Bytes::new())
+        Self::Whole(Piece::default())
     }
 }
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::Whole(bytes)
+        Self::Whole(bytes.into())
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole(bytes) => f.debug_tuple("Whole").field(&bytes.len()).finish(),
+            Self::Whole(piece) => f.debug_tuple("Whole").field(&piece.len()).finish(),
             Self::Stream(streaming) => f.debug_tuple("Stream").field(&streaming.left).finish(),
         }
     }
 }
 
 impl http_body::Body for Body {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    ) -> Poll<Option<io::Result<Frame<Piece>>>> {
         match &mut *self {
-            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Whole(piece) if piece.is_empty() => Poll::Ready(None),
+            Self::Whole(piece) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(piece))))),
             Self::Stream(streaming) => streaming.poll(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Whole(piece) => piece.is_empty(),
             Self::Stream(streaming) => streaming.left == Some(0),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Whole(piece) => SizeHint::with_exact(piece.len() as u64),
             Self::Stream(streaming) => streaming
                 .left
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
@@ -106,7 +108,7 @@ impl http_body::Body for Body {
 }
 
 impl Streaming {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
         if let Some(stopped) = &mut self.stopped
             && stopped.as_mut().poll(context).is_ready()
         {
@@ -116,7 +118,7 @@ impl Streaming {
         if let (Poll::Ready(Some(Ok(bytes))), Some(left)) = (&next, &mut self.left) {
             *left = left.saturating_sub(bytes.len() as u64);
         }
-        next.map(|next| next.map(|bytes| bytes.map(Frame::data)))
+        next.map(|next| next.map(|bytes| bytes.map(|bytes| Frame::data(bytes.into()))))
     }
 }
 

@@ -10,6 +10,7 @@ mod counts;
 mod create;
 mod files;
 mod files_table;
+mod giving_back;
 mod groups;
 mod log;
 mod log_stream;

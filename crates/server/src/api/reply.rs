@@ -8,11 +8,14 @@ use serde_json::Value;
 
 use super::body::ByteStream;
 use super::error::ApiError;
+use super::unheard::IfUnheard;
 
 #[derive(Debug)]
 pub enum Reply {
     /// JSON, indented by two spaces as clients are used to.
     Json(Bytes),
+    /// JSON that must be heard, and what is to be done if it is not.
+    MustBeHeard(Bytes, IfUnheard),
     /// Nothing to say (204).
     Empty,
     /// What is asked for is elsewhere (303); programs that do not follow read the JSON.
@@ -42,6 +45,10 @@ pub struct Streamed {
 impl Reply {
     pub fn json(body: &impl Serialize) -> Result<Self, ApiError> {
         Ok(Self::Json(pretty(body)))
+    }
+
+    pub fn must_be_heard(body: &impl Serialize, if_unheard: IfUnheard) -> Result<Self, ApiError> {
+        Ok(Self::MustBeHeard(pretty(body), if_unheard))
     }
 
     /// `{}`, of calls that only do something.

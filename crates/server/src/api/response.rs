@@ -10,6 +10,7 @@ use super::body::Body;
 use super::endpoint::{Endpoint, Verb};
 use super::error::{ApiError, Code};
 use super::reply::{Elsewhere, Reply, Streamed};
+use super::unheard::Piece;
 use crate::app::App;
 
 pub type Response = http::Response<Body>;
@@ -25,9 +26,10 @@ pub(super) fn reply_with(
     payload: Value,
     now: Timestamp,
 ) -> Response {
-    let bytes = match reply {
+    let (bytes, if_unheard) = match reply {
         Reply::Empty => return with_status(StatusCode::NO_CONTENT, Bytes::new()),
-        Reply::Json(bytes) => bytes,
+        Reply::Json(bytes) => (bytes, None),
+        Reply::MustBeHeard(bytes, if_unheard) => (bytes, Some(if_unheard)),
         Reply::Redirect(elsewhere) => return redirect(elsewhere),
         Reply::NeverMade(json) => return never_made(json),
         Reply::Stream(streamed) => return stream(streamed),
@@ -40,7 +42,9 @@ pub(super) fn reply_with(
         let error = ApiError::internal(&incident);
         return error_reply(&error, endpoint.name, parameters, payload, now);
     }
-    json_response(StatusCode::OK, bytes)
+    let mut response = json_response(StatusCode::OK, Bytes::new());
+    *response.body_mut() = Body::Whole(Piece::new(bytes, if_unheard));
+    response
 }
 
 fn redirect(elsewhere: Elsewhere) -> Response {

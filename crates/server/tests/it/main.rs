@@ -50,6 +50,7 @@ mod queue_counts;
 mod queue_create;
 mod queue_dependencies;
 mod queue_samples;
+mod queue_unheard;
 mod queue_view_authorization;
 mod queue_views;
 mod queue_waiting;

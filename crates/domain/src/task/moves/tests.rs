@@ -178,6 +178,25 @@ fn what_a_worker_ran_is_taken_away_once_it_is_gone() {
 }
 
 #[test]
+fn what_a_worker_never_heard_of_is_tried_again_without_using_up_a_retry() {
+    let claim_of = |task: &Task| task.runs[0].claim.clone().unwrap();
+    let mut task = running();
+    task.retries_left = 0;
+    let unheard = claim_of(&task);
+    let moved = task.clone().give_back(0, &unheard, at(3)).unwrap();
+    assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);
+    assert_eq!(
+        moved.task.runs[0].end.unwrap().reason,
+        EndReason::WorkerShutdown
+    );
+    assert_eq!(moved.task.retries_left, 0);
+    // Neither twice, nor once the worker has shown that it knows.
+    assert_eq!(moved.task.give_back(0, &unheard, at(4)).unwrap().news, []);
+    let kept = task.reclaim(0, at(3), at(3_000)).unwrap().task;
+    assert_eq!(kept.give_back(0, &unheard, at(4)).unwrap().news, []);
+}
+
+#[test]
 fn a_task_that_never_ran_ends_with_a_run_that_says_why() {
     for (moved, reason) in [
         (task().cancel(at(3)).unwrap(), EndReason::Canceled),
@@ -257,7 +276,7 @@ fn the_priority_of_what_is_not_resolved_can_change() {
 
 /// One thing that may be tried at any time.
 fn attempt() -> impl Strategy<Value = (u8, u32, i64)> {
-    (0..10_u8, 0..4_u32, 0..2_000_i64)
+    (0..11_u8, 0..4_u32, 0..2_000_i64)
 }
 
 fn apply(task: Task, (what, run_id, wait): (u8, u32, i64), now: i64) -> Result<Moved, Refused> {
@@ -274,6 +293,10 @@ fn apply(task: Task, (what, run_id, wait): (u8, u32, i64), now: i64) -> Result<M
         6 => task.report(run_id, true, now),
         7 => task.report_exception(run_id, ExceptionReason::WorkerShutdown, now),
         8 => task.expire_claim(run_id, now),
+        9 => match task.run(run_id).and_then(|run| run.claim.clone()) {
+            Some(claim) => task.give_back(run_id, &claim, now),
+            None => task.schedule(now),
+        },
         _ => task.take_away(run_id, ExceptionReason::WorkerShutdown, now),
     }
 }

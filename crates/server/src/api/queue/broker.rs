@@ -17,7 +17,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::claiming::{Claimant, Served, serve_lines};
+use super::super::unheard::IfUnheard;
+use super::claiming::{Claimant, serve_lines};
+use super::giving_back::if_unheard;
 use crate::app::App;
 
 /// A worker waits so long for work before it is told that there is none.
@@ -58,7 +60,17 @@ struct Waiting {
     number: u64,
     claimant: Claimant,
     until: Instant,
-    answer: oneshot::Sender<Result<Vec<Task>, Failure>>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// `None`: there was nothing.
+type Answer = Result<Option<Claimed>, Failure>;
+
+/// What a worker is to be told that it has.
+pub(crate) struct Claimed {
+    /// Each with its last run claimed by this worker.
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) if_unheard: IfUnheard,
 }
 
 /// The store failed all that were served together.
@@ -68,15 +80,14 @@ struct Failure(Arc<StoreError>);
 type Batch = Vec<(PoolId, Vec<Waiting>)>;
 
 impl Broker {
-    /// Waits for tasks, each with its last run claimed by this worker; none if the time is over or the
-    /// worker has hung up.
+    /// Waits for tasks; none if the time is over or the worker has hung up.
     pub(crate) async fn claim(
         &self,
         app: &Arc<App>,
         worker: WorkerKey,
         wanted: u32,
         gone: &CancellationToken,
-    ) -> Result<Vec<Task>, StoreError> {
+    ) -> Result<Option<Claimed>, StoreError> {
         let until = Instant::now() + PATIENCE;
         let (answer, mut answered) = oneshot::channel();
         let queue = worker.pool_id.clone();
@@ -102,14 +113,14 @@ impl Broker {
                 }
             };
             if let Ok(Some(answer)) = tokio::time::timeout_at(next, answer_or_gone).await {
-                return tasks_of(answer);
+                return claimed(answer);
             }
             if gone.is_cancelled() || Instant::now() >= until {
                 // Whoever is being served at this moment gets what there is.
                 return if self.leave(&queue, number) {
-                    Ok(Vec::new())
+                    Ok(None)
                 } else {
-                    tasks_of(answered.await)
+                    claimed(answered.await)
                 };
             }
             self.look_again(app, &queue);
@@ -124,7 +135,7 @@ impl Broker {
         line.map_or(0, |line| line.waiting.len())
     }
 
-    /// There is work in this queue.
+    /// There may be work in this queue.
     pub(crate) fn ring(&self, app: &Arc<App>, queue: &PoolId) {
         if let Some(line) = self.lines().by_queue.get_mut(queue) {
             line.look = true;
@@ -245,7 +256,7 @@ impl Lines {
         for mut waiting in waiting.into_iter().rev() {
             if waiting.until <= Instant::now() {
                 // Who went away needs no answer.
-                let _ = waiting.answer.send(Ok(Vec::new()));
+                let _ = waiting.answer.send(Ok(None));
                 continue;
             }
             waiting.claimant.is_new = false;
@@ -270,47 +281,52 @@ async fn serve_batch(app: &Arc<App>, batch: Batch) {
             (queue.clone(), claimants.collect())
         })
         .collect();
-    let served = serve_lines(app, asked).await;
-    for (index, (queue, line)) in batch.into_iter().enumerate() {
-        let mut empty_handed = Vec::new();
-        let mut more = false;
-        match &served {
-            Ok(lines) => {
-                let Served {
-                    tasks,
-                    is_exhausted,
-                } = &lines[index];
-                more = !is_exhausted;
-                for (waiting, tasks) in line.into_iter().zip(tasks) {
-                    if tasks.is_empty() {
-                        empty_handed.push(waiting);
-                    } else {
-                        let _ = waiting.answer.send(Ok(tasks.clone()));
-                    }
-                }
-            }
-            // Others were faster, again and again: the next look is the retry.
-            Err(problem) if matches!(**problem, StoreError::Congested { .. }) => {
-                empty_handed = line;
-            }
-            Err(problem) => {
-                for waiting in line {
-                    let _ = waiting.answer.send(Err(Failure(Arc::clone(problem))));
-                }
+    let broker = &app.queue.broker;
+    match serve_lines(app, asked).await {
+        Ok(served) => {
+            for ((queue, line), served) in batch.into_iter().zip(served) {
+                let empty_handed = hand_out(app, line, served.tasks);
+                let more = !served.is_exhausted;
+                broker.lines().put_back(&queue, empty_handed, more);
             }
         }
-        app.queue
-            .broker
-            .lines()
-            .put_back(&queue, empty_handed, more);
+        // Others were faster, again and again: the next look is the retry.
+        Err(problem) if matches!(*problem, StoreError::Congested { .. }) => {
+            for (queue, line) in batch {
+                broker.lines().put_back(&queue, line, false);
+            }
+        }
+        Err(problem) => {
+            for (queue, line) in batch {
+                for waiting in line {
+                    let _ = waiting.answer.send(Err(Failure(Arc::clone(&problem))));
+                }
+                broker.lines().put_back(&queue, Vec::new(), false);
+            }
+        }
     }
 }
 
-fn tasks_of(
-    answer: Result<Result<Vec<Task>, Failure>, oneshot::error::RecvError>,
-) -> Result<Vec<Task>, StoreError> {
+/// Who is left with nothing.
+fn hand_out(app: &Arc<App>, line: Vec<Waiting>, tasks: Vec<Vec<Task>>) -> Vec<Waiting> {
+    let mut empty_handed = Vec::new();
+    for (waiting, tasks) in line.into_iter().zip(tasks) {
+        if tasks.is_empty() {
+            empty_handed.push(waiting);
+            continue;
+        }
+        let if_unheard = if_unheard(app, &waiting.claimant.worker, &tasks);
+        // An answer that nobody takes is dropped here, and was not heard either.
+        let _ = waiting.answer.send(Ok(Some(Claimed { tasks, if_unheard })));
+    }
+    empty_handed
+}
+
+fn claimed(
+    answer: Result<Answer, oneshot::error::RecvError>,
+) -> Result<Option<Claimed>, StoreError> {
     match answer {
-        Ok(Ok(tasks)) => Ok(tasks),
+        Ok(Ok(claimed)) => Ok(claimed),
         Ok(Err(Failure(problem))) => Err(StoreError::Query {
             statement: "claim_work",
             source: problem.to_string().into(),

@@ -41,20 +41,21 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     let queue: PoolId = call.parameter("taskQueueId").parse()?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
     let broker = &call.app.queue.broker;
-    let tasks = broker
+    let claimed = broker
         .claim(&call.app, worker, body.tasks, &call.gone)
         .await?;
-    let claims: Vec<Value> = tasks
-        .iter()
-        .filter_map(|task| {
-            let (run_id, run) = task.last_run()?;
-            let claim = run.running()?;
-            let mut reply = claim_reply(&call.app, task, run_id, claim, claim.started);
-            reply["task"] = json!(task.document());
-            Some(reply)
-        })
-        .collect();
-    Reply::json(&json!({ "tasks": claims }))
+    let Some(claimed) = claimed else {
+        return Reply::json(&json!({ "tasks": [] }));
+    };
+    let claims = claimed.tasks.iter().filter_map(|task| {
+        let (run_id, run) = task.last_run()?;
+        let claim = run.running()?;
+        let mut reply = claim_reply(&call.app, task, run_id, claim, claim.started);
+        reply["task"] = json!(task.document());
+        Some(reply)
+    });
+    let reply = json!({ "tasks": claims.collect::<Vec<Value>>() });
+    Reply::must_be_heard(&reply, claimed.if_unheard)
 }
 
 /// Takes one run that the worker knows by name.

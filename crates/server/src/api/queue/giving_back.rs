@@ -1,0 +1,55 @@
+//! What a worker claimed and never heard of is given back, so that it need not wait for the claim to run out.
+
+use std::sync::Arc;
+
+use domain::id::{TaskId, WorkerKey};
+use domain::task::{Claim, Task};
+use store::StoreError;
+use tokio::runtime::Handle;
+
+use super::super::unheard::IfUnheard;
+use super::moves::{Hints, carry_out};
+use crate::app::App;
+
+/// A run as the worker would have got it.
+type Unheard = (TaskId, u32, Claim);
+
+/// Gives these claims back, unless the answer that tells of them is heard.
+pub(super) fn if_unheard(app: &Arc<App>, worker: &WorkerKey, tasks: &[Task]) -> IfUnheard {
+    let runs = tasks.iter().filter_map(|task| {
+        let (run_id, run) = task.last_run()?;
+        Some((task.id.clone(), run_id, run.running()?.clone()))
+    });
+    let (app, worker, runs) = (Arc::clone(app), worker.clone(), runs.collect());
+    IfUnheard::new(move || {
+        // A process that ends gives nothing back; its claims run out by themselves.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(give_back(app, worker, runs));
+        }
+    })
+}
+
+async fn give_back(app: Arc<App>, worker: WorkerKey, runs: Vec<Unheard>) {
+    let (writer, now, n_runs) = (Arc::clone(&app), app.clock.now(), runs.len());
+    let written = app.write("claim_give_back", move |tx| {
+        let mut hints = Hints::default();
+        for (task_id, run_id, claim) in &runs {
+            let Some(before) = store::task_get(tx, task_id)? else {
+                continue;
+            };
+            if let Ok(moved) = before.clone().give_back(*run_id, claim, now) {
+                carry_out(&writer, tx, &before, moved, now, &mut hints)?;
+            }
+        }
+        Ok::<_, StoreError>(hints)
+    });
+    match written.await {
+        Ok(hints) => {
+            hints.tell(&app);
+            tracing::info!(worker = %worker, runs = n_runs,
+                "{worker} hung up before it heard of the {n_runs} runs that it had claimed: gave them back");
+        }
+        Err(problem) => tracing::warn!(worker = %worker, error = %problem,
+            "cannot give back what {worker} claimed and never heard of; it waits until the claim runs out"),
+    }
+}

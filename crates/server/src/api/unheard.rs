@@ -1,0 +1,107 @@
+//! Replies that must be heard: what is to be undone when their bytes never reach the socket.
+//!
+//! Whoever waits for a reply may be gone by the time that it is there: before it is made, before it is sent,
+//! or in the middle of it. Each way, its bytes are dropped before all of them have been taken. Once the socket
+//! has taken them, the reply counts as heard; what becomes of it on its way cannot be known here.
+
+use std::fmt;
+use std::ops::Deref;
+
+use bytes::{Buf, Bytes};
+
+/// Does something when it is dropped, unless the reply was heard.
+pub struct IfUnheard(Option<Box<dyn FnOnce() + Send>>);
+
+/// A piece of a body, and what is to be done if it is dropped before all of it has been taken.
+#[derive(Debug, Default)]
+pub struct Piece {
+    bytes: Bytes,
+    if_unheard: Option<IfUnheard>,
+}
+
+impl IfUnheard {
+    pub fn new(undo: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(undo)))
+    }
+
+    fn heard(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for IfUnheard {
+    fn drop(&mut self) {
+        if let Some(undo) = self.0.take() {
+            undo();
+        }
+    }
+}
+
+impl fmt::Debug for IfUnheard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IfUnheard")
+    }
+}
+
+impl Piece {
+    pub fn new(bytes: Bytes, if_unheard: Option<IfUnheard>) -> Self {
+        Self { bytes, if_unheard }
+    }
+}
+
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes, None)
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The connection takes as much as its socket took.
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, taken: usize) {
+        self.bytes.advance(taken);
+        if self.bytes.is_empty()
+            && let Some(undo) = self.if_unheard.take()
+        {
+            undo.heard();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_taken_whole_was_heard_and_anything_less_was_not() {
+        for (taken, undone) in [(0, 1), (2, 1), (3, 0)] {
+            let times = Arc::new(AtomicU32::new(0));
+            let counted = Arc::clone(&times);
+            let undo = IfUnheard::new(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            let mut piece = Piece::new(Bytes::from_static(b"abc"), Some(undo));
+            piece.advance(taken);
+            drop(piece);
+            assert_eq!(times.load(Ordering::Relaxed), undone, "{taken} bytes taken");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Answers of `claimWork` that do not reach their worker: what it was to be told of is given back at once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::json;
+use server::api::listener::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::database::on_both;
+use crate::queue_samples::{stored_task, task_id};
+use crate::world::World;
+
+/// The server on a socket.
+struct Open {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Open {
+    async fn of(world: &World) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = Arc::clone(&world.server).serve(listener, stop.clone());
+        let serving = tokio::spawn(serving);
+        Self {
+            address,
+            stop,
+            serving,
+        }
+    }
+
+    /// Asks for work over a connection that takes in as little as possible by itself.
+    async fn ask_for_work(&self, world: &World, tasks: u32) -> TcpStream {
+        let mut ask = world.asking_for_work("w", tasks);
+        ask.host = "127.0.0.1".to_owned();
+        ask.port = self.address.port();
+        let signature = ask.signature(&world.root());
+        let body = json!({"workerGroup": "g", "workerId": "w", "tasks": tasks}).to_string();
+        let request = format!(
+            "POST /api/queue/v1/claim-work/pp%2Fee HTTP/1.1\r\nhost: {}\r\nauthorization: {signature}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn close(self) {
+        self.stop.cancel();
+        self.serving.await.unwrap();
+    }
+}
+
+async fn until_pending(world: &World, number: u32) {
+    const LIMIT: usize = 50_000;
+    for _ in 0..LIMIT {
+        if world.state(number).await == "pending" {
+            return;
+        }
+    }
+    panic!("{}", world.status(number).await);
+}
+
+on_both!(parallel who_hangs_up_in_the_middle_of_the_answer_has_claimed_nothing, |world| {
+    // More than the kernel keeps for somebody who does not read.
+    const BYTES: usize = 8 * 1024 * 1024;
+    let mut task = stored_task(world).schedule(world.now()).unwrap().task;
+    task.id = task_id(1).parse().unwrap();
+    Arc::get_mut(&mut task.definition).unwrap().payload = json!({"blob": "x".repeat(BYTES)});
+    assert!(world.write(move |tx| store::task_insert(tx, &task)).await);
+    let open = Open::of(world).await;
+    let mut stream = open.ask_for_work(world, 1).await;
+    let mut beginning = [0; 12];
+    stream.read_exact(&mut beginning).await.unwrap();
+    assert_eq!(&beginning, b"HTTP/1.1 200");
+    assert_eq!(world.state(1).await, "running");
+    drop(stream);
+    until_pending(world, 1).await;
+    let status = world.status(1).await;
+    assert_eq!(status["runs"][0]["reasonResolved"], "worker-shutdown");
+    assert_eq!(status["runs"][1]["reasonCreated"], "retry");
+    // It is not the task's fault.
+    assert_eq!(status["retriesLeft"], 5);
+    open.close().await;
+});
+
+on_both!(parallel who_has_heard_the_answer_keeps_its_claim_when_it_hangs_up, |world| {
+    world.created(1, json!({})).await;
+    let open = Open::of(world).await;
+    let mut stream = open.ask_for_work(world, 1).await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains(&task_id(1)), "{answer}");
+    drop(stream);
+    open.close().await;
+    world.news().await;
+    assert_eq!(world.state(1).await, "running");
+});
+
+on_both!(
+    an_answer_that_nobody_takes_goes_to_the_next_worker,
+    |world| {
+        world.created(1, json!({})).await;
+        world.created(2, json!({})).await;
+        let unheard = world.asking_for_work("w", 2).open().await;
+        assert_eq!(unheard.status(), 200);
+        let next = tokio::spawn(world.asking_for_work("v", 2).send());
+        world.until_waiting(1).await;
+        world.events().await;
+        drop(unheard);
+        let claims = next.await.unwrap().expect(200);
+        assert_eq!(claims["tasks"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            world.news().await,
+            [
+                "task-exception 1/0",
+                "task-pending 1/1",
+                "task-exception 2/0",
+                "task-pending 2/1",
+                "task-running 1/1",
+                "task-running 2/1"
+            ]
+        );
+    }
+);
+
+on_both!(
+    what_was_claimed_again_meanwhile_is_not_given_back,
+    |world| {
+        world.created(1, json!({})).await;
+        let unheard = world.asking_for_work("w", 1).open().await;
+        // As if its credentials had reached it in another way.
+        world.clock.advance_ms(1);
+        world.about_task(1, "runs/0/reclaim").await.expect(200);
+        drop(unheard);
+        // The write that comes after it shows that it has been.
+        world.created(2, json!({})).await;
+        assert_eq!(world.claim("v", 2).await.len(), 1);
+        assert_eq!(world.state(1).await, "running");
+    }
+);
