@@ -46,7 +46,7 @@ impl Publish {
             Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
-        app.events.tell(&placed);
+        self.tell(&placed);
         if !is_waiting {
             return Ok(placed.len() < BATCH as usize);
         }
@@ -62,9 +62,15 @@ impl Publish {
         // If others have placed some meanwhile, those come first: the next batch reads all of them.
         let follows = placed.first().map(|row| row.position) == Some(app.events.head() + 1);
         if follows {
-            app.events.tell(&placed);
+            self.tell(&placed);
         }
         Ok(follows && placed.len() < BATCH as usize)
+    }
+
+    /// Workers that wait hear of tasks that wait, whoever made them so.
+    fn tell(&self, placed: &[OutboxRow]) {
+        self.0.events.tell(placed);
+        self.0.queue.broker.hear(&self.0, placed);
     }
 }
 

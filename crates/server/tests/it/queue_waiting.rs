@@ -8,13 +8,17 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
+use server::api::queue::worker_gone;
 use server::app::Random;
 use server::start::start_with;
+use server::tasks::Publish;
+use server::tasks::driver::Task as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answer, Ask};
 use crate::database::on_both;
 use crate::queue_samples::{HOUR_MS, stop_time, stored_task, task_id};
+use crate::samples::key;
 use crate::world::World;
 
 fn ids(claims: &Value) -> Vec<String> {
@@ -106,6 +110,39 @@ on_both!(a_quarantined_worker_waits_and_gets_nothing, |world| {
     // Others are not held up by it.
     assert_eq!(world.claim("v", 1).await.len(), 1);
 });
+
+on_both!(
+    a_worker_that_waits_is_woken_when_its_quarantine_ends,
+    |world| {
+        world.running(1, "w").await;
+        let path = "queue:/provisioners/pp/worker-types/ee/workers/g/w";
+        let until =
+            |millis| json!({"quarantineUntil": world.now().plus_millis(millis).to_string()});
+        world.put(path, until(HOUR_MS)).await.expect(200);
+        world.created(2, json!({})).await;
+        let _stopped = stop_time();
+        let worker = waiting(world, "w", 1);
+        world.until_waiting(1).await;
+        world.put(path, until(-1)).await.expect(200);
+        assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(2)]);
+    }
+);
+
+on_both!(
+    a_worker_that_waits_is_woken_by_the_event_of_what_others_lost,
+    |world| {
+        world.running(1, "gone").await;
+        let _stopped = stop_time();
+        let worker = waiting(world, "w", 1);
+        world.until_waiting(1).await;
+        let (app, now) = (Arc::clone(&world.app), world.now());
+        // In a transaction of somebody who rings nothing.
+        let lost = world.write(move |tx| worker_gone(&app, tx, &key("pp/ee", "g", "gone"), now));
+        assert_eq!(lost.await, 1);
+        Publish(Arc::clone(&world.app)).activate().await.unwrap();
+        assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(1)]);
+    }
+);
 
 on_both!(what_another_process_adds_is_found_within_moments, |world| {
     let stopped = stop_time();

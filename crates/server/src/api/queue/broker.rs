@@ -2,9 +2,10 @@
 //!
 //! Workers stand in line, one line for each task queue. Whenever there may be work for a line, because a
 //! worker has joined it or a task has come, one task of this process takes the first of each such line and
-//! serves them all in one transaction. What other processes add is found by looking again every second.
+//! serves them all in one transaction. What other processes add is heard of by its events, or found by looking
+//! again every second.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use domain::id::{PoolId, WorkerKey};
 use domain::task::Task;
 use futures_util::FutureExt;
-use store::StoreError;
+use store::{OutboxRow, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// So often a line is looked at for what other processes have added, give or take.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN_JITTER_MS: u64 = 500;
+/// How the name of the exchange ends that tells of tasks that wait.
+const TASK_PENDING: &str = "/task-pending";
 /// So many workers are served in one transaction.
 const SERVED_AT_ONCE: usize = 64;
 
@@ -143,6 +146,17 @@ impl Broker {
             return;
         }
         self.serve(app);
+    }
+
+    /// Rings for what is told to wait, also for what was done by those who do not ring.
+    pub(crate) fn hear(&self, app: &Arc<App>, told: &[OutboxRow]) {
+        let waits = |row: &&OutboxRow| row.topic.ends_with(TASK_PENDING);
+        let queues: BTreeSet<&PoolId> = told
+            .iter()
+            .filter(waits)
+            .filter_map(|row| row.pool_id.as_ref())
+            .collect();
+        queues.into_iter().for_each(|queue| self.ring(app, queue));
     }
 
     fn look_again(&self, app: &Arc<App>, queue: &PoolId) {

@@ -45,8 +45,9 @@ pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
         Ok(Some(worker))
     });
     let worker = written.await?.ok_or_else(|| not_found(&call))?;
-    // What it could have done, others must do now.
+    // What it could have done, others must do now; or it waits for work itself, and may have some now.
     call.app.wake.pool(&pool_id);
+    call.app.queue.broker.ring(&call.app, &pool_id);
     Reply::json(&details(&worker))
 }
 

@@ -13,7 +13,7 @@ const MAX_CLAIMS: u32 = 10_000;
 
 /// Takes every run from a worker that is gone; says how many it had. Again is nothing.
 ///
-/// Whoever calls this rings `wake.pool` after the commit; waiting workers look again by themselves.
+/// Whoever calls this rings `wake.pool` after the commit; waiting workers are woken by the events.
 pub fn worker_gone(
     app: &App,
     tx: &mut Tx<'_>,
