@@ -14,7 +14,7 @@ mod round;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::child::{Database, this_program};
 use crate::failure::Failure;
@@ -35,7 +35,14 @@ pub(crate) struct Arguments {
     /// Only these parts, with commas between
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
+    /// Only rounds, over 100, 1,000 and 10,000 pools with 100 workers each
+    #[arg(long, conflicts_with_all = ["pools", "workers", "only"])]
+    curve: bool,
 }
+
+/// How many pools there are at each point of the curve.
+const CURVE: [u32; 3] = [100, 1_000, 10_000];
+const WORKERS_PER_POOL: u32 = 100;
 
 /// What can be measured by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,6 +70,9 @@ pub(crate) struct PartArguments {
     pools: u32,
     #[arg(long)]
     workers: u32,
+    /// How many of the pools are there already
+    #[arg(long)]
+    already: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,47 +84,25 @@ enum Step {
     Scan,
 }
 
+/// How large the fleet is that a step makes or finds.
+#[derive(Clone, Copy)]
+struct Size {
+    pools: u32,
+    workers: u32,
+    already: u32,
+}
+
 pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failure> {
-    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let mut progress = Progress::start();
     let mut figures = serde_json::Map::new();
     figures.insert("database".to_owned(), arguments.database.name().into());
-    figures.insert("pools".to_owned(), arguments.pools.into());
-    figures.insert("workers".to_owned(), arguments.workers.into());
-    let mut measure = |step: Step, name: &str| -> Result<(), Failure> {
-        progress.tell(|| format!("measuring: {name}"));
-        let figure = in_own_process(&arguments, step, &host::Folder::of(&arguments.database)?)?;
-        figures.insert(name.to_owned(), figure);
-        Ok(())
-    };
-    if wants(Part::Latency) {
-        measure(Step::Latency, "latency")?;
+    figures.insert("loadBefore".to_owned(), host::load().into());
+    if arguments.curve {
+        figures.insert("curve".to_owned(), curve(&arguments, &mut progress)?);
+    } else {
+        parts(&arguments, &mut progress, &mut figures).await?;
     }
-    if wants(Part::Claims) {
-        measure(Step::Claims, "claims")?;
-    }
-    if wants(Part::Round) {
-        let folder = host::Folder::of(&arguments.database)?;
-        progress.tell(|| "filling the database".to_owned());
-        figures.insert(
-            "fill".to_owned(),
-            in_own_process(&arguments, Step::Fill, &folder)?,
-        );
-        progress.tell(|| "measuring: a round over all pools".to_owned());
-        figures.insert(
-            "round".to_owned(),
-            in_own_process(&arguments, Step::Round, &folder)?,
-        );
-        progress.tell(|| "measuring: a scan of all workers".to_owned());
-        figures.insert(
-            "scan".to_owned(),
-            in_own_process(&arguments, Step::Scan, &folder)?,
-        );
-    }
-    if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
-        progress.tell(|| "measuring: an idle server, and the first line of a log".to_owned());
-        figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
-    }
+    figures.insert("loadAfter".to_owned(), host::load().into());
     let figures = Value::Object(figures);
     match as_json {
         true => output::json(&figures),
@@ -123,11 +111,71 @@ pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failu
     Ok(())
 }
 
-fn in_own_process(
+/// Each point has the pools of the one before, and more.
+fn curve(arguments: &Arguments, progress: &mut Progress) -> Result<Value, Failure> {
+    let folder = host::Folder::of(&arguments.database)?;
+    let mut points = Vec::new();
+    let mut already = 0;
+    for pools in CURVE {
+        let workers = pools * WORKERS_PER_POOL;
+        let size = Size {
+            pools,
+            workers,
+            already,
+        };
+        progress.tell(|| format!("filling the database: {pools} pools"));
+        let fill = in_own_process(size, Step::Fill, &folder)?;
+        progress.tell(|| format!("measuring: a round over {pools} pools"));
+        let round = in_own_process(size, Step::Round, &folder)?;
+        points.push(json!({"pools": pools, "workers": workers, "fill": fill, "round": round}));
+        already = pools;
+    }
+    Ok(Value::Array(points))
+}
+
+async fn parts(
     arguments: &Arguments,
-    step: Step,
-    folder: &host::Folder,
-) -> Result<Value, Failure> {
+    progress: &mut Progress,
+    figures: &mut serde_json::Map<String, Value>,
+) -> Result<(), Failure> {
+    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let size = Size {
+        pools: arguments.pools,
+        workers: arguments.workers,
+        already: 0,
+    };
+    figures.insert("pools".to_owned(), size.pools.into());
+    figures.insert("workers".to_owned(), size.workers.into());
+    let mut measure = |steps: &[(Step, &str)]| -> Result<(), Failure> {
+        let folder = host::Folder::of(&arguments.database)?;
+        for (step, name) in steps {
+            progress.tell(|| format!("measuring: {name}"));
+            let figure = in_own_process(size, *step, &folder)?;
+            figures.insert((*name).to_owned(), figure);
+        }
+        Ok(())
+    };
+    if wants(Part::Latency) {
+        measure(&[(Step::Latency, "latency")])?;
+    }
+    if wants(Part::Claims) {
+        measure(&[(Step::Claims, "claims")])?;
+    }
+    if wants(Part::Round) {
+        measure(&[
+            (Step::Fill, "fill"),
+            (Step::Round, "round"),
+            (Step::Scan, "scan"),
+        ])?;
+    }
+    if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
+        progress.tell(|| "measuring: an idle server, and the first line of a log".to_owned());
+        figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
+    }
+    Ok(())
+}
+
+fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> Result<Value, Failure> {
     let name = step
         .to_possible_value()
         .map(|value| value.get_name().to_owned());
@@ -135,8 +183,9 @@ fn in_own_process(
         .args(["bench", "fleet-part", &name.unwrap_or_default(), "--folder"])
         .arg(folder.path())
         .args(["--database", &folder.url()])
-        .args(["--pools", &arguments.pools.to_string()])
-        .args(["--workers", &arguments.workers.to_string()])
+        .args(["--pools", &size.pools.to_string()])
+        .args(["--workers", &size.workers.to_string()])
+        .args(["--already", &size.already.to_string()])
         .output()
         .context("cannot start a part of the measurement")?;
     if !done.status.success() {
@@ -150,10 +199,15 @@ fn in_own_process(
 
 /// Runs one part and prints its figures.
 pub(super) async fn part(arguments: PartArguments) -> Result<(), Failure> {
-    let (pools, workers) = (arguments.pools, arguments.workers);
+    let PartArguments {
+        pools,
+        workers,
+        already,
+        ..
+    } = arguments;
     let host = Host::start(&arguments.folder, &arguments.database).await?;
     let figures = match arguments.step {
-        Step::Fill => fill::fill(&host, pools, workers).await?,
+        Step::Fill => fill::fill(&host, already, pools, workers).await?,
         Step::Latency => latency::measure(&host).await?,
         Step::Claims => claims::measure(&host).await?,
         Step::Round => round::round(&host).await?,

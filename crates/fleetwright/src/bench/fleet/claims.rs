@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use access::slugid;
 use anyhow::Context as _;
+use domain::id::PoolId;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use store::StoreError;
 use tokio::task::JoinSet;
 
 use super::super::load::Connection;
-use super::fill::{make_pool, pool_id, task};
+use super::fill::{make_pool, task};
 use super::host::{Host, Open};
 use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
@@ -23,7 +25,7 @@ const BATCH: usize = 500;
 
 pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
     let now = machine::now();
-    let pool = pool_id(0);
+    let pool = pool_id();
     // Nothing is launched in it: its workers are here.
     make_pool(host, &pool, 0, now).await?;
     for batch in 0..TASKS / BATCH {
@@ -31,7 +33,8 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
         let write = host.app.store.write("bench_tasks", move |tx| {
             let mut random = StdRng::seed_from_u64(batch as u64);
             (0..BATCH).try_for_each(|_| {
-                let task = task(&pool, now, &mut random);
+                let id = slugid::nice(&mut random).parse();
+                let task = task(id.expect("a slugid is a task id"), &pool, now);
                 store::task_insert(tx, &task).map(drop)
             })
         });
@@ -62,10 +65,14 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
     }))
 }
 
+fn pool_id() -> PoolId {
+    "bench-claims/all".parse().expect("this is a pool id")
+}
+
 /// Claims one task after the other until all have been claimed by somebody.
 async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> Result<(), Failure> {
     let mut connection = Connection::open(open.address).await?;
-    let pool = pool_id(0);
+    let pool = pool_id();
     let body = json!({"tasks": 1, "workerGroup": "bench", "workerId": format!("w{number}")});
     let call = Call::post(QUEUE, &["claim-work", pool.as_str()], body);
     while claimed.load(Ordering::Relaxed) < TASKS {

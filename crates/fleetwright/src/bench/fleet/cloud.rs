@@ -1,6 +1,8 @@
-//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and shows them all.
+//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and shows them all, though
+//! not at once.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ::cloud::{
     CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned, ProofRefused,
@@ -12,18 +14,28 @@ use domain::id::{PoolId, WorkerKey};
 use domain::worker::Worker;
 use serde_json::{Value, json};
 
-use crate::machine::Stopwatch;
+use crate::machine::{self, Stopwatch};
 
 pub(super) const PROVIDER: &str = "bench";
 /// As many as a large cloud describes in one call.
 const LOOK_BATCH: usize = 1_000;
+/// And no slower: real ones take several times as long.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(super) struct BenchCloud {
     watch: Mutex<Option<Stopwatch>>,
     /// When launches were asked for, in seconds, for which pool, and of how many machines.
     asked: Mutex<Vec<(PoolId, f64, u32)>>,
-    looks: Mutex<u64>,
+    looks: Mutex<Looks>,
+}
+
+/// Calls that describe machines.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Looks {
+    pub(super) count: u64,
+    /// How long they took, one after the other.
+    pub(super) seconds: f64,
 }
 
 impl BenchCloud {
@@ -43,8 +55,9 @@ impl BenchCloud {
         lock(&self.asked).clone()
     }
 
-    pub(super) fn n_looks(&self) -> u64 {
-        *lock(&self.looks)
+    /// Those since the last time that this was asked.
+    pub(super) fn take_looks(&self) -> Looks {
+        std::mem::take(&mut *lock(&self.looks))
     }
 }
 
@@ -90,7 +103,12 @@ impl Machines for BenchCloud {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        *lock(&self.looks) += 1;
+        let watch = Stopwatch::start();
+        machine::pause(LOOK).await;
+        let mut looks = lock(&self.looks);
+        looks.count += 1;
+        looks.seconds += watch.elapsed().as_secs_f64();
+        drop(looks);
         let seen = workers
             .iter()
             .map(|worker| (worker.key.clone(), Sighting::Alive));

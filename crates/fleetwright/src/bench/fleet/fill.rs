@@ -1,16 +1,14 @@
 //! Fills a database: pools with workers of which each is busy, and one task more than there are workers.
 
-use access::slugid;
 use anyhow::Context as _;
 use domain::Version;
 use domain::id::{PoolId, TaskId, WorkerKey};
 use domain::launch_config::LaunchConfig;
 use domain::pool::{Pool, PoolDefinition};
+use domain::queue_worker::QueueWorker;
 use domain::task::{Priority, Requires, Task, TaskDefinition};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::worker::{Terms, Worker, WorkerState};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
@@ -22,31 +20,60 @@ use crate::machine::{self, Stopwatch};
 /// How many ways to start a worker a pool has.
 const LAUNCH_CONFIGS: u32 = 4;
 /// Workers in one transaction.
-const BATCH: u32 = 500;
+const BATCH: u32 = 20_000;
 const LAST_ID: &str = "lc-3";
 
-pub(super) async fn fill(host: &Host, pools: u32, workers: u32) -> Result<Value, Failure> {
+/// Adds pools to those that are there already, until there are so many.
+pub(super) async fn fill(
+    host: &Host,
+    already: u32,
+    pools: u32,
+    workers: u32,
+) -> Result<Value, Failure> {
     let watch = Stopwatch::start();
     let now = machine::now();
     let each = workers.div_ceil(pools);
-    for number in 0..pools {
-        let id = pool_id(number);
-        make_pool(host, &id, each + 100, now).await?;
-        let mut first = 0;
-        while first < each {
-            let next = (first + BATCH).min(each);
-            let (pool, seed) = (id.clone(), u64::from(number) << 32 | u64::from(first));
-            let write = host.app.store.write("bench_fill", move |tx| {
-                let mut random = StdRng::seed_from_u64(seed);
-                (first..next)
-                    .try_for_each(|worker| busy_worker(tx, &pool, worker, now, &mut random))
-            });
-            let written: Result<(), StoreError> = write.await;
-            written.context("cannot fill the database")?;
-            first = next;
-        }
+    let end = pools * each;
+    for first in (already * each..end).step_by(BATCH as usize) {
+        let next = first.saturating_add(BATCH).min(end);
+        let write = host.app.store.write("bench_fill", move |tx| {
+            (first..next).try_for_each(|number| nth_worker(tx, number, each, now))
+        });
+        let written: Result<(), StoreError> = write.await;
+        written.context("cannot fill the database")?;
     }
     Ok(json!({"seconds": watch.elapsed().as_secs_f64()}))
+}
+
+/// The workers of all pools are numbered one after the other; the first of each pool brings it along.
+fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result<(), StoreError> {
+    let pool_id = pool_id(number / each);
+    // Ids that follow each other are written where the last one was, which is what makes filling fast.
+    let task_id = |kind: char| {
+        let id = format!("{number:08}QAC{kind}AAAAAAAAAA");
+        id.parse().expect("this is a task id")
+    };
+    if number.is_multiple_of(each) {
+        insert_pool(tx, &pool_id, each + 100, now)?;
+        // One task of each pool waits, so that every round has something to think about.
+        store::task_insert(tx, &task(task_id('W'), &pool_id, now))?;
+    }
+    let key = WorkerKey {
+        pool_id,
+        group: "bench".parse().expect("this is a group"),
+        id: format!("w{:07}", number % each)
+            .parse()
+            .expect("this is an id"),
+    };
+    store::worker_insert(tx, &worker(&key, now))?;
+    let mut seen = QueueWorker::new(key.clone(), now, now.plus_millis(DAY_MS));
+    seen.last_date_active = Some(now);
+    store::queue_worker_upsert(tx, &seen)?;
+    let waiting = task(task_id('B'), &key.pool_id, now);
+    let until = now.plus_millis(HOUR_MS);
+    let claimed = waiting.claim(0, &key.group, &key.id, now, until);
+    let claimed = claimed.expect("a task that waits can be claimed");
+    store::task_insert(tx, &claimed.task).map(drop)
 }
 
 pub(super) fn pool_id(number: u32) -> PoolId {
@@ -61,24 +88,33 @@ pub(super) async fn make_pool(
     max_capacity: u32,
     now: Timestamp,
 ) -> Result<(), Failure> {
+    let id = id.clone();
+    let write = host.app.store.write("bench_pool", move |tx| {
+        insert_pool(tx, &id, max_capacity, now)
+    });
+    let written: Result<(), StoreError> = write.await;
+    written.context("cannot make a pool")?;
+    Ok(())
+}
+
+fn insert_pool(
+    tx: &mut Tx<'_>,
+    id: &PoolId,
+    max_capacity: u32,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let config = json!({"minCapacity": 0, "maxCapacity": max_capacity, "scalingRatio": 1.0});
     let definition = PoolDefinition {
-        provider_id: PROVIDER.parse().context("this is a provider id")?,
+        provider_id: PROVIDER.parse().expect("this is a provider id"),
         description: String::new(),
         config: object(config),
         owner: "bench@example.com".to_owned(),
         email_on_error: false,
     };
-    let pool = Pool::new(id.clone(), definition, now);
-    let write = host.app.store.write("bench_pool", move |tx| {
-        store::pool_insert(tx, &pool)?;
-        for number in 0..LAUNCH_CONFIGS {
-            store::launch_config_insert(tx, &launch_config(&pool.id, number, now))?;
-        }
-        Ok(())
-    });
-    let written: Result<(), StoreError> = write.await;
-    written.context("cannot make a pool")?;
+    store::pool_insert(tx, &Pool::new(id.clone(), definition, now))?;
+    for number in 0..LAUNCH_CONFIGS {
+        store::launch_config_insert(tx, &launch_config(id, number, now))?;
+    }
     Ok(())
 }
 
@@ -98,34 +134,6 @@ fn launch_config(pool_id: &PoolId, number: u32, now: Timestamp) -> LaunchConfig 
         last_modified: now,
         version: Version::FIRST,
     }
-}
-
-fn busy_worker(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    number: u32,
-    now: Timestamp,
-    random: &mut StdRng,
-) -> Result<(), StoreError> {
-    let key = WorkerKey {
-        pool_id: pool_id.clone(),
-        group: "bench".parse().expect("this is a group"),
-        id: format!("w{number:07}").parse().expect("this is an id"),
-    };
-    store::worker_insert(tx, &worker(&key, now))?;
-    let waiting = task(pool_id, now, random);
-    store::task_insert(tx, &waiting)?;
-    if number == 0 {
-        // One task of each pool waits, so that every round has something to think about.
-        let further = task(pool_id, now, random);
-        store::task_insert(tx, &further)?;
-    }
-    let until = now.plus_millis(HOUR_MS);
-    let claimed = waiting.clone().claim(0, &key.group, &key.id, now, until);
-    if let Ok(moved) = claimed {
-        store::task_update(tx, &waiting, &moved.task)?;
-    }
-    Ok(())
 }
 
 fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
@@ -152,8 +160,7 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
 }
 
 /// A task that waits.
-pub(super) fn task(pool_id: &PoolId, now: Timestamp, random: &mut StdRng) -> Task {
-    let id: TaskId = slugid::nice(random).parse().expect("a slugid is a task id");
+pub(super) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
     let definition = TaskDefinition {
         task_queue_id: pool_id.clone(),
         scheduler_id: "-".parse().expect("this is a scheduler id"),

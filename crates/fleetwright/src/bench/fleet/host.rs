@@ -151,6 +151,12 @@ impl Open {
     }
 }
 
+/// How many processes wanted to run in the last minute, where the system tells.
+pub(super) fn load() -> Option<f64> {
+    let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
+    averages.split(' ').next()?.parse().ok()
+}
+
 /// The most memory that this process ever had, where the system tells.
 pub(super) fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

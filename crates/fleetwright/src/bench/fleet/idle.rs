@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::machine::{self, Stopwatch};
 
 /// How long the server is watched while it does nothing.
-const WATCHED: Duration = Duration::from_secs(20);
+const WATCHED: Duration = Duration::from_secs(60);
 const SETTLING: Duration = Duration::from_secs(3);
 /// Tasks whose first line is waited for, one after the other.
 const TASKS: usize = 7;

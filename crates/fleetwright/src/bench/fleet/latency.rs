@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::figures::Sample;
 use super::super::load::Connection;
-use super::fill::{make_pool, pool_id};
+use super::fill::make_pool;
 use super::host::Host;
 use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
@@ -71,8 +71,13 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
     }))
 }
 
+fn pool_id(number: u32) -> PoolId {
+    let id = format!("bench-latency/pool-{number:03}");
+    id.parse().expect("this is a pool id")
+}
+
 /// The call that makes a task in this pool's queue.
-pub(super) fn create_task(pool: &PoolId) -> Call {
+fn create_task(pool: &PoolId) -> Call {
     let now = machine::now();
     let id = slugid::nice(&mut machine::chance());
     let body = json!({

@@ -19,12 +19,15 @@ pub(super) async fn round(host: &Host) -> Result<Value, Failure> {
 }
 
 pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
-    let mut scans = Scan::each(&host.app);
-    let scan = scans
+    let mut each = Scan::each(&host.app);
+    let scan = each
         .first_mut()
         .ok_or_else(|| Failure::failed("there is no provider"))?;
     let mut figures = repeated(scan).await?;
-    figures["cloudCalls"] = json!(host.cloud.n_looks() / (ROUNDS as u64 + 1));
+    let looks = host.cloud.take_looks();
+    let scans = f64::from(u32::try_from(ROUNDS + 1).unwrap_or(u32::MAX));
+    figures["cloudCalls"] = json!(looks.count / (ROUNDS as u64 + 1));
+    figures["cloudSeconds"] = json!(looks.seconds / scans);
     Ok(figures)
 }
 
