@@ -35,7 +35,7 @@ pub(crate) use columns;
 /// The states of tasks to which something can still happen; as the indexes have it.
 macro_rules! active {
     () => {
-        "state IN ('unscheduled', 'pending', 'running')"
+        "(state = 'unscheduled' OR state = 'pending' OR state = 'running')"
     };
 }
 pub(crate) use active;
