@@ -41,7 +41,7 @@ use self::identity_keys::IdentityKeys;
 use self::parameters::Parameters;
 use self::prices::Prices;
 use crate::{
-    IdentityClaim, Machines, ProofRefused, Provider, ProviderContext, SetupFailed, Verified,
+    IdentityClaim, Machines, NotVerified, Provider, ProviderContext, SetupFailed, Verified,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-aws.json";
@@ -165,8 +165,8 @@ impl Provider for AwsProvider {
         Ok(())
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-        identity::verify(claim, &self.identity_keys)
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        Ok(identity::verify(claim, &self.identity_keys)?)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

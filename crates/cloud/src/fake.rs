@@ -31,8 +31,8 @@ pub use self::script::FakeMachine;
 use self::script::State;
 use crate::identity::Tokens;
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
-    ProofRefused, Provider, ProviderContext, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
+    NotVerified, Owned, Provider, ProviderContext, Sighting, Verified,
 };
 
 /// How many workers `look` takes at a time.
@@ -221,8 +221,8 @@ impl Provider for FakeCloud {
     }
 
     /// As on a real cloud: a worker registers once, while it is still only requested.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-        self.tokens.verify(claim)
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        Ok(self.tokens.verify(claim)?)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
@@ -284,12 +284,14 @@ impl Machines for FakeCloud {
         LOOK_BATCH
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+    async fn owned(&self) -> Result<Listing, CloudError> {
         let mut state = self.state();
         state.begin(Call::Owned)?;
         let at = state.as_of(self.now());
         let is_there = |machine: &&Machine| match machine.seen(at) {
-            Sighting::Alive | Sighting::Going => machine.token.is_some(),
+            Sighting::Alive | Sighting::Going => {
+                machine.token.is_some() && !state.unlisted.contains_key(&machine.key.group)
+            }
             Sighting::Gone(_) | Sighting::NotFound => false,
         };
         let owned = |machine: &Machine| Owned {
@@ -297,7 +299,14 @@ impl Machines for FakeCloud {
             machine: launched(machine),
         };
         let answer = state.inventory.all().filter(is_there).map(owned).collect();
-        Ok(state.told(answer))
+        Ok(Listing {
+            machines: state.told(answer),
+            missing: state.unlisted.clone(),
+        })
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        Some(self.wishes(launch_config).group)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

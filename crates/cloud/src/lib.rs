@@ -29,8 +29,8 @@ pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use provider::{
     BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, NotValidated, Owned, Proof, ProofRefused, Provider, Refused, SetupFailed, Sighting,
-    Verified,
+    Listing, Machines, NotValidated, NotVerified, Owned, Proof, ProofRefused, Provider, Refused,
+    SetupFailed, Sighting, Verified,
 };
 pub use providers::{NotAvailable, Providers};
 pub use statik::StaticProvider;

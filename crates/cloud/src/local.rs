@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use self::host::{Host, Order, Step};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned,
-    ProofRefused, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
+    NotVerified, Provider, ProviderContext, SetupFailed, Sighting, Verified,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -86,8 +86,8 @@ impl Provider for LocalProvider {
     }
 
     /// A worker registers once, while it is still only requested.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-        self.0.tokens.verify(claim)
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        Ok(self.0.tokens.verify(claim)?)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
@@ -121,8 +121,9 @@ impl Machines for LocalProvider {
         LOOK_BATCH
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
-        self.run(|host| host.owned()).await?
+    async fn owned(&self) -> Result<Listing, CloudError> {
+        let owned = self.run(|host| host.owned()).await?;
+        owned.map(Listing::whole)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use contract::Invalid;
 use serde_json::Value;
 
-use crate::{IdentityClaim, ProofRefused, Provider, Verified};
+use crate::{IdentityClaim, NotVerified, ProofRefused, Provider, Verified};
 
 pub struct NullProvider;
 
@@ -18,11 +18,12 @@ impl Provider for NullProvider {
         Ok(())
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         let detail = "the null provider has no workers".to_owned();
         Err(ProofRefused {
             message: "not supported for this provider",
             detail,
-        })
+        }
+        .into())
     }
 }

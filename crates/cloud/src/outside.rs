@@ -26,8 +26,8 @@ use self::messages::{
 };
 use crate::identity::{Tokens, refuse, register_once};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotValidated, Owned, ProofRefused, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
+    NotValidated, NotVerified, Provider, ProviderContext, SetupFailed, Sighting, Verified,
 };
 
 const VERSION: u32 = 1;
@@ -200,16 +200,26 @@ impl<C: Carrier> OutsideProvider<C> {
         Ok(launched)
     }
 
-    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), String> {
+    /// The token is none of ours.
+    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), NotVerified> {
         let question = json!({
             "worker": messages::worker(claim.worker),
             "proof": messages::proof(claim.proof),
         });
-        let verdict = self.ask::<Verdict>(Operation::Verify, question).await;
-        let verdict = verdict.map_err(|failure| CloudError::from(failure).to_string())?;
-        match verdict.verified {
-            true => Ok(()),
-            false => Err(format!("the provider says no: {}", cut(&verdict.detail))),
+        let no = |detail: &str| {
+            let detail = format!("the token is none of ours, and the provider says no: {detail}");
+            NotVerified::from(refuse(&detail))
+        };
+        let asked = self.ask::<Verdict>(Operation::Verify, question).await;
+        match asked.map_err(CloudError::from) {
+            Ok(verdict) if verdict.verified => Ok(()),
+            Ok(verdict) => Err(no(&cut(&verdict.detail))),
+            Err(CloudError::Refused(problem)) => Err(no(&problem)),
+            Err(
+                problem @ (CloudError::Throttled(_)
+                | CloudError::Credentials(_)
+                | CloudError::Unavailable(_)),
+            ) => Err(problem.into()),
         }
     }
 }
@@ -278,12 +288,10 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
     }
 
     /// A worker registers once, with the token that we offered for it or with a proof that the other side knows.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         let verified = register_once(claim)?;
         if !self.tokens.is_ours(&claim.worker.key, claim.proof) {
-            let asked = self.ask_to_verify(claim).await;
-            asked
-                .map_err(|problem| refuse(&format!("the token is none of ours, and {problem}")))?;
+            self.ask_to_verify(claim).await?;
         }
         Ok(verified)
     }
@@ -362,13 +370,13 @@ impl<C: Carrier> Machines for OutsideProvider<C> {
         self.limits().look_batch
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+    async fn owned(&self) -> Result<Listing, CloudError> {
         let (mut owned, mut question) = (Vec::new(), json!({}));
         for _ in 0..MAX_PAGES {
             let page: Page = self.ask(Operation::Owned, question).await?;
             owned.extend(page.machines.iter().filter_map(|machine| machine.owned()));
             let Some(continuation) = page.continuation else {
-                return Ok(owned);
+                return Ok(Listing::whole(owned));
             };
             question = json!({"continuation": continuation});
         }

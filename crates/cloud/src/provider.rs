@@ -1,5 +1,7 @@
 //! The trait behind which every cloud and datacentre stands.
 
+use std::collections::BTreeMap;
+
 use access::Secret;
 use async_trait::async_trait;
 use contract::Invalid;
@@ -36,8 +38,8 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
-    /// Is the caller the worker that it claims to be?
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused>;
+    /// Is the caller the worker that it claims to be? An outage is not a no.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified>;
 
     /// For providers whose workers are declared by people.
     fn by_hand(&self) -> Option<&dyn ByHand> {
@@ -83,8 +85,13 @@ pub trait Machines: Send + Sync {
     }
 
     /// Every machine that carries our mark (this deployment's and this provider's), unless it is gone: also those
-    /// that we forgot.
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError>;
+    /// that we forgot. An error only if none of it can be listed.
+    async fn owned(&self) -> Result<Listing, CloudError>;
+
+    /// In which group the machines of this launch config are; `None`: that is not known beforehand.
+    fn group(&self, _launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        None
+    }
 
     /// Ends the machine. May be called again; gone already is success.
     async fn end(&self, worker: &Worker) -> Result<(), CloudError>;
@@ -140,6 +147,32 @@ pub struct Owned {
     /// Which launch made it; `None`: the mark does not say (then we leave it alone).
     pub token: Option<LaunchToken>,
     pub machine: Launched,
+}
+
+/// What of ours there is, as far as it could be listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    pub machines: Vec<Owned>,
+    /// Groups that could not be listed, and why. Nothing can be concluded about a machine that may be there.
+    pub missing: BTreeMap<WorkerGroup, CloudError>,
+}
+
+impl Listing {
+    /// Nothing is missing.
+    pub fn whole(machines: Vec<Owned>) -> Self {
+        Self {
+            machines,
+            missing: BTreeMap::new(),
+        }
+    }
+
+    /// Whether machines of this group would be listed; `None`: of any group.
+    pub fn covers(&self, group: Option<&WorkerGroup>) -> bool {
+        match group {
+            Some(group) => !self.missing.contains_key(group),
+            None => self.missing.is_empty(),
+        }
+    }
 }
 
 /// A call to a cloud did not do what it should, by what to do next.
@@ -235,6 +268,17 @@ pub struct Verified {
 pub struct ProofRefused {
     pub message: &'static str,
     pub detail: String,
+}
+
+/// Whether the claim is true is not proved, or nobody can tell now.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotVerified {
+    /// For good.
+    #[error(transparent)]
+    Refused(#[from] ProofRefused),
+    /// The same proof may be shown again later.
+    #[error("the proof cannot be checked now")]
+    Cloud(#[from] CloudError),
 }
 
 /// The provider does not do this.

@@ -13,7 +13,7 @@ use domain::time::{Clock, Timestamp};
 use domain::worker::{Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
-use crate::{IdentityClaim, Proof, ProofRefused, Provider, ProviderContext, Verified};
+use crate::{IdentityClaim, NotVerified, Proof, ProofRefused, Provider, ProviderContext, Verified};
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 
@@ -25,7 +25,15 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// Where whether a proof is right is known here.
     pub(crate) async fn verify(&self, provider: &dyn Provider) -> Result<Verified, ProofRefused> {
+        self.ask(provider).await.map_err(|problem| match problem {
+            NotVerified::Refused(refused) => refused,
+            NotVerified::Cloud(problem) => panic!("nobody can tell: {problem}"),
+        })
+    }
+
+    pub(crate) async fn ask(&self, provider: &dyn Provider) -> Result<Verified, NotVerified> {
         let pool = pool(&self.worker, &self.config);
         let claim = IdentityClaim {
             pool: &pool,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use domain::id::ProviderId;
+use futures_util::future::join_all;
 
 use crate::{NullProvider, Provider, SetupFailed};
 
@@ -26,6 +28,23 @@ pub enum NotAvailable {
     Unknown,
     #[error("its set-up has failed and will be tried again")]
     SetupFailed,
+}
+
+impl Entry {
+    /// In service as soon as it can be, whatever the others do.
+    async fn set_up(&self, limit: Duration) -> (&ProviderId, Result<(), SetupFailed>) {
+        let done = tokio::time::timeout(limit, self.provider.setup()).await;
+        let outcome = done.unwrap_or_else(|_| {
+            let seconds = limit.as_secs();
+            Err(SetupFailed(format!(
+                "its set-up took longer than {seconds} s and will be tried again"
+            )))
+        });
+        if outcome.is_ok() {
+            self.ready.store(true, Ordering::Release);
+        }
+        (&self.id, outcome)
+    }
 }
 
 impl Providers {
@@ -67,21 +86,24 @@ impl Providers {
             .map(|entry| (&entry.id, entry.provider.kind()))
     }
 
-    /// Sets up those that are not in service. Returns those that have become so, and those that
-    /// still fail, with the reason.
-    pub async fn set_up_missing(&self) -> (Vec<&ProviderId>, Vec<(&ProviderId, SetupFailed)>) {
+    /// Sets up those that are not in service, side by side, so that none waits for another's silent cloud.
+    /// Returns those that have become so, and those that still fail or took longer than the limit, with the reason.
+    pub async fn set_up_missing(
+        &self,
+        limit: Duration,
+    ) -> (Vec<&ProviderId>, Vec<(&ProviderId, SetupFailed)>) {
+        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+        let mut set_ups = Vec::new();
+        for entry in &self.entries {
+            if !entry.ready.load(Ordering::Acquire) {
+                set_ups.push(entry.set_up(limit));
+            }
+        }
         let (mut ready, mut failed) = (Vec::new(), Vec::new());
-        for entry in self
-            .entries
-            .iter()
-            .filter(|entry| !entry.ready.load(Ordering::Acquire))
-        {
-            match entry.provider.setup().await {
-                Ok(()) => {
-                    entry.ready.store(true, Ordering::Release);
-                    ready.push(&entry.id);
-                }
-                Err(problem) => failed.push((&entry.id, problem)),
+        for (id, outcome) in join_all(set_ups).await {
+            match outcome {
+                Ok(()) => ready.push(id),
+                Err(problem) => failed.push((id, problem)),
             }
         }
         (ready, failed)
@@ -93,10 +115,13 @@ mod tests {
     use async_trait::async_trait;
     use contract::Invalid;
     use serde_json::Value;
+    use tokio::sync::Barrier;
 
-    use crate::{IdentityClaim, ProofRefused, Verified};
+    use crate::{CloudError, IdentityClaim, NotVerified, ProofRefused, Verified};
 
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
 
     /// Fails its set-up the first time.
     struct Shaky(AtomicBool);
@@ -115,11 +140,12 @@ mod tests {
                 false => Err(SetupFailed("no network yet".to_owned())),
             }
         }
-        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
             Err(ProofRefused {
                 message: "no",
                 detail: String::new(),
-            })
+            }
+            .into())
         }
     }
 
@@ -130,7 +156,7 @@ mod tests {
         let providers = Providers::new(vec![(id.clone(), shaky)]);
         assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
 
-        let (_, failed) = providers.set_up_missing().await;
+        let (_, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!(failed[0].1.to_string(), "no network yet");
         assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
         assert_eq!(
@@ -138,15 +164,67 @@ mod tests {
             ["shaky"]
         );
 
-        let (ready, failed) = providers.set_up_missing().await;
+        let (ready, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!((ready, failed), (vec![&id], vec![]));
         assert!(providers.get(&id).is_ok());
+    }
+
+    /// Gets ready together with others, or never.
+    struct Waiting(Option<Arc<Barrier>>);
+
+    #[async_trait]
+    impl Provider for Waiting {
+        fn kind(&self) -> &'static str {
+            "waiting"
+        }
+        fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+            Ok(())
+        }
+        async fn setup(&self) -> Result<(), SetupFailed> {
+            match &self.0 {
+                Some(together) => {
+                    together.wait().await;
+                    Ok(())
+                }
+                None => std::future::pending().await,
+            }
+        }
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+            Err(CloudError::Unavailable("never asked".to_owned()).into())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_never_answers_holds_up_no_other_and_not_for_long() {
+        let together = Arc::new(Barrier::new(2));
+        let named = |id: &str, together: Option<&Arc<Barrier>>| {
+            let provider = Waiting(together.map(Arc::clone));
+            (id.parse().unwrap(), Arc::new(provider) as Arc<dyn Provider>)
+        };
+        let providers = Providers::new(vec![
+            named("silent", None),
+            named("one", Some(&together)),
+            named("two", Some(&together)),
+        ]);
+        let limit = Duration::from_secs(1);
+        let (ready, failed) = providers.set_up_missing(limit).await;
+        let ready: Vec<_> = ready.into_iter().map(ProviderId::as_str).collect();
+        assert_eq!(ready, ["one", "two", "null-provider"]);
+        assert_eq!(
+            failed[0].1.to_string(),
+            "its set-up took longer than 1 s and will be tried again"
+        );
+        let silent = "silent".parse().unwrap();
+        assert_eq!(
+            providers.get(&silent).err(),
+            Some(NotAvailable::SetupFailed)
+        );
     }
 
     #[tokio::test]
     async fn the_null_provider_is_always_there_and_never_listed() {
         let providers = Providers::new(vec![]);
-        providers.set_up_missing().await;
+        providers.set_up_missing(LIMIT).await;
         assert!(providers.get(&ProviderId::null()).is_ok());
         assert_eq!(providers.listed().count(), 0);
         let unknown = "nosuch".parse().unwrap();

@@ -11,7 +11,10 @@ use domain::lifecycle;
 use domain::worker::{Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
-use crate::{ByHand, Descriptor, IdentityClaim, Proof, ProofRefused, Provider, Refused, Verified};
+use crate::{
+    ByHand, Descriptor, IdentityClaim, NotVerified, Proof, ProofRefused, Provider, Refused,
+    Verified,
+};
 
 /// Under which key a worker's provider data holds the digest of its secret.
 const DIGEST_KEY: &str = "staticSecretDigest";
@@ -50,10 +53,12 @@ impl Provider for StaticProvider {
     }
 
     /// A static worker may register as often as it likes: it has nothing but its secret to show.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-        let refuse = |message, detail: &str| ProofRefused {
-            message,
-            detail: detail.to_owned(),
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        let refuse = |message, detail: &str| {
+            NotVerified::from(ProofRefused {
+                message,
+                detail: detail.to_owned(),
+            })
         };
         if claim.worker.state != WorkerState::Running {
             let detail = format!("the worker is {}", claim.worker.state);

@@ -16,8 +16,8 @@ use domain::worker::{Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    BidRequest, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotValidated, Proof,
-    ProofRefused, Provider, Sighting, Verified,
+    BidRequest, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotValidated,
+    NotVerified, Proof, ProofRefused, Provider, Sighting, Verified,
 };
 
 /// A cloud needs so many looks at most to do what it was told.
@@ -185,7 +185,12 @@ impl<'a> Order<'a> {
         let wanted = keys(wanted);
         let mut last = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
-            let owned = self.machines().owned().await.expect("the cloud works");
+            let owned = self
+                .machines()
+                .owned()
+                .await
+                .expect("the cloud works")
+                .machines;
             let mine = owned
                 .into_iter()
                 .filter(|it| it.token.as_ref() == Some(&self.token));
@@ -295,7 +300,7 @@ async fn machines_of_others_are_left_alone(fixture: &dyn Fixture) {
     };
     let machines = machines(fixture);
     for _ in 0..2 {
-        let owned = machines.owned().await.expect("the cloud works");
+        let owned = machines.owned().await.expect("the cloud works").machines;
         let listed = owned
             .iter()
             .any(|it| it.machine.id == foreigner.key.id && it.token.is_some());
@@ -413,7 +418,11 @@ async fn verify(
         proof,
         now: fixture.now(),
     };
-    fixture.provider().verify(&claim).await
+    match fixture.provider().verify(&claim).await {
+        Ok(verified) => Ok(verified),
+        Err(NotVerified::Refused(refused)) => Err(refused),
+        Err(NotVerified::Cloud(problem)) => panic!("an outage instead of an answer: {problem}"),
+    }
 }
 
 fn launch_configs(config: &mut Value) -> Vec<Map<String, Value>> {

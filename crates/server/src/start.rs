@@ -1,6 +1,7 @@
 //! From a configuration to an app that is ready to serve.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::Secret;
 use access::authenticate::Policy;
@@ -64,6 +65,10 @@ struct Wanted {
     description: String,
 }
 
+/// Providers have so long to come into service before the first request is answered; who takes longer is tried again
+/// beside the others' work.
+const FIRST_SET_UP: Duration = Duration::from_secs(5);
+
 /// Opens the database, brings it up to date, and makes the app.
 pub async fn start(
     config: Config,
@@ -107,7 +112,7 @@ pub async fn start_with(
     });
     let providers = Providers::new(configured.chain(further).collect());
     tell_missing_providers(&store, &providers).await?;
-    for (id, problem) in providers.set_up_missing().await.1 {
+    for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use domain::id::WorkerKey;
+use domain::id::{WorkerGroup, WorkerKey};
 use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::plan::spot_prices::{self, PricePoint, PriceTable};
 use domain::time::Timestamp;
@@ -23,7 +24,7 @@ use super::marks::{self, DEPLOYMENT, PROVIDER};
 use super::parameters::Parameters;
 use super::row;
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Machines, Owned, Sighting,
+    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Listing, Machines, Owned, Sighting,
 };
 
 /// Prices of these only: a launch config does not say which system its image holds, and most hold this.
@@ -130,16 +131,32 @@ impl Machines for AwsProvider {
         LOOK_BATCH
     }
 
-    /// All or nothing: of a machine that is not in the answer it may be concluded that it was never made.
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+    /// Region by region: one that is closed to us, or out of order, hides no other.
+    async fn owned(&self) -> Result<Listing, CloudError> {
         let regions = self.regions().map_err(CloudError::Unavailable)?;
         let mut searches = Vec::new();
         for region in regions {
-            searches.push(self.owned_in(region));
+            searches.push(async move { (region, self.owned_in(region).await) });
         }
-        let results = side_by_side(searches).await;
-        let lists: Vec<Vec<Owned>> = results.into_iter().collect::<Result<_, _>>()?;
-        Ok(lists.into_iter().flatten().collect())
+        let mut listing = Listing::default();
+        for (region, result) in side_by_side(searches).await {
+            match (result, region.parse()) {
+                (Ok(some), _) => listing.machines.extend(some),
+                (Err(problem), Ok(group)) => {
+                    listing.missing.insert(group, problem.into());
+                }
+                // Not a group, so nothing of ours can be there.
+                (Err(_), Err(_)) => {}
+            }
+        }
+        match listing.missing.first_key_value() {
+            Some((_, problem)) if listing.missing.len() == regions.len() => Err(problem.clone()),
+            _ => Ok(listing),
+        }
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        launch::region(launch_config)?.parse().ok()
     }
 
     /// Looks first, since a row may be wrong (a restored database, say) and what is not ours stays. A machine that

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
+use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, worker};
 use crate::testing::{self, Fixture, contract};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, Machines as _, NotValidated, Proof, Provider,
-    identity_token,
+    CloudError, LaunchError, LaunchOrder, Listing, Machines as _, NotValidated, NotVerified, Proof,
+    Provider, identity_token,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -281,7 +281,7 @@ async fn an_endless_answer_is_cut_off() {
 #[tokio::test]
 async fn endless_complaints_neither_block_the_program_nor_fill_our_log() {
     let world = World::saying("head -c 1000000 /dev/zero >&2; echo '{\"machines\": []}'").await;
-    assert_eq!(world.provider.owned().await, Ok(Vec::new()));
+    assert_eq!(world.provider.owned().await, Ok(Listing::default()));
     let complaint = read_some(&b"first\nsecond\x1b[2J"[..], 12).await;
     assert_eq!(complaint, "first\\nsecond");
 }
@@ -289,7 +289,7 @@ async fn endless_complaints_neither_block_the_program_nor_fill_our_log() {
 #[tokio::test]
 async fn a_program_that_reads_nothing_may_still_answer() {
     let world = World::saying("exec <&-; echo '{\"machines\": []}'").await;
-    assert_eq!(world.provider.owned().await, Ok(Vec::new()));
+    assert_eq!(world.provider.owned().await, Ok(Listing::default()));
 }
 
 /// Whatever is wrong about the answer to a launch: machines may be there, and the problem is named.
@@ -465,4 +465,32 @@ async fn programs_wait_for_a_place_and_verifications_have_their_own() {
             .unwrap()
             .done
     );
+}
+
+#[tokio::test]
+async fn only_a_no_refuses_a_proof_for_good() {
+    let says = |answer: &str, code: u32| format!("echo '{answer}'; exit {code}");
+    let cannot = |cause: &str| says(&format!(r#"{{"cause": "{cause}", "message": "m"}}"#), 1);
+    for (script, is_final) in [
+        (says(r#"{"verified": false, "detail": "d"}"#, 0), true),
+        (cannot("configuration"), true),
+        (cannot("unavailable"), false),
+        (cannot("throttled"), false),
+        (cannot("credentials"), false),
+        (cannot("unknown"), false),
+        (says("nonsense", 0), false),
+        ("kill -9 $$".to_owned(), false),
+    ] {
+        let world = World::saying(&script).await;
+        let case = Case {
+            worker: worker(WorkerState::Requested),
+            proof: Proof::Document(json!("mine")),
+            config: json!({}),
+        };
+        let judged = case.ask(&world.provider).await;
+        match judged.unwrap_err() {
+            NotVerified::Refused(no) => assert!(is_final, "{script}: {no:?}"),
+            NotVerified::Cloud(problem) => assert!(!is_final, "{script}: {problem}"),
+        }
+    }
 }

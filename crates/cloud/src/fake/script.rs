@@ -1,8 +1,8 @@
 //! The strings by which tests pull the fake cloud, and the windows through which they look into it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
 use domain::time::Timestamp;
 
 use super::fate::{Call, Decider, Fate};
@@ -28,6 +28,8 @@ pub(super) struct State {
     failures: HashMap<Call, VecDeque<CloudError>>,
     lag_ms: i64,
     repeats_itself: bool,
+    /// Groups that it does not list, and why.
+    pub(super) unlisted: BTreeMap<WorkerGroup, CloudError>,
     calls: HashMap<Call, u64>,
     launch_calls: HashMap<LaunchToken, u64>,
 }
@@ -143,6 +145,15 @@ impl FakeCloud {
     /// It lists everything twice.
     pub fn set_repeats_itself(&self, repeats_itself: bool) {
         self.state().repeats_itself = repeats_itself;
+    }
+
+    /// Machines of this group are not listed any more, or are again.
+    pub fn set_unlisted(&self, group: &WorkerGroup, why: Option<CloudError>) {
+        let mut state = self.state();
+        match why {
+            Some(why) => state.unlisted.insert(group.clone(), why),
+            None => state.unlisted.remove(group),
+        };
     }
 
     /// Answers that have become due are given.

@@ -154,7 +154,7 @@ async fn a_lost_answer_leaves_machines_that_are_found_by_their_token() {
     let lost = world.launch(&world.small(), TOKEN, 2).await;
     assert!(matches!(lost, Err(LaunchError::Unknown(_))));
     let token: LaunchToken = TOKEN.parse().unwrap();
-    let owned = world.cloud.owned().await.unwrap();
+    let owned = world.cloud.owned().await.unwrap().machines;
     assert_eq!(owned.len(), 2);
     assert!(
         owned
@@ -174,7 +174,7 @@ async fn a_lost_call_makes_nothing_and_looks_the_same() {
     world.cloud.next_launches([Fate::CallLost]);
     let lost = world.launch(&world.small(), TOKEN, 2).await;
     assert!(matches!(lost, Err(LaunchError::Unknown(_))));
-    assert_eq!(world.cloud.owned().await.unwrap(), []);
+    assert_eq!(world.cloud.owned().await.unwrap().machines, []);
     assert_eq!(world.cloud.n_calls(Call::Launch), 1);
 }
 
@@ -305,12 +305,12 @@ async fn a_stale_cloud_does_not_find_fresh_machines_and_still_shows_gone_ones() 
         .unwrap()
         .remove(0);
     assert_eq!(world.seen(&worker).await, Sighting::NotFound);
-    assert_eq!(world.cloud.owned().await.unwrap(), []);
+    assert_eq!(world.cloud.owned().await.unwrap().machines, []);
     world.clock.advance_ms(10_000);
     assert_eq!(world.seen(&worker).await, Sighting::Alive);
     world.cloud.kill(&worker.key);
     assert_eq!(world.seen(&worker).await, Sighting::Alive);
-    assert_eq!(world.cloud.owned().await.unwrap().len(), 1);
+    assert_eq!(world.cloud.owned().await.unwrap().machines.len(), 1);
     world.clock.advance_ms(10_000);
     assert!(matches!(world.seen(&worker).await, Sighting::Gone(Some(_))));
 }
@@ -383,7 +383,7 @@ async fn each_call_fails_as_scripted_and_then_works_again() {
     assert!(world.launch(&world.small(), OTHER_TOKEN, 1).await.is_err());
     world.cloud.behave();
     assert!(world.launch(&world.small(), OTHER_TOKEN, 1).await.is_ok());
-    assert_eq!(world.cloud.owned().await.unwrap().len(), 1);
+    assert_eq!(world.cloud.owned().await.unwrap().machines.len(), 1);
 }
 
 #[tokio::test]

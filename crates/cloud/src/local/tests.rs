@@ -123,7 +123,7 @@ impl Machine {
     }
 
     async fn owned(&self) -> Vec<String> {
-        let owned = self.provider.owned().await.unwrap();
+        let owned = self.provider.owned().await.unwrap().machines;
         let mut ids: Vec<String> = owned.iter().map(|it| it.machine.id.to_string()).collect();
         ids.sort();
         ids

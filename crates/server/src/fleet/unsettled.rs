@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::{CloudError, Launched, Machines, Owned};
+use cloud::{CloudError, Launched, Listing, Machines, Owned};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
@@ -34,9 +34,7 @@ const MAX_STRANGERS: usize = 2_000;
 
 const _: () = assert!(SETTLE_MS > MAX_AGE_MS + MINUTE_MS);
 
-pub(super) type Listing = Result<Vec<Owned>, CloudError>;
-
-pub(super) async fn owned(machines: &dyn Machines) -> Listing {
+pub(super) async fn owned(machines: &dyn Machines) -> Result<Listing, CloudError> {
     let late = || CloudError::Unavailable(format!("no list within {} s", MAX_LISTING.as_secs()));
     let listing = tokio::time::timeout(MAX_LISTING, machines.owned()).await;
     listing.unwrap_or_else(|_| Err(late()))
@@ -46,17 +44,17 @@ pub(super) async fn settle(
     app: &Arc<App>,
     provider_id: &ProviderId,
     machines: &dyn Machines,
-    (listed_at, owned): (Timestamp, Listing),
+    (listed_at, owned): (Timestamp, Result<Listing, CloudError>),
     known: &Known,
     scanned: &mut Scanned,
 ) -> Result<(), StoreError> {
     let now = app.clock.now();
     let mut by_token: BTreeMap<LaunchToken, Vec<Launched>> = BTreeMap::new();
-    let listed = owned.is_ok();
     let mut strangers = Vec::new();
-    match owned {
-        Ok(owned) => {
-            for Owned { token, machine } in owned {
+    let listing = match owned {
+        Ok(mut listing) => {
+            tell_missing(provider_id, &listing, scanned);
+            for Owned { token, machine } in std::mem::take(&mut listing.machines) {
                 let Some(token) = token else { continue };
                 let has_row = known.contains(&(machine.group.clone(), machine.id.clone()));
                 if !has_row && strangers.len() < MAX_STRANGERS {
@@ -64,13 +62,15 @@ pub(super) async fn settle(
                 }
                 by_token.entry(token).or_default().push(machine);
             }
+            Some(listing)
         }
         Err(problem) => {
             scanned.problems += 1;
             tracing::warn!(provider.id = %provider_id, error = %problem,
                 "cannot list the machines of {provider_id}; the next scan tries again: {problem}");
+            None
         }
-    }
+    };
     for (token, machine) in strangers {
         stranger(app, provider_id, machines, token, machine, now, scanned).await?;
     }
@@ -80,13 +80,50 @@ pub(super) async fn settle(
     });
     for launch in pending.await? {
         let made = by_token.get(&launch.token).map_or(0, Vec::len);
-        let known_by_now = listed && listed_at.millis_since(launch.last_modified) > SETTLE_MS;
+        let known_by_now = listed_at.millis_since(launch.last_modified) > SETTLE_MS
+            && match &listing {
+                Some(listing) => is_covered(app, machines, listing, &launch).await?,
+                None => false,
+            };
         if known_by_now || now.millis_since(launch.last_modified) > GIVE_UP_MS {
             conclude(app, launch, made, now).await?;
             scanned.settled += 1;
         }
     }
     Ok(())
+}
+
+fn tell_missing(provider_id: &ProviderId, listing: &Listing, scanned: &mut Scanned) {
+    if listing.missing.is_empty() {
+        return;
+    }
+    scanned.problems += 1;
+    let missing = listing.missing.iter();
+    let missing: Vec<String> = missing
+        .map(|(group, problem)| format!("{group} ({problem})"))
+        .collect();
+    let missing = missing.join(", ");
+    tracing::warn!(provider.id = %provider_id, error = %missing,
+        "cannot list the machines of {provider_id} in {missing}; launches there wait for the next scan, \
+         the others go on");
+}
+
+/// Whether the machines of this launch would have been listed, were there any.
+async fn is_covered(
+    app: &App,
+    machines: &dyn Machines,
+    listing: &Listing,
+    launch: &Launch,
+) -> Result<bool, StoreError> {
+    if listing.missing.is_empty() {
+        return Ok(true);
+    }
+    let (pool_id, id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
+    let read = app.store.read("launch_config_get", move |tx| {
+        store::launch_config_get(tx, &pool_id, &id)
+    });
+    let group = read.await?.and_then(|config| machines.group(&config));
+    Ok(listing.covers(group.as_ref()))
 }
 
 /// A machine of ours that had no live row when the rows were read.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cloud::{Call, Fate};
+use cloud::{Call, CloudError, Fate};
 use domain::id::WorkerKey;
 use domain::launch::{Cause, LaunchState};
 use domain::time::Timestamp;
@@ -161,6 +161,30 @@ async fn b02_a_task_whose_launch_was_not_answered_does_not_cost_two_machines() {
     }
     assert_eq!(world.machines_of("p/a").len(), 1);
     assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
+}
+
+#[tokio::test]
+async fn a_region_that_cannot_be_listed_holds_back_its_own_launches_and_no_others() {
+    let world = quiet().await;
+    let cloud = &world.clouds[0];
+    let closed = "r1".parse().unwrap();
+    let denied = CloudError::Credentials("not allowed there".to_owned());
+    cloud.set_unlisted(&closed, Some(denied));
+    // Both are made, and nobody hears of it: p/a in the closed region, p/b elsewhere.
+    cloud.next_launches([Fate::AnswerLost, Fate::AnswerLost]);
+    world.tasks("p/a", 1).await;
+    for _ in 0..6 {
+        world.plan_all().await;
+        world.look_around().await;
+        world.advance_ms(MINUTE_MS);
+    }
+    assert_eq!(world.states_of("p/b").await, [WorkerState::Requested]);
+    assert_eq!(world.states_of("p/a").await, []);
+    assert_eq!(world.machines_of("p/a").len(), 1, "it is not launched anew");
+    cloud.set_unlisted(&closed, None);
+    world.look_around().await;
+    assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
+    assert_eq!(world.machines_of("p/a").len(), 1);
 }
 
 #[tokio::test]

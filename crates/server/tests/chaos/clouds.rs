@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, Fate, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, Owned, ProofRefused, Provider, Sighting, Verified,
+    Listing, Machines, NotVerified, Provider, Sighting, Verified,
 };
 use contract::Invalid;
-use domain::id::{LaunchToken, WorkerKey};
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::worker::{Worker, WorkerState};
 use serde_json::{Value, json};
@@ -184,7 +185,7 @@ impl Provider for Handle {
         self.cloud.validate(config)
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         if self.is_mutant(Mutant::BelievesEverybody) {
             return Ok(Verified {
                 state: WorkerState::Running,
@@ -265,7 +266,7 @@ impl Machines for Handle {
         2
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+    async fn owned(&self) -> Result<Listing, CloudError> {
         self.before().await?;
         if self.is_mutant(Mutant::EndsForeignMachines) {
             for key in self.world().foreign_machines(self.place) {
@@ -275,6 +276,10 @@ impl Machines for Handle {
         let owned = self.cloud.owned().await?;
         self.after().await?;
         Ok(owned)
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        self.cloud.group(launch_config)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned, ProofRefused,
-    Provider, SetupFailed, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines, NotVerified,
+    ProofRefused, Provider, SetupFailed, Sighting, Verified,
 };
 use contract::Invalid;
 use domain::id::WorkerKey;
@@ -18,6 +18,8 @@ use tokio::sync::Semaphore;
 #[derive(Default)]
 pub(crate) struct Shaky {
     pub(crate) works: AtomicBool,
+    /// It cannot tell whether a proof is right.
+    pub(crate) is_blind: AtomicBool,
 }
 
 #[async_trait]
@@ -37,11 +39,16 @@ impl Provider for Shaky {
         }
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        if self.is_blind.load(Ordering::Acquire) {
+            let outage = "its service does not answer".to_owned();
+            return Err(CloudError::Unavailable(outage).into());
+        }
         Err(ProofRefused {
             message: "never satisfied",
             detail: "on principle".to_owned(),
-        })
+        }
+        .into())
     }
 }
 
@@ -72,7 +79,7 @@ impl Provider for Pausing {
         Ok(())
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         self.arrived.add_permits(1);
         self.go.acquire().await.unwrap().forget();
         let state = claim
@@ -105,8 +112,8 @@ impl Machines for Pausing {
         Ok(Vec::new())
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
-        Ok(Vec::new())
+    async fn owned(&self) -> Result<Listing, CloudError> {
+        Ok(Listing::default())
     }
 
     async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {

@@ -2,6 +2,9 @@
 //!
 //! That a worker of AWS registers with a genuine document is tested where that provider is.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use domain::lifecycle::DEFAULT_REREGISTRATION_MS;
 use domain::time::HOUR_MS;
 use domain::worker::{Terms, Worker, WorkerState};
@@ -325,16 +328,44 @@ on_both!(
 );
 
 on_both!(a_provider_out_of_service_registers_nobody, |world| {
-    world
-        .shaky
-        .works
-        .store(true, std::sync::atomic::Ordering::Release);
+    world.shaky.works.store(true, Ordering::Release);
     world.put(POOL, static_pool()).await.expect(200);
     let claim = claim("shaky", json!({"token": "t"}));
     let text = "Provider backend may be down or misconfigured";
     let answer = register(world, claim).await;
     answer.refused(503, "ProviderSetupFailed", text);
 });
+
+on_both!(
+    a_proof_that_nobody_can_check_now_may_be_shown_again_later,
+    |world| {
+        world.shaky.works.store(true, Ordering::Release);
+        world
+            .app
+            .providers
+            .set_up_missing(Duration::from_secs(5))
+            .await;
+        world.put(POOL, pool("shaky", json!({}))).await.expect(200);
+        let requested = Worker {
+            provider_id: "shaky".parse().unwrap(),
+            ..worker("pp/ee", "g", "w")
+        };
+        world.insert(requested).await;
+        let claim = claim("shaky", json!({"token": "t"}));
+        world.shaky.is_blind.store(true, Ordering::Release);
+        let answer = register(world, claim.clone()).await;
+        let text = "Provider backend may be down or misconfigured";
+        answer.refused(503, "ProviderSetupFailed", text);
+        let logged = world.log.lines("its proof cannot be checked now");
+        assert!(
+            logged[0].contains("its service does not answer"),
+            "{logged:?}"
+        );
+        // What it says once it can tell is final.
+        world.shaky.is_blind.store(false, Ordering::Release);
+        refused(world, claim, 400, "never satisfied", "on principle").await;
+    }
+);
 
 on_both!(
     a_worker_that_is_removed_while_its_proof_is_looked_at_gets_nothing,

@@ -65,11 +65,35 @@ async fn a_region_that_fails_hides_only_its_own_machines() {
     }
     let blind = moto.provider.look(&workers).await.unwrap_err();
     assert!(matches!(blind, CloudError::Throttled(_)), "{blind}");
-    // What is owned is told whole or not at all.
-    moto.refuse("DescribeInstances", 500, "InternalError");
-    let unknown = moto.provider.owned().await.unwrap_err();
-    assert!(matches!(unknown, CloudError::Unavailable(_)), "{unknown}");
-    assert_eq!(moto.owned().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_region_that_cannot_be_listed_hides_no_other_and_is_named() {
+    let Some(moto) = OnMoto::start("denied").await else {
+        return;
+    };
+    let west = moto.launch(FIRST_TOKEN, 1).await.unwrap();
+    // The regions are asked in their order, so it is the first one that is closed to us.
+    moto.refuse("DescribeInstances", 403, "UnauthorizedOperation");
+    let listing = moto.provider.owned().await.unwrap();
+    let listed: Vec<_> = listing.machines.iter().map(|it| &it.machine.id).collect();
+    assert_eq!(listed, [&west[0].key.id]);
+    let (closed, why) = listing.missing.first_key_value().unwrap();
+    assert_eq!((closed.as_str(), listing.missing.len()), ("us-east-1", 1));
+    assert!(matches!(why, CloudError::Credentials(_)), "{why}");
+
+    // Only a launch that went there has to wait for it.
+    let mut east = simple();
+    east["region"] = json!("us-east-1");
+    for (content, is_covered) in [(simple(), true), (east, false)] {
+        let group = moto.provider.group(&moto.pool(&content).1);
+        assert_eq!(listing.covers(group.as_ref()), is_covered, "{group:?}");
+    }
+    for _ in 0..4 {
+        moto.refuse("DescribeInstances", 500, "InternalError");
+    }
+    let blind = moto.provider.owned().await.unwrap_err();
+    assert!(matches!(blind, CloudError::Unavailable(_)), "{blind}");
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ impl OnMoto {
 
     /// Ids of the machines that carry our marks, and their launches.
     pub(super) async fn owned(&self) -> Vec<(String, Option<LaunchToken>)> {
-        let owned = self.provider.owned().await.unwrap();
+        let owned = self.provider.owned().await.unwrap().machines;
         let pair = |it: crate::Owned| (it.machine.id.to_string(), it.token);
         owned.into_iter().map(pair).collect()
     }

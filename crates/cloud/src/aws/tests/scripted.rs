@@ -96,7 +96,7 @@ async fn a_list_is_read_to_its_last_page() {
         let one = instance(id, "running", ROOT_URL);
         answer(&proxy, "DescribeInstances", &page(&[one], next));
     }
-    let owned = provider.owned().await.unwrap();
+    let owned = provider.owned().await.unwrap().machines;
     let ids: Vec<_> = owned.iter().map(|it| it.machine.id.as_str()).collect();
     assert_eq!(ids, ["i-1", "i-2", "i-3"]);
     assert!(owned.iter().all(|it| it.token.is_none()), "no tag names it");
@@ -125,7 +125,7 @@ async fn a_filter_that_found_too_much_does_not_make_it_ours() {
     let (provider, proxy) = alone().await;
     let theirs = instance("i-1", "running", "https://elsewhere.example.com");
     answer(&proxy, "DescribeInstances", &page(&[theirs], ""));
-    assert_eq!(provider.owned().await.unwrap(), []);
+    assert_eq!(provider.owned().await.unwrap().machines, []);
 }
 
 #[tokio::test]

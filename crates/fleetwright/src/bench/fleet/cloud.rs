@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, Owned, ProofRefused,
-    Provider, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines, NotVerified,
+    ProofRefused, Provider, Sighting, Verified,
 };
 use async_trait::async_trait;
 use contract::Invalid;
@@ -75,11 +75,12 @@ impl Provider for BenchCloud {
         Ok(())
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         Err(ProofRefused {
             message: "not supported for this provider",
             detail: "nobody registers in this measurement".to_owned(),
-        })
+        }
+        .into())
     }
 
     fn machines(&self) -> Option<&dyn Machines> {
@@ -120,8 +121,8 @@ impl Machines for BenchCloud {
     }
 
     /// The machines of the measurement were not launched by us, so there is none to find.
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
-        Ok(Vec::new())
+    async fn owned(&self) -> Result<Listing, CloudError> {
+        Ok(Listing::default())
     }
 
     async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {

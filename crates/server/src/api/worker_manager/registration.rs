@@ -5,7 +5,7 @@
 
 use access::Secret;
 use access::certificate;
-use cloud::{IdentityClaim, NotAvailable, Proof, Verified};
+use cloud::{IdentityClaim, NotAvailable, NotVerified, Proof, Verified};
 use domain::event::{EventBody, WorkerChange};
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::lifecycle::DEFAULT_REREGISTRATION_MS;
@@ -165,16 +165,17 @@ async fn verify(
         proof,
         now: call.now,
     };
-    provider.verify(&claim).await.map_err(|refused| {
-        let error = ApiError::input(refused.message);
-        refuse(
-            &call.app,
-            &worker.key,
-            &worker.provider_id,
-            &refused.detail,
-            error,
-        )
-    })
+    let (why, error) = match provider.verify(&claim).await {
+        Ok(verified) => return Ok(verified),
+        Err(NotVerified::Refused(no)) => (no.detail, ApiError::input(no.message)),
+        // The worker may show the same proof again.
+        Err(NotVerified::Cloud(problem)) => {
+            let why = format!("its proof cannot be checked now: {problem}");
+            (why, ApiError::provider_setup_failed())
+        }
+    };
+    let (key, provider_id) = (&worker.key, &worker.provider_id);
+    Err(refuse(&call.app, key, provider_id, &why, error))
 }
 
 /// One line for our log, one count, and the answer for the caller.
