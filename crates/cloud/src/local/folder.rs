@@ -22,6 +22,8 @@ use super::process::Process;
 pub(super) const IDENTITY_VARIABLE: &str = "FLEETWRIGHT_IDENTITY";
 /// The folder of a process that ended is deleted after this time.
 const KEPT_MS: i64 = DAY_MS;
+/// In a folder of workers with more entries than this something is wrong, and nobody counts on.
+const MAX_FOLDERS: usize = 100_000;
 /// A folder that was never finished is deleted after this time.
 const UNFINISHED_MS: i64 = HOUR_MS;
 /// A larger log is cut: its end becomes `worker.log.1`.
@@ -52,6 +54,9 @@ pub(super) struct LaunchRecord {
     pub(super) worker_id: String,
     /// Milliseconds.
     pub(super) made: i64,
+    /// What is started.
+    #[serde(default)]
+    pub(super) command: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -154,6 +159,11 @@ impl WorkerFolder {
         Ok(alive)
     }
 
+    /// Where the identity file of this worker will be.
+    pub(super) fn identity_file_of(root: &Path, worker_id: &str) -> PathBuf {
+        root.join(worker_id).join(IDENTITY)
+    }
+
     /// The folder of this worker, if there is one.
     pub(super) fn of(root: &Path, worker: &WorkerKey) -> Option<Self> {
         let folder = Self {
@@ -163,11 +173,17 @@ impl WorkerFolder {
         (record.key().as_ref() == Some(worker)).then_some(folder)
     }
 
-    /// The folders of all workers; deletes what was never finished.
-    pub(super) fn all(root: &Path, limit: usize, now: Timestamp) -> io::Result<Vec<Self>> {
+    /// The folders of all workers, every one of them or an error; deletes what was never finished.
+    pub(super) fn all(root: &Path, now: Timestamp) -> io::Result<Vec<Self>> {
         let mut folders = Vec::new();
-        for entry in fs::read_dir(root)?.take(limit) {
+        for (number, entry) in fs::read_dir(root)?.enumerate() {
             let path = entry?.path();
+            if number >= MAX_FOLDERS {
+                let root = root.display();
+                return Err(io::Error::other(format!(
+                    "{root} has more than {MAX_FOLDERS} entries: delete those that hold {ENDED}, and what is not ours"
+                )));
+            }
             let name = path.file_name().and_then(|name| name.to_str());
             match name.and_then(|name| name.strip_prefix(UNFINISHED)) {
                 Some(rest) => delete_unfinished(&path, rest, now),
@@ -223,7 +239,14 @@ impl WorkerFolder {
     /// We died before the number of the process was written down, or it is being started this moment.
     fn find_process(&self) -> io::Result<Life> {
         let identity = self.identity_file();
-        let found = Process::with_variable(IDENTITY_VARIABLE, &identity.to_string_lossy())?;
+        let identity = identity.to_string_lossy();
+        // A command line that does not name the worker may be that of others as well.
+        let command = self.record().map(|it| it.command).filter(|command| {
+            let mut words = command.iter();
+            words.any(|word| word.contains(&*identity))
+        });
+        let variable = (IDENTITY_VARIABLE, &*identity);
+        let found = Process::started_with(&command.unwrap_or_default(), variable)?;
         if let Some(process) = &found {
             self.set_process(process)?;
         }
@@ -250,12 +273,15 @@ impl WorkerFolder {
     }
 
     /// Of one whose process is gone: notes when that was first seen, and deletes it when it has had its time.
-    pub(super) fn tidy(&self, now: Timestamp, why: &str) -> io::Result<()> {
-        match read_json::<EndedRecord>(&self.path, ENDED) {
-            None => self.set_ended(now, why),
-            Some(ended) if now.as_millis().saturating_sub(ended.at) > KEPT_MS => self.delete(),
-            Some(_) => Ok(()),
+    /// Returns since when it has ended, if it is kept.
+    pub(super) fn tidy(&self, now: Timestamp, why: &str) -> io::Result<Option<Timestamp>> {
+        let Some(ended) = read_json::<EndedRecord>(&self.path, ENDED) else {
+            return self.set_ended(now, why).map(|()| Some(now));
+        };
+        if now.as_millis().saturating_sub(ended.at) > KEPT_MS {
+            return self.delete().map(|()| None);
         }
+        Ok(Some(Timestamp::from_millis(ended.at)))
     }
 
     pub(super) fn delete(&self) -> io::Result<()> {

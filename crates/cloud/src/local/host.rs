@@ -27,8 +27,8 @@ use crate::{
 pub(super) const GRACE_MS: i64 = 20 * SECOND_MS;
 /// More machines than this are not made at a time.
 const MAX_MACHINES: u32 = 1_000;
-/// More folders than this are not looked at.
-const MAX_FOLDERS: usize = 10_000;
+/// Folders of workers that ended; when there are more, the oldest are deleted before their time.
+pub(super) const MAX_ENDED: usize = 1_000;
 /// What workers get of our own environment: nothing in it is a secret.
 const INHERITED: [&str; 8] = [
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "RUST_LOG",
@@ -169,7 +169,7 @@ impl Host {
         let mut launched = Vec::new();
         let mut problem = None;
         for number in 0..order.machines.min(MAX_MACHINES) {
-            let record = self.record(order, number);
+            let record = self.record(&root, order, number);
             let is_known = root.join(&record.worker_id).exists();
             if !is_known && n_alive >= self.max_machines {
                 let limit = self.max_machines;
@@ -196,19 +196,26 @@ impl Host {
         }
     }
 
-    fn record(&self, order: &Order, number: u32) -> LaunchRecord {
+    fn record(&self, root: &Path, order: &Order, number: u32) -> LaunchRecord {
+        let worker_id = format!("{}-{number}", order.token);
+        let identity = WorkerFolder::identity_file_of(root, &worker_id);
+        let identity = identity.to_string_lossy();
+        let words = self.command.get().into_iter().flatten();
         LaunchRecord {
+            command: words
+                .map(|it| it.replace(IDENTITY_PLACE, &identity))
+                .collect(),
             token: order.token.to_string(),
             worker_pool_id: order.pool_id.to_string(),
             worker_group: self.group.to_string(),
-            worker_id: format!("{}-{number}", order.token),
+            worker_id,
             made: self.now().as_millis(),
         }
     }
 
     fn count_alive(&self, root: &Path) -> io::Result<u32> {
         let mut n_alive = 0;
-        for folder in WorkerFolder::all(root, MAX_FOLDERS, self.now())? {
+        for folder in WorkerFolder::all(root, self.now())? {
             n_alive += u32::from(matches!(folder.life(), Ok(Life::Alive(_))));
         }
         Ok(n_alive)
@@ -229,7 +236,7 @@ impl Host {
             return Ok(());
         };
         (self.at_step)(Step::Intended);
-        let command = self.command(&folder, alive, &order.environment);
+        let command = self.command(record, &folder, alive, &order.environment);
         // Marked beforehand: whoever looks must not tell of its end before the reason is known.
         self.children().insert(key.id.clone());
         let spawned = command.and_then(|mut command| command.spawn());
@@ -291,23 +298,18 @@ impl Host {
 
     fn command(
         &self,
+        record: &LaunchRecord,
         folder: &WorkerFolder,
         alive: std::fs::File,
         environment: &BTreeMap<String, String>,
     ) -> io::Result<Command> {
-        let words = self.command.get().map(Vec::as_slice).unwrap_or_default();
-        let (program, arguments) = words
+        let (program, arguments) = record
+            .command
             .split_first()
             .ok_or_else(|| io::Error::other("the provider is not set up"))?;
-        let identity = folder.identity_file();
-        let path = identity.to_string_lossy();
         let mut command = Command::new(program);
         command
-            .args(
-                arguments
-                    .iter()
-                    .map(|word| word.replace(IDENTITY_PLACE, &path)),
-            )
+            .args(arguments)
             .env_clear()
             .envs(
                 INHERITED
@@ -315,7 +317,7 @@ impl Host {
                     .filter_map(|name| Some((name, std::env::var_os(name)?))),
             )
             .envs(environment)
-            .env(IDENTITY_VARIABLE, &identity)
+            .env(IDENTITY_VARIABLE, folder.identity_file())
             .current_dir(folder.work_folder())
             .process_group(0)
             .stdin(Stdio::from(alive))
@@ -332,7 +334,9 @@ impl Host {
         let root = self.known_root().map_err(broken)?;
         let seen = |key: WorkerKey| {
             let Some(folder) = WorkerFolder::of(&root, &key) else {
-                return Some((key, Sighting::NotFound));
+                return self
+                    .would_be_here(&key)
+                    .then_some((key, Sighting::NotFound));
             };
             let sighting = match self.life(&folder, &key.id)? {
                 Life::Alive(_) if folder.end_asked().is_some() => Sighting::Going,
@@ -342,6 +346,12 @@ impl Host {
             Some((key, sighting))
         };
         Ok(keys.into_iter().filter_map(seen).collect())
+    }
+
+    /// Another host may have a provider of this name on the same database. Of a worker that bears its name and has no
+    /// folder here we know nothing.
+    fn would_be_here(&self, key: &WorkerKey) -> bool {
+        key.group == self.group
     }
 
     /// A child of ours is there until its end has been written down. `None`: nobody can tell.
@@ -362,7 +372,8 @@ impl Host {
     pub(super) fn owned(&self) -> Result<Vec<Owned>, CloudError> {
         let (now, root) = (self.now(), self.known_root().map_err(broken)?);
         let mut owned = Vec::new();
-        for folder in WorkerFolder::all(&root, MAX_FOLDERS, now).map_err(broken)? {
+        let mut ended = Vec::new();
+        for folder in WorkerFolder::all(&root, now).map_err(broken)? {
             let record = folder.record();
             let Some((record, machine)) = record.and_then(|it| launched_of(&it).map(|m| (it, m)))
             else {
@@ -371,7 +382,9 @@ impl Host {
             let id = machine.id.clone();
             let kept = match self.life(&folder, &id) {
                 None => Ok(()),
-                Some(Life::Gone(why)) => folder.tidy(now, &why),
+                Some(Life::Gone(why)) => folder.tidy(now, &why).map(|kept| {
+                    ended.extend(kept.map(|since| (since, folder)));
+                }),
                 Some(Life::Alive(_)) => {
                     owned.push(Owned {
                         token: record.token(),
@@ -384,6 +397,11 @@ impl Host {
                 tracing::warn!(worker.id = %id, "the folder of worker {id} cannot be kept tidy: {problem}");
             }
         }
+        ended.sort_by_key(|(since, _)| *since);
+        let n_excess = ended.len().saturating_sub(MAX_ENDED);
+        for (_, folder) in ended.into_iter().take(n_excess) {
+            folder.delete().map_err(broken)?;
+        }
         Ok(owned)
     }
 
@@ -391,7 +409,13 @@ impl Host {
     pub(super) fn end(&self, key: &WorkerKey) -> Result<(), CloudError> {
         let root = self.known_root().map_err(broken)?;
         let Some(folder) = WorkerFolder::of(&root, key) else {
-            return Ok(());
+            return match self.would_be_here(key) {
+                true => Ok(()),
+                false => Err(CloudError::Unavailable(format!(
+                    "worker {key} is a process of host {}, whose server ends it",
+                    key.group
+                ))),
+            };
         };
         let process = match folder.life().map_err(broken)? {
             Life::Gone(_) => return Ok(()),

@@ -41,23 +41,36 @@ impl Process {
         })
     }
 
-    /// The process group leader whose environment has this variable; `None`: there is none.
-    pub(super) fn with_variable(name: &str, value: &str) -> io::Result<Option<Self>> {
-        let wanted = format!("{name}={value}");
+    /// The process group leader that was started with this command line, by our user, or whose environment has this
+    /// variable; `None`: there is none.
+    ///
+    /// A worker may close its environment to us, as ours does; a script has the command line of what reads it.
+    pub(super) fn started_with(
+        command: &[String],
+        (name, value): (&str, &str),
+    ) -> io::Result<Option<Self>> {
+        let variable = format!("{name}={value}");
+        let command_line: String = command.iter().flat_map(|word| [word, "\0"]).collect();
+        let own_users = users("self");
         for entry in fs::read_dir("/proc")?.take(MAX_PROCESSES) {
             let Some(pid) = entry?
                 .file_name()
                 .to_str()
-                .and_then(|name| name.parse().ok())
+                .and_then(|name| name.parse::<i32>().ok())
             else {
                 continue;
             };
             // A process may end, and those of others may not be read.
-            let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
-                continue;
+            let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let is_told = read("environ")
+                .split(|byte| *byte == 0)
+                .any(|one| one == variable.as_bytes());
+            let is_started_so = || {
+                !command.is_empty()
+                    && read("cmdline") == command_line.as_bytes()
+                    && users(&pid.to_string()) == own_users
             };
-            let mut variables = environment.split(|byte| *byte == 0);
-            if !variables.any(|variable| variable == wanted.as_bytes()) {
+            if !is_told && !is_started_so() {
                 continue;
             }
             if let Ok(stat) = Stat::read(pid)
@@ -115,6 +128,13 @@ impl Stat {
     }
 }
 
+/// As which users the process acts; everybody may read it, whatever the process keeps to itself.
+fn users(process: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let users = status.lines().find(|line| line.starts_with("Uid:"))?;
+    Some(users.to_owned())
+}
+
 fn boot_id() -> io::Result<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(text.trim().to_owned())
@@ -169,11 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_by_its_environment() {
+    fn a_process_is_found_by_its_environment_or_by_its_command_line() {
         let mark = format!("{}-found", std::process::id());
         // It speaks once it is there: before that, its environment may not be.
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", "echo; read line"])
+        let command = ["/bin/sh", "-c", "echo; read line", &mark].map(str::to_owned);
+        let mut child = Command::new(&command[0])
+            .args(&command[1..])
             .env("FLEETWRIGHT_TEST_MARK", &mark)
             .process_group(0)
             .stdin(Stdio::piped())
@@ -187,8 +208,14 @@ mod tests {
             .unwrap()
             .read_exact(&mut line)
             .unwrap();
-        let found = Process::with_variable("FLEETWRIGHT_TEST_MARK", &mark).unwrap();
+        let find = |command: &[String], value: &str| {
+            Process::started_with(command, ("FLEETWRIGHT_TEST_MARK", value)).unwrap()
+        };
+        let found = find(&[], &mark);
         assert_eq!(found, Some(Process::with_pid(child.id()).unwrap()));
+        assert_eq!(find(&command, "closed to us"), found);
+        assert_eq!(find(&command[..3], "closed to us"), None, "not all of it");
+        assert_eq!(find(&[mark.clone()], "closed to us"), None);
         found
             .as_ref()
             .unwrap()
@@ -196,7 +223,6 @@ mod tests {
             .unwrap();
         child.wait().unwrap();
         assert!(!found.unwrap().is_alive());
-        let other = Process::with_variable("FLEETWRIGHT_TEST_MARK", "no such").unwrap();
-        assert_eq!(other, None);
+        assert_eq!(find(&[], "no such"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Real processes: started, found again, ended, and never doubled.
 
 mod crash;
+mod found;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -434,27 +435,6 @@ async fn a_log_that_grows_too_large_is_cut_and_goes_on() {
 }
 
 #[tokio::test]
-async fn folders_of_the_dead_are_kept_for_a_day() {
-    let mut machine = Machine::running(&["/bin/true"], 1).await;
-    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
-    machine.gone(&worker).await;
-    let unfinished = machine
-        .root()
-        .join(format!(".new-{}-7-x", machine.clock.now().as_millis()));
-    fs::create_dir(&unfinished).unwrap();
-    machine.clock.advance_ms(3_600_001);
-    machine.restart().await;
-    assert!(!unfinished.exists());
-    machine.clock.advance_ms(86_400_000 - 3_600_001);
-    machine.owned().await;
-    assert!(matches!(machine.seen(&worker).await, Sighting::Gone(_)));
-    machine.clock.advance_ms(1);
-    machine.owned().await;
-    assert_eq!(machine.seen(&worker).await, Sighting::NotFound);
-    machine.provider.end(&worker).await.unwrap();
-}
-
-#[tokio::test]
 async fn folders_that_are_not_ours_are_left_alone() {
     let machine = Machine::new().await;
     fs::create_dir(machine.root().join("strange")).unwrap();
@@ -475,18 +455,6 @@ async fn one_broken_folder_hides_no_other() {
     assert_eq!(machine.owned().await, [workers[1].key.id.to_string()]);
     let seen = machine.provider.look(&workers).await.unwrap();
     assert_eq!(seen, [(workers[1].key.clone(), Sighting::Alive)]);
-}
-
-#[tokio::test]
-async fn a_worker_whose_number_was_not_written_down_is_found_and_ended() {
-    let machine = Machine::new().await;
-    let worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
-    machine.n_processes(1).await;
-    fs::remove_file(machine.file(&worker, "process.json")).unwrap();
-    assert_eq!(machine.seen(&worker).await, Sighting::Alive);
-    assert!(machine.file(&worker, "process.json").exists());
-    machine.provider.end(&worker).await.unwrap();
-    machine.gone(&worker).await;
 }
 
 #[test]
