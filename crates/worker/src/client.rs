@@ -22,7 +22,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 /// The server holds a claim for 20 s when there is no work.
 const CLAIM_LIMIT: Duration = Duration::from_secs(45);
-/// A reply with the most claims, each with the largest task.
+/// A reply with the most claims (32), each with the largest task (1 MiB) and its credentials.
 const MAX_REPLY_BYTES: usize = 48 << 20;
 /// As much of a refusal as is worth showing.
 const MAX_MESSAGE_CHARACTERS: usize = 1_000;
@@ -206,10 +206,14 @@ impl Client {
             return Err(CallError::Refused {
                 call: call.name,
                 status,
-                message: message_of(&body),
+                message: message_of(&body.unwrap_or_default()),
             });
         }
         *self.lock() = Instant::now();
+        let body = body.ok_or_else(|| CallError::BadReply {
+            call: call.name,
+            reason: format!("it is longer than {} MiB", MAX_REPLY_BYTES >> 20),
+        })?;
         serde_json::from_slice(&body).map_err(|problem| CallError::BadReply {
             call: call.name,
             reason: problem.to_string(),
@@ -236,11 +240,12 @@ impl Client {
         }
     }
 
+    /// The status and the body, unless that is too long.
     async fn exchange(
         &self,
         call: &Call,
         credentials: Option<&Credentials>,
-    ) -> Result<(u16, Vec<u8>), reqwest::Error> {
+    ) -> Result<(u16, Option<Vec<u8>>), reqwest::Error> {
         let (path, query) = match call.path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (call.path.as_str(), None),
@@ -261,13 +266,12 @@ impl Client {
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
-            // What is cut here fails as JSON, which is as much as can be said about it.
             if body.len() + chunk.len() > MAX_REPLY_BYTES {
-                break;
+                return Ok((status, None));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok((status, body))
+        Ok((status, Some(body)))
     }
 
     fn signature(&self, call: &Call, url: &Url, credentials: &Credentials) -> String {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Advice, Claim, Claims, Done};
+use crate::api::{self, Advice, Claim, Claims, Done, Outcome, Reason};
 use crate::aws;
 use crate::client::{BadRootUrl, Call, CallError, Client};
 use crate::folders::{Folders, UnusableFolder};
@@ -28,6 +29,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(15);
 /// The queue hands out no more at once.
 const MAX_CLAIMS: u32 = 32;
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
+/// When the worker goes while it waits for work, the queue may have handed some out already: an answer that is on its
+/// way is here within this time.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// How long saying good-bye may be tried.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -122,6 +126,7 @@ impl Worker {
             settings,
             stops: self.stops,
             drain_grace: self.drain_grace,
+            leaving: CancellationToken::new(),
         };
         tokio::select! {
             outcome = duty.work() => outcome,
@@ -137,15 +142,20 @@ struct Duty {
     settings: Settings,
     stops: Stops,
     drain_grace: Duration,
+    /// From now on nothing is claimed.
+    leaving: CancellationToken,
 }
 
 impl Duty {
     async fn work(self) -> Result<(), WorkerError> {
-        let mut runs = JoinSet::new();
-        let leave = self.until_it_is_time_to_go(&mut runs).await;
+        let (mut runs, mut claiming) = (JoinSet::new(), None);
+        let leave = self.until_it_is_time_to_go(&mut runs, &mut claiming).await;
         let (InPeace(reason) | Forced(reason)) = &leave;
         tracing::info!("worker {} goes: {reason}", self.site.identity);
-        self.finish(&mut runs).await;
+        tokio::select! {
+            () = self.wind_up(&leave, &mut runs, claiming) => {}
+            never = self.stay_meanwhile(&leave) => match never {},
+        }
         say_goodbye(&self.site.identity, &self.site.client, &self.registered).await;
         match leave {
             InPeace(_) => Ok(()),
@@ -154,15 +164,18 @@ impl Duty {
     }
 
     /// Claims and runs tasks; those that run then are left running.
-    async fn until_it_is_time_to_go(&self, runs: &mut JoinSet<()>) -> Leave {
-        let mut claiming: Option<Activity<News>> = None;
+    async fn until_it_is_time_to_go(
+        &self,
+        runs: &mut JoinSet<()>,
+        claiming: &mut Option<Activity<News>>,
+    ) -> Leave {
         let mut idling = self.idle();
         let mut staying = self.stay();
         loop {
             let n_running = u32::try_from(runs.len()).unwrap_or(u32::MAX);
             let n_free = self.settings.capacity.saturating_sub(n_running);
             if claiming.is_none() && n_free > 0 {
-                claiming = Some(self.claim(n_free));
+                *claiming = Some(self.claim(n_free));
             }
             let news = tokio::select! {
                 biased;
@@ -170,8 +183,8 @@ impl Duty {
                     News::Leave(InPeace("it was asked to stop".to_owned()))
                 }
                 Some(ended) = runs.join_next() => News::Ended(ended),
-                news = first_of(&mut claiming) => {
-                    claiming = None;
+                news = first_of(claiming) => {
+                    *claiming = None;
                     news
                 }
                 leave = &mut staying => News::Leave(leave),
@@ -179,11 +192,7 @@ impl Duty {
             };
             match news {
                 News::Leave(leave) => return leave,
-                News::Claimed(claims) => {
-                    for claim in claims {
-                        runs.spawn(run(Arc::clone(&self.site), claim));
-                    }
-                }
+                News::Claimed(claims) => self.take_up(claims, runs),
                 News::Ended(ended) => {
                     log_panic(ended);
                     idling = self.idle();
@@ -192,14 +201,21 @@ impl Duty {
         }
     }
 
+    fn take_up(&self, claims: Vec<Claim>, runs: &mut JoinSet<()>) {
+        for claim in claims {
+            runs.spawn(run(Arc::clone(&self.site), claim));
+        }
+    }
+
     /// Waits for work, unless the fleet has no need of this worker.
     fn claim(&self, n_tasks: u32) -> Activity<News> {
         let (site, registered) = (Arc::clone(&self.site), Arc::clone(&self.registered));
+        let leaving = self.leaving.clone();
         Box::pin(async move {
             let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
-            let call = api::claim_work(&site.identity, n_tasks.min(MAX_CLAIMS));
+            let mut n_tasks = n_tasks.min(MAX_CLAIMS);
             let mut is_told = false;
-            loop {
+            while !leaving.is_cancelled() {
                 // No answer is no reason to go.
                 if let Ok(advice) = advice(&site, &registered).await
                     && advice.terminate
@@ -207,26 +223,36 @@ impl Duty {
                     let reason = format!("it was told to: {}", advice.reason);
                     return News::Leave(InPeace(reason));
                 }
+                if leaving.is_cancelled() {
+                    break;
+                }
                 let credentials = registered.credentials();
+                let call = api::claim_work(&site.identity, n_tasks);
                 let start = Instant::now();
                 let problem = match site.client.send::<Claims>(&call, Some(&credentials)).await {
                     Ok(claims) => {
                         let claims = claims.read();
                         // Who does not hold the call open is not asked more often for that.
-                        if claims.is_empty() {
+                        if claims.is_empty() && !leaving.is_cancelled() {
                             pause(SHORTEST_POLL.saturating_sub(start.elapsed())).await;
                         }
                         return News::Claimed(claims);
                     }
                     Err(problem) => problem,
                 };
-                if !is_told {
+                if let CallError::BadReply { .. } = problem {
+                    tracing::error!(
+                        "what the queue handed out is lost until its claims expire, and less is asked for: {problem}"
+                    );
+                    n_tasks = (n_tasks / 2).max(1);
+                } else if !is_told {
                     tracing::warn!("cannot claim work, and will try again: {problem}");
                     is_told = true;
                 }
                 let far = Instant::now() + 2 * LONGEST_RETRY;
                 backoff.wait(&site.client.machine, far).await;
             }
+            News::Claimed(Vec::new())
         })
     }
 
@@ -267,6 +293,31 @@ impl Duty {
         Box::pin(async move { Forced(registered.stay().await) })
     }
 
+    /// Sees to what the queue handed out and waits for the running tasks.
+    async fn wind_up(
+        &self,
+        leave: &Leave,
+        runs: &mut JoinSet<()>,
+        mut claiming: Option<Activity<News>>,
+    ) {
+        self.leaving.cancel();
+        if let (InPeace(_), Stop::No) = (leave, self.stops.now()) {
+            // It was not needed, and now it is.
+            self.take_up(last_answer(claiming.take()).await, runs);
+        }
+        let giving_back = async { give_back(&self.site.client, last_answer(claiming).await).await };
+        tokio::join!(self.finish(runs), giving_back);
+    }
+
+    /// The last tasks may outlast the registration, and what they leave behind is said in its name.
+    async fn stay_meanwhile(&self, leave: &Leave) -> Infallible {
+        if let InPeace(_) = leave {
+            let problem = self.registered.stay().await;
+            tracing::warn!("the last tasks go on, but {problem}");
+        }
+        std::future::pending().await
+    }
+
     /// Waits for the running tasks. Once the worker was asked to stop, only for the grace.
     async fn finish(&self, runs: &mut JoinSet<()>) {
         let pressing = async {
@@ -288,6 +339,30 @@ impl Duty {
         tokio::select! {
             () = finishing => {}
             never = pressing => match never {},
+        }
+    }
+}
+
+/// What the call that was under way still brings.
+async fn last_answer(claiming: Option<Activity<News>>) -> Vec<Claim> {
+    let Some(claiming) = claiming else {
+        return Vec::new();
+    };
+    match tokio::time::timeout(LAST_ANSWER, claiming).await {
+        Ok(News::Claimed(claims)) => claims,
+        Ok(News::Ended(_) | News::Leave(_)) | Err(_) => Vec::new(),
+    }
+}
+
+/// Somebody else can have these at once, instead of when their claims expire.
+async fn give_back(client: &Client, claims: Vec<Claim>) {
+    let limit = Instant::now() + FAREWELL;
+    for Claim { run, lease, .. } in claims {
+        let call = api::report(&run, Outcome::Exception(Reason::WorkerShutdown));
+        let told = client.retried::<Done>(&call, Some(&lease.credentials), limit);
+        match told.await {
+            Ok(_) => tracing::info!("{run}: given back, since the worker goes"),
+            Err(problem) => tracing::warn!("{run} could not be given back: {problem}"),
         }
     }
 }

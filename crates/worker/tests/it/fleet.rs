@@ -81,6 +81,8 @@ pub(crate) enum Trouble {
     Status(u16),
     /// The call is carried out, but the answer never comes.
     LostAnswer,
+    /// The call is carried out, and the answer comes so much later.
+    LateAnswer(Duration),
 }
 
 impl Run {
@@ -294,11 +296,18 @@ impl Answers for Shared {
         };
         let (status, reply) = match trouble {
             Some(Trouble::Status(status)) => refusal(status, "trouble on demand"),
-            Some(Trouble::LostAnswer) | None => self.carry_out(&asked).await,
+            Some(Trouble::LostAnswer | Trouble::LateAnswer(_)) | None => {
+                self.carry_out(&asked).await
+            }
         };
         self.changes.send_replace(());
         match trouble {
             Some(Trouble::LostAnswer) => None,
+            Some(Trouble::LateAnswer(late)) => {
+                let nothing = std::future::pending::<()>();
+                let _late = tokio::time::timeout(late, nothing).await;
+                Some((status, reply.to_string()))
+            }
             Some(Trouble::Status(_)) | None => Some((status, reply.to_string())),
         }
     }

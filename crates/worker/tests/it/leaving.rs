@@ -112,6 +112,58 @@ async fn when_asked_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
 }
 
 #[tokio::test]
+async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() {
+    let world = World::new().await;
+    let late = Trouble::LateAnswer(Duration::from_millis(300));
+    world.fleet.trouble(1, "/claim-work", late);
+    let task = world.fleet.add_task(json!({"command": "true"}));
+    let working = world.start();
+    world
+        .fleet
+        .until("it is handed out", |state| state.run(&task).is_claimed)
+        .await;
+    working.end().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
+    world
+        .fleet
+        .look(|state| assert_eq!(state.n_calls("/claim-work"), 1, "nothing new is asked for"));
+}
+
+#[tokio::test]
+async fn what_was_handed_out_while_it_found_itself_idle_is_done() {
+    let world = World::new().await.with_idle_timeout(1);
+    let late = Trouble::LateAnswer(Duration::from_millis(1_400));
+    world.fleet.trouble(1, "/claim-work", late);
+    let task = world.fleet.add_task(json!({"command": "true"}));
+    let working = world.start();
+    world
+        .fleet
+        .until("it is handed out", |state| state.run(&task).is_claimed)
+        .await;
+    world.advise(true, "over capacity");
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+    assert!(world.fleet.look(|state| state.is_removed));
+}
+
+#[tokio::test]
+async fn the_registration_is_renewed_while_the_last_task_finishes() {
+    let world = World::new().await;
+    world
+        .fleet
+        .change(|state| state.registered_for = Duration::from_secs(2));
+    let working = world.start();
+    let task = world.started("echo started; sleep 3").await;
+    working.stops.ask(Stop::Drain);
+    world.fleet.change(|state| state.calls.clear());
+    working.ended().await.unwrap();
+    assert_eq!(world.outcome(&task).as_deref(), Some("completed"));
+    world
+        .fleet
+        .look(|state| assert!(state.n_calls("/reregister") >= 1, "{:?}", state.calls));
+}
+
+#[tokio::test]
 async fn what_does_not_finish_within_the_grace_is_given_back() {
     let world = World::new().await;
     let working = world.start_as(world.identity(), Duration::from_millis(100));

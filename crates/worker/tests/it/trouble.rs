@@ -224,3 +224,28 @@ async fn a_server_that_answers_at_once_is_not_asked_all_the_time() {
     );
     working.end().await.unwrap();
 }
+
+#[tokio::test]
+async fn after_an_answer_that_is_too_long_it_asks_for_less() {
+    let world = World::new().await;
+    world
+        .fleet
+        .change(|state| state.worker_config = json!({"fleetwright": {"capacity": 3}}));
+    let large = || json!({"command": "true", "filler": "x".repeat(25 << 20)});
+    let tasks: Vec<_> = (0..5).map(|_| world.fleet.add_task(large())).collect();
+    let working = world.start();
+    let outcome = |task: &String| world.fleet.look(|state| state.run(task).outcome.clone());
+    world
+        .fleet
+        .until(
+            "those that are handed out singly are answered for",
+            |state| tasks[3..].iter().all(|task| state.run(task).is_resolved()),
+        )
+        .await;
+    // Three at once are too long. What these say is understood, and that it is no payload.
+    assert!(tasks[..3].iter().all(|task| outcome(task).is_none()));
+    for task in &tasks[3..] {
+        assert_eq!(outcome(task).as_deref(), Some("malformed-payload"));
+    }
+    working.end().await.unwrap();
+}
