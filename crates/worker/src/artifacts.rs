@@ -1,9 +1,11 @@
 //! What a task leaves behind on purpose: files that are sent to the queue's store.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::time::Timestamp;
+use percent_encoding::{CONTROLS, percent_encode};
 use reqwest::Url;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde_json::json;
@@ -182,7 +184,9 @@ fn collect(folder: &Path, name: &str, depth: usize, items: &mut Vec<Item>) -> st
     let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
-        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        // Names of artifacts are printable ASCII; other bytes are written as in URLs.
+        let file = entry.file_name();
+        let name = format!("{name}/{}", percent_encode(file.as_bytes(), CONTROLS));
         let kind = entry.file_type()?;
         if kind.is_dir() && depth < MAX_DEPTH {
             collect(&entry.path(), &name, depth + 1, items)?;
@@ -230,6 +234,24 @@ mod tests {
         items_of(&artifact, folder)
             .map(|items| items.into_iter().map(|item| item.name).collect())
             .map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn files_whose_names_are_not_ascii_are_kept_under_names_that_are() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("out/grün");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in [&b"100% a b.txt"[..], b"\xff\n", b"\xfe"] {
+            std::fs::write(folder.join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+        }
+        let kept = names("out", ArtifactKind::Directory, root.path()).unwrap();
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|it| it.rsplit('/').next().unwrap())
+            .collect();
+        assert_eq!(kept, ["100% a b.txt", "%FE", "%FF%0A"]);
+        let whole = names("out", ArtifactKind::Directory, root.path()).unwrap();
+        assert!(whole[0].starts_with("public/out/gr%C3%BCn/"), "{whole:?}");
     }
 
     #[test]
