@@ -1,14 +1,14 @@
 //! What an event is about, and who may hear of it.
 //!
-//! Whoever could read a thing may hear what happens to it: an event is told to those who hold a scope of an
-//! endpoint that shows the thing.
+//! Whoever could read a thing may hear what happens to it: an event is told to those who hold the scopes of
+//! the endpoints that show what it tells.
 
-use access::scope::ScopeSet;
+use access::scope::{Expression, ScopeSet};
 use serde_json::Value;
 use store::OutboxRow;
 
 /// What an event says about things, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// The last part of the exchange's name.
     pub exchange: String,
@@ -18,8 +18,8 @@ pub struct About {
     pub worker_id: Option<String>,
     pub task: Option<String>,
     pub task_group: Option<String>,
-    /// Any of these lets one hear it.
-    scopes: Vec<String>,
+    /// What one must hold to hear it.
+    scopes: Expression,
 }
 
 impl About {
@@ -35,53 +35,70 @@ impl About {
             worker_id: text(&payload["workerId"]),
             task: text(&status["taskId"]),
             task_group: text(&payload["taskGroupId"]).or_else(|| text(&status["taskGroupId"])),
-            scopes: Vec::new(),
+            scopes: Expression::AnyOf(Vec::new()),
         };
         about.scopes = about.scopes_of(payload);
         about
     }
 
     pub fn may_be_heard_with(&self, scopes: &ScopeSet) -> bool {
-        self.scopes.iter().any(|scope| scopes.satisfies(scope))
+        self.scopes.satisfied_by(scopes)
     }
 
     /// What is not known here is for those who may hear everything.
-    fn scopes_of(&self, payload: &Value) -> Vec<String> {
+    fn scopes_of(&self, payload: &Value) -> Expression {
         let name = |name: &str| payload[name].as_str().unwrap_or_default();
         let pool = self.pool.as_deref().unwrap_or_default();
         match self.exchange.as_str() {
             "worker-pool-created" | "worker-pool-updated" => {
-                vec![format!("worker-manager:get-worker-pool:{pool}")]
+                Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
             launch_config if launch_config.starts_with("launch-config-") => {
-                vec![format!("worker-manager:get-worker-pool:{pool}")]
+                Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
-            "worker-pool-error" => vec![format!("worker-manager:list-worker-pool-errors:{pool}")],
+            "worker-pool-error" => {
+                Expression::Scope(format!("worker-manager:list-worker-pool-errors:{pool}"))
+            }
             worker if worker.starts_with("worker-") => {
                 let (group, id) = (name("workerGroup"), name("workerId"));
-                vec![
-                    format!("worker-manager:list-workers:{pool}"),
-                    format!("worker-manager:get-worker:{pool}/{group}/{id}"),
-                ]
+                Expression::AnyOf(vec![
+                    Expression::Scope(format!("worker-manager:list-workers:{pool}")),
+                    Expression::Scope(format!("worker-manager:get-worker:{pool}/{group}/{id}")),
+                ])
             }
             client if client.starts_with("client-") => {
-                vec![format!("auth:get-client:{}", name("clientId"))]
+                Expression::Scope(format!("auth:get-client:{}", name("clientId")))
             }
-            role if role.starts_with("role-") => vec![format!("auth:get-role:{}", name("roleId"))],
-            _ => self.scopes_of_tasks(),
+            role if role.starts_with("role-") => {
+                Expression::Scope(format!("auth:get-role:{}", name("roleId")))
+            }
+            _ => self.scopes_of_tasks(payload),
         }
     }
 
-    fn scopes_of_tasks(&self) -> Vec<String> {
-        let task = self.task.iter();
-        let task = task.map(|task| format!("queue:get-task:{task}"));
-        let group = self.task_group.iter();
-        let group = group.map(|group| format!("queue:list-task-group:{group}"));
-        let scopes: Vec<String> = task.chain(group).collect();
-        if scopes.is_empty() {
-            return vec![format!("fleetwright:listen-events:{}", self.exchange)];
+    /// Events of a task tell its status and its tags; lists of its group show both.
+    fn scopes_of_tasks(&self, payload: &Value) -> Expression {
+        let of_group = self.task_group.iter();
+        let mut any: Vec<Expression> = of_group
+            .map(|group| Expression::Scope(format!("queue:list-task-group:{group}")))
+            .collect();
+        let Some(task) = &self.task else {
+            if any.is_empty() {
+                let scope = format!("fleetwright:listen-events:{}", self.exchange);
+                any.push(Expression::Scope(scope));
+            }
+            return Expression::AnyOf(any);
+        };
+        any.push(Expression::AllOf(vec![
+            Expression::Scope(format!("queue:status:{task}")),
+            Expression::Scope(format!("queue:get-task:{task}")),
+        ]));
+        let of_task = Expression::AnyOf(any);
+        if self.exchange != "artifact-created" {
+            return of_task;
         }
-        scopes
+        let files = format!("queue:list-artifacts:{task}:{}", payload["runId"]);
+        Expression::AllOf(vec![of_task, Expression::Scope(files)])
     }
 }
 
@@ -147,8 +164,7 @@ mod tests {
                 "auth:get-client:c/d",
             ),
             ("role-deleted", &json!({"roleId": "r"}), "auth:get-role:r"),
-            ("task-pending", &task, "queue:get-task:T"),
-            ("artifact-created", &task, "queue:list-task-group:G"),
+            ("task-pending", &task, "queue:list-task-group:G"),
             (
                 "task-group-sealed",
                 &json!({"taskGroupId": "G"}),
@@ -165,6 +181,35 @@ mod tests {
             assert!(is_heard(&about, "*"), "{exchange}");
             assert!(!is_heard(&about, &format!("{scope}x")), "{exchange}");
             assert!(!is_heard(&about, "fleetwright:listen-events"), "{exchange}");
+        }
+    }
+
+    #[test]
+    fn an_event_of_a_task_is_for_those_who_may_read_all_that_it_tells() {
+        let payload = json!({"runId": 0,
+            "status": {"taskId": "T", "taskGroupId": "G", "taskQueueId": "p/q"}});
+        let (status, definition) = ("queue:status:T", "queue:get-task:T");
+        let (group, files) = ("queue:list-task-group:G", "queue:list-artifacts:T:0");
+        let hears = |exchange: &str, scopes: &[&str]| {
+            let scopes = scopes.iter().map(|scope| (*scope).to_owned());
+            about(exchange, payload.clone()).may_be_heard_with(&ScopeSet::new(scopes))
+        };
+        for (scopes, expected) in [
+            (&[status, definition][..], true),
+            (&[group], true),
+            (&[status], false),
+            (&[definition, files], false),
+        ] {
+            assert_eq!(hears("task-completed", scopes), expected, "{scopes:?}");
+        }
+        for (scopes, expected) in [
+            (&[status, definition, files][..], true),
+            (&[group, files], true),
+            (&[status, definition], false),
+            (&[group, "queue:list-artifacts:T:1"], false),
+            (&[files], false),
+        ] {
+            assert_eq!(hears("artifact-created", scopes), expected, "{scopes:?}");
         }
     }
 
