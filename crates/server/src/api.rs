@@ -6,6 +6,7 @@ pub mod call;
 pub mod endpoint;
 pub mod error;
 pub mod fleetwright;
+mod impatient;
 pub mod listener;
 pub mod openapi;
 pub mod pages;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::body::Body;
+use super::impatient::Impatient;
 use super::request::{self, Head, Tags};
 use super::response::{Response, with_status};
 use super::route::Router;
@@ -32,6 +33,8 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
 /// After a connection could not be accepted (too many open files, say), the next try.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Who takes nothing of a reply for so long is given up.
+const TAKES_NOTHING: Duration = Duration::from_secs(120);
 /// A trace id that a client gives is taken over up to this length.
 const MAX_TRACE_ID: usize = 64;
 
@@ -130,7 +133,7 @@ impl Server {
             .header_read_timeout(head_limit)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(Impatient::new(TokioIo::new(stream), TAKES_NOTHING), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(problem) = connection.await {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::time::MINUTE_MS;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -131,6 +132,28 @@ on_both!(a_log_is_followed_from_before_the_run_to_its_end, |world| {
     );
     assert_eq!(read, "one\n");
 });
+
+on_both!(
+    a_follower_comes_again_with_its_credentials_now_and_then,
+    |world| {
+        world.running_task().await;
+        world.running_log().await;
+        let mut body = world.follow("").await;
+        assert_eq!(next(&mut body).await.as_deref(), Some("one\n"));
+        world.clock.advance_ms(15 * MINUTE_MS);
+        let frame = tokio::time::timeout(PATIENCE, body.frame());
+        // Broken off: this was not the end of the log.
+        let problem = frame.await.unwrap().unwrap().unwrap_err();
+        assert!(problem.to_string().contains("may come again"), "{problem}");
+        world
+            .append("offset=4&finished=true", "two\n")
+            .await
+            .expect(200);
+        let mut again = world.follow("&offset=4").await;
+        assert_eq!(next(&mut again).await.as_deref(), Some("two\n"));
+        assert_eq!(next(&mut again).await, None);
+    }
+);
 
 on_both!(a_reader_that_leaves_leaves_nothing_behind, |world| {
     world.running_task().await;

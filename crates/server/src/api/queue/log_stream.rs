@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
+use domain::time::{MINUTE_MS, Timestamp};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -22,6 +23,8 @@ use crate::app::App;
 use crate::artifacts::{self, Listener, Reader, whole_file};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+/// Then the reader comes again from where it is, and shows its credentials again.
+const MAX_FOLLOWING_MS: i64 = 15 * MINUTE_MS;
 /// Another process may have written: without a bell, a follower looks this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// After so many looks in a row that found nothing new, it also asks whether the run has ended.
@@ -61,7 +64,7 @@ async fn reply(
 ) -> Result<Reply, ApiError> {
     let path = folder(&call.app)?.log(task_id, run_id);
     let (length, bytes): (_, ByteStream) = if follow {
-        (None, following(&call.app, path, task_id, run_id, offset))
+        (None, following(call, path, task_id, run_id, offset))
     } else {
         match whole_file(&path, offset).await? {
             Some((length, bytes)) => (Some(length), bytes),
@@ -75,16 +78,14 @@ async fn reply(
     }))
 }
 
-fn following(
-    app: &Arc<App>,
-    path: PathBuf,
-    task_id: &TaskId,
-    run_id: u32,
-    offset: u64,
-) -> ByteStream {
+fn following(call: &Call, path: PathBuf, task_id: &TaskId, run_id: u32, offset: u64) -> ByteStream {
+    let app = &call.app;
+    let until = call.now.plus_millis(MAX_FOLLOWING_MS);
+    let expires = call.caller.as_ref().map(|caller| caller.expires);
     let follower = Follower {
         listener: app.artifacts.bells.listen(task_id, run_id),
         app: Arc::clone(app),
+        until: expires.map_or(until, |expires| expires.min(until)),
         reader: Reader::open(path.clone(), offset),
         path,
         task_id: task_id.clone(),
@@ -104,14 +105,20 @@ struct Follower {
     run_id: u32,
     reader: Reader,
     listener: Listener,
+    until: Timestamp,
     /// How many looks in a row have found nothing new.
     quiet: u32,
 }
 
 impl Follower {
-    /// Waits for more; `None` when nothing more can come.
+    /// Waits for more; `None` when nothing more can come. If the time is up before, the reply breaks off:
+    /// were it to end, the reader would take what it has for the whole log.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
+            if self.app.clock.now() >= self.until {
+                let text = "this reader's time is up; it may come again with its credentials";
+                return Err(io::Error::other(text));
+            }
             // Asked before reading: what was written before the end is then read.
             let is_over = self.is_over().await?;
             let piece = self.reader.next().await?;
