@@ -7,7 +7,8 @@
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::outbox::{OutboxRow, TABLE, columns, outbox_row};
+use crate::outbox::{OutboxRow, TABLE, columns, outbox_row, size};
+use crate::part::{self, Part};
 use crate::statement::statements;
 use crate::tx::Tx;
 
@@ -17,10 +18,14 @@ statements! { TABLE;
         "UPDATE event_stream SET position = $1 WHERE name = 'events' AND position = $2";
     WAITING "event_waiting" =
         "SELECT sequence FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1";
+    WAITING_SIZES "event_waiting_sizes" = concat!("SELECT ", size!(),
+        " FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT $1");
     PLACE "event_place" =
         "UPDATE outbox SET position = sequence + $1 \
          WHERE position IS NULL AND sequence >= $2 AND sequence <= $3";
     AFTER "event_list_after" = concat!("SELECT ", columns!(),
+        " FROM outbox WHERE position > $1 ORDER BY position LIMIT $2");
+    AFTER_SIZES "event_list_after_sizes" = concat!("SELECT ", size!(),
         " FROM outbox WHERE position > $1 ORDER BY position LIMIT $2");
     TIMES "event_times_after" =
         "SELECT position, created FROM outbox WHERE position > $1 ORDER BY position LIMIT $2";
@@ -42,11 +47,19 @@ pub fn event_is_waiting(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
 }
 
 /// Gives the oldest events that have no place the next ones, and returns them in their order.
-pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Part<OutboxRow>, StoreError> {
     let head = event_head(tx)?;
-    let waiting = tx.rows(&WAITING, &[limit.into()], |row| row.integer(0))?;
+    let Part {
+        items: waiting,
+        is_cut,
+    } = part::read(tx, &WAITING_SIZES, &WAITING, &[], limit, |row| {
+        row.integer(0)
+    })?;
     if waiting.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Part {
+            items: Vec::new(),
+            is_cut,
+        });
     }
     // First of all, so that two who place at once meet here and nowhere else.
     let new_head = waiting.iter().fold(head, |place, _| place + 1);
@@ -59,7 +72,8 @@ pub fn event_place(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<OutboxRow>, StoreE
         tx.execute(&PLACE, &[offset.into(), first.into(), last.into()])?;
         place = last + offset;
     }
-    event_list_after(tx, head, limit)
+    let items = tx.rows(&AFTER, &[head.into(), limit.into()], outbox_row)?;
+    Ok(Part { items, is_cut })
 }
 
 /// Events after this place, in order.
@@ -67,8 +81,8 @@ pub fn event_list_after(
     tx: &mut Tx<'_>,
     after: i64,
     limit: u32,
-) -> Result<Vec<OutboxRow>, StoreError> {
-    tx.rows(&AFTER, &[after.into(), limit.into()], outbox_row)
+) -> Result<Part<OutboxRow>, StoreError> {
+    part::read(tx, &AFTER_SIZES, &AFTER, &[after.into()], limit, outbox_row)
 }
 
 /// The place and the time of the first event after this place.

@@ -20,6 +20,7 @@ mod notice;
 mod notice_cause;
 mod options;
 mod outbox;
+mod part;
 mod pause;
 mod plan_record;
 mod pool;
@@ -92,6 +93,7 @@ pub use notice_cause::{
 };
 pub use options::{MAX_CONNECTIONS, Options};
 pub use outbox::{OutboxRow, outbox_depth, outbox_push};
+pub use part::{MAX_PART_BYTES, Part};
 pub use plan_record::{PlanRecord, plan_delete_before, plan_get, plan_insert, plan_list};
 pub use pool::{
     pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
@@ -104,14 +106,15 @@ pub use queue_worker::{
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
 pub use session::MAX_ATTEMPTS;
 pub use store::{Engine, Store};
-pub use task::{task_get, task_insert, task_touch, task_update};
+pub use task::{task_get, task_insert, task_several, task_touch, task_update};
 pub use task_claimed::{
     ClaimedTask, task_busy_workers, task_demand_all, task_demand_of, task_list_claimed,
     task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
 };
 pub use task_dependency::{
     task_dependency_release, task_dependents, task_dependents_to_release, task_open_dependencies,
-    task_release_done, task_release_later, task_releases, task_require, task_unknown_dependencies,
+    task_release_done, task_release_is_due, task_release_later, task_releases, task_require,
+    task_unknown_dependencies,
 };
 pub use task_expiry::{task_delete_expired, task_list_overdue};
 pub use task_group::{

@@ -79,6 +79,14 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
+/// How much of that can be large, in bytes.
+macro_rules! size {
+    () => {
+        "CAST(OCTET_LENGTH(payload) AS BIGINT)"
+    };
+}
+pub(crate) use size;
+
 pub(crate) fn outbox_row(row: &Row<'_>) -> Result<OutboxRow, BadRow> {
     Ok(OutboxRow {
         position: row.integer(0)?,

@@ -11,6 +11,7 @@ use domain::task::{Claim, Priority, Run, RunDocument, Task, TaskDocument, TaskSt
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{MAX_PART_BYTES, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::tx::Tx;
@@ -31,6 +32,14 @@ macro_rules! columns {
     };
 }
 pub(crate) use columns;
+
+/// How much of that can be large, in bytes.
+macro_rules! size {
+    () => {
+        "CAST(OCTET_LENGTH(d.definition) + OCTET_LENGTH(t.runs) AS BIGINT)"
+    };
+}
+pub(crate) use size;
 
 /// The states of tasks to which something can still happen; as the indexes have it.
 macro_rules! active {
@@ -76,6 +85,25 @@ enum Place<'a> {
 
 pub fn task_get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], task)
+}
+
+/// The tasks of these names, as far as there are such; or of the first of these names, if all would be too
+/// much at once.
+pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+    let mut items = Vec::with_capacity(ids.len());
+    let mut n_bytes = 0;
+    for id in ids {
+        if n_bytes > MAX_PART_BYTES {
+            break;
+        }
+        let found = tx.row(&GET, &[id.as_str().into()], |row| {
+            n_bytes += row.text(1)?.len() as u64;
+            task(row)
+        })?;
+        items.push(found);
+    }
+    let is_cut = items.len() < ids.len();
+    Ok(Part { items, is_cut })
 }
 
 /// False: there is a task of this name.

@@ -6,9 +6,10 @@ use domain::task::Task;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
-use crate::task::{N_COLUMNS, columns, task};
+use crate::task::{N_COLUMNS, columns, size, task};
 use crate::task_pending;
 use crate::tx::{ALL_ROWS, Tx};
 
@@ -17,12 +18,18 @@ static TABLE: Table = Table {
     key_columns: 1,
 };
 
+macro_rules! after {
+    () => {
+        " FROM claimed_tasks AS c CROSS JOIN tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = c.task_id AND d.task_id = c.task_id AND c.task_queue_id = $1 \
+         AND (c.claimed, c.task_id) > ($2, $3) ORDER BY c.claimed, c.task_id LIMIT $4"
+    };
+}
+
 statements! { TABLE;
     LIST "task_list_claimed" = concat!(
-        "SELECT ", columns!(), ", c.run_id, c.claimed, c.worker_group, c.worker_id \
-         FROM claimed_tasks AS c CROSS JOIN tasks AS t CROSS JOIN task_definitions AS d \
-         WHERE t.task_id = c.task_id AND d.task_id = c.task_id AND c.task_queue_id = $1 \
-         AND (c.claimed, c.task_id) > ($2, $3) ORDER BY c.claimed, c.task_id LIMIT $4");
+        "SELECT ", columns!(), ", c.run_id, c.claimed, c.worker_group, c.worker_id", after!());
+    LIST_SIZES "task_list_claimed_sizes" = concat!("SELECT ", size!(), after!());
     EXPIRED "task_list_claims_expired" =
         "SELECT task_id, run_id FROM claimed_tasks WHERE taken_until <= $1 \
          ORDER BY taken_until LIMIT $2";
@@ -99,15 +106,10 @@ pub fn task_list_claimed(
     queue: &PoolId,
     after: Option<(Timestamp, &TaskId)>,
     limit: u32,
-) -> Result<Vec<ClaimedTask>, StoreError> {
+) -> Result<Part<ClaimedTask>, StoreError> {
     let (claimed, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
-    let values = [
-        queue.as_str().into(),
-        claimed.into(),
-        id.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, claimed_task)
+    let keys = [queue.as_str().into(), claimed.into(), id.into()];
+    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
 }
 
 /// Runs whose worker did not claim them again in time.

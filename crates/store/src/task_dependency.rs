@@ -11,8 +11,9 @@ use domain::task::{Requires, Task};
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::statement::{Table, statements};
-use crate::task::{active, columns, task};
+use crate::task::{active, columns, size, task};
 use crate::tx::Tx;
 use crate::value::Value;
 
@@ -30,6 +31,14 @@ macro_rules! names {
         "($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
          $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
          $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51)"
+    };
+}
+
+macro_rules! dependents {
+    () => {
+        " FROM task_dependencies AS e CROSS JOIN tasks AS t \
+         CROSS JOIN task_definitions AS d WHERE e.required_task_id = $1 AND e.task_id > $2 \
+         AND t.task_id = e.task_id AND d.task_id = e.task_id ORDER BY e.task_id LIMIT $3"
     };
 }
 
@@ -55,14 +64,13 @@ statements! { TABLE;
          WHERE required_task_id = $1 AND released = 0 AND any_end >= $2 ORDER BY task_id LIMIT $3";
     RELEASE "task_dependency_release" =
         "UPDATE task_dependencies SET released = 1 WHERE required_task_id = $1 AND task_id = $2";
-    DEPENDENTS "task_dependents" = concat!(
-        "SELECT ", columns!(), " FROM task_dependencies AS e CROSS JOIN tasks AS t \
-         CROSS JOIN task_definitions AS d WHERE e.required_task_id = $1 AND e.task_id > $2 \
-         AND t.task_id = e.task_id AND d.task_id = e.task_id ORDER BY e.task_id LIMIT $3");
+    DEPENDENTS "task_dependents" = concat!("SELECT ", columns!(), dependents!());
+    DEPENDENT_SIZES "task_dependent_sizes" = concat!("SELECT ", size!(), dependents!());
     LATER "task_release_later" =
         "INSERT INTO task_releases (task_id, inserted) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     LATER_LIST "task_releases" =
         "SELECT task_id FROM task_releases ORDER BY inserted, task_id LIMIT $1";
+    LATER_GET "task_release_is_due" = "SELECT task_id FROM task_releases WHERE task_id = $1";
     LATER_DONE "task_release_done" = "DELETE FROM task_releases WHERE task_id = $1";
 }
 
@@ -133,10 +141,10 @@ pub fn task_dependents(
     required: &TaskId,
     after: Option<&TaskId>,
     limit: u32,
-) -> Result<Vec<Task>, StoreError> {
+) -> Result<Part<Task>, StoreError> {
     let after = after.map_or("", TaskId::as_str);
-    let values = [required.as_str().into(), after.into(), limit.into()];
-    tx.rows(&DEPENDENTS, &values, task)
+    let keys = [required.as_str().into(), after.into()];
+    part::read(tx, &DEPENDENT_SIZES, &DEPENDENTS, &keys, limit, task)
 }
 
 /// This task has more dependents than were released.
@@ -154,6 +162,12 @@ pub fn task_releases(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<TaskId>, StoreEr
     tx.rows(&LATER_LIST, &[limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
+}
+
+/// Whether this was said of the task.
+pub fn task_release_is_due(tx: &mut Tx<'_>, required: &TaskId) -> Result<bool, StoreError> {
+    let found = tx.row(&LATER_GET, &[required.as_str().into()], |_| Ok(()))?;
+    Ok(found.is_some())
 }
 
 pub fn task_release_done(tx: &mut Tx<'_>, required: &TaskId) -> Result<(), StoreError> {

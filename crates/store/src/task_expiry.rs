@@ -12,8 +12,9 @@ statements! { TABLE;
     OVERDUE "task_list_overdue" = concat!(
         "SELECT task_id FROM tasks WHERE deadline < $1 AND ", active!(),
         " ORDER BY deadline LIMIT $2");
-    EXPIRED "task_list_expired" =
-        "SELECT task_id FROM tasks WHERE expires < $1 ORDER BY expires LIMIT $2";
+    EXPIRED "task_list_expired" = concat!(
+        "SELECT task_id FROM tasks WHERE expires < $1 AND NOT ", active!(),
+        " ORDER BY expires LIMIT $2");
     DELETE "task_delete" = "DELETE FROM tasks WHERE task_id = $1";
     DELETE_DEFINITION "task_delete_definition" = "DELETE FROM task_definitions WHERE task_id = $1";
     DELETE_PENDING "task_delete_pending" = "DELETE FROM pending_tasks WHERE task_id = $1";
@@ -32,7 +33,8 @@ pub fn task_list_overdue(
     tx.rows(&OVERDUE, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
-/// Forgets tasks and what they waited for. As many as the limit means: ask again.
+/// Forgets resolved tasks and what they waited for; the others are resolved by their deadline first, so that
+/// it is told. As many as the limit means: ask again.
 pub fn task_delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)

@@ -6,15 +6,24 @@ use domain::task::{Task, TaskGroup};
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
-use crate::task::{active, columns, task};
+use crate::task::{active, columns, size, task};
 use crate::tx::Tx;
 
 static TABLE: Table = Table {
     name: "task_groups",
     key_columns: 1,
 };
+
+macro_rules! of_group {
+    () => {
+        " FROM tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_group_id = $1 AND t.task_id > $2 AND d.task_id = t.task_id \
+         ORDER BY t.task_id LIMIT $3"
+    };
+}
 
 statements! { TABLE;
     GET "task_group_get" =
@@ -28,17 +37,17 @@ statements! { TABLE;
          WHERE task_group_id = $3 AND version = $4";
     TOUCH "task_group_touch" =
         "UPDATE task_groups SET version = version + 1 WHERE task_group_id = $1";
-    LIST "task_group_tasks" = concat!(
-        "SELECT ", columns!(), " FROM tasks AS t CROSS JOIN task_definitions AS d \
-         WHERE t.task_group_id = $1 AND t.task_id > $2 AND d.task_id = t.task_id \
-         ORDER BY t.task_id LIMIT $3");
+    LIST "task_group_tasks" = concat!("SELECT ", columns!(), of_group!());
+    SIZES "task_group_sizes" = concat!("SELECT ", size!(), of_group!());
     ACTIVE "task_group_active" = concat!(
         "SELECT task_id FROM tasks WHERE task_group_id = $1 AND task_id > $2 AND ", active!(),
         " ORDER BY task_id LIMIT $3");
     SIZE "task_group_size" = "SELECT COUNT(*) FROM tasks WHERE task_group_id = $1";
     DELETE_EXPIRED "task_group_delete_expired" =
         "DELETE FROM task_groups WHERE task_group_id IN (\
-         SELECT task_group_id FROM task_groups WHERE expires < $1 ORDER BY expires LIMIT $2)";
+         SELECT g.task_group_id FROM task_groups AS g WHERE g.expires < $1 AND NOT EXISTS (\
+         SELECT 1 FROM tasks AS t WHERE t.task_group_id = g.task_group_id) \
+         ORDER BY g.expires LIMIT $2)";
 }
 
 pub fn task_group_get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
@@ -79,13 +88,10 @@ pub fn task_group_tasks(
     id: &TaskGroupId,
     after: Option<&TaskId>,
     limit: u32,
-) -> Result<Vec<Task>, StoreError> {
+) -> Result<Part<Task>, StoreError> {
     let after = after.map_or("", TaskId::as_str);
-    tx.rows(
-        &LIST,
-        &[id.as_str().into(), after.into(), limit.into()],
-        task,
-    )
+    let keys = [id.as_str().into(), after.into()];
+    part::read(tx, &SIZES, &LIST, &keys, limit, task)
 }
 
 /// Those to which something can still happen, by id.
@@ -106,7 +112,7 @@ pub fn task_group_size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreEr
     Ok(size.unwrap_or(0))
 }
 
-/// As many as the limit means: ask again.
+/// Those of which no task is left. As many as the limit means: ask again.
 pub fn task_group_delete_expired(
     tx: &mut Tx<'_>,
     now: Timestamp,

@@ -5,9 +5,10 @@ use domain::task::Task;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
-use crate::task::{N_COLUMNS, columns, task};
+use crate::task::{N_COLUMNS, columns, size, task};
 use crate::tx::Tx;
 
 static TABLE: Table = Table {
@@ -22,15 +23,32 @@ macro_rules! waiting {
     };
 }
 
+macro_rules! next {
+    () => {
+        concat!(
+            waiting!(),
+            "AND p.deadline > $2 ORDER BY p.priority, p.sequence LIMIT $3"
+        )
+    };
+}
+
+macro_rules! after {
+    () => {
+        concat!(
+            waiting!(),
+            "AND (p.priority, p.sequence) > ($2, $3) ORDER BY p.priority, p.sequence LIMIT $4"
+        )
+    };
+}
+
 statements! { TABLE;
-    NEXT "task_next" = concat!(
-        "SELECT ", columns!(), waiting!(), "AND p.deadline > $2 \
-         ORDER BY p.priority, p.sequence LIMIT $3");
+    NEXT "task_next" = concat!("SELECT ", columns!(), next!());
+    NEXT_SIZES "task_next_sizes" = concat!("SELECT ", size!(), next!());
     ANY "task_any_waiting" =
         "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
     LIST "task_list_pending" = concat!(
-        "SELECT ", columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", waiting!(),
-        "AND (p.priority, p.sequence) > ($2, $3) ORDER BY p.priority, p.sequence LIMIT $4");
+        "SELECT ", columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", after!());
+    LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
     COUNT "task_count_pending" =
         "SELECT COUNT(*) FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2";
     COUNT_ALL "task_count_pending_all" =
@@ -60,12 +78,9 @@ pub fn task_next(
     queue: &PoolId,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<Task>, StoreError> {
-    tx.rows(
-        &NEXT,
-        &[queue.as_str().into(), now.into(), limit.into()],
-        task,
-    )
+) -> Result<Part<Task>, StoreError> {
+    let keys = [queue.as_str().into(), now.into()];
+    part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
 }
 
 /// Whether there is anything to claim.
@@ -84,15 +99,10 @@ pub fn task_list_pending(
     queue: &PoolId,
     after: Option<PendingPlace>,
     limit: u32,
-) -> Result<Vec<PendingTask>, StoreError> {
+) -> Result<Part<PendingTask>, StoreError> {
     let (rank, sequence) = after.map_or((-1, 0), |place| (place.rank.into(), place.sequence));
-    let values = [
-        queue.as_str().into(),
-        i64::into(rank),
-        sequence.into(),
-        limit.into(),
-    ];
-    tx.rows(&LIST, &values, pending)
+    let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
+    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)
 }
 
 pub(crate) fn count(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<u64, StoreError> {

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use store::Part;
 
 use super::error::ApiError;
 
@@ -44,6 +45,15 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         items.truncate(limit);
         items.last().map(|last| encode(&key(last)))
     }
+
+    /// The same for a list that may have ended earlier, because more would have been too large.
+    pub fn cut_part<T>(&self, part: Part<T>, key: impl Fn(&T) -> K) -> (Vec<T>, Option<String>) {
+        let Part { mut items, is_cut } = part;
+        let token = self.cut(&mut items, &key);
+        let early = items.last().filter(|_| is_cut && token.is_none());
+        let token = early.map(|last| encode(&key(last))).or(token);
+        (items, token)
+    }
 }
 
 fn encode<K: Serialize>(key: &K) -> String {
@@ -75,6 +85,22 @@ mod tests {
         assert_eq!(items, ["a", "b"]);
         let next = Names::parse(Some("2"), Some(&token)).unwrap();
         assert_eq!(next.after, Some(("b".to_owned(),)));
+    }
+
+    #[test]
+    fn a_page_that_ends_early_has_a_token() {
+        let page = Names::parse(Some("2"), None).unwrap();
+        let cut = |items: Vec<&'static str>, is_cut| {
+            let part = Part { items, is_cut };
+            let (items, token) = page.cut_part(part, |item| ((*item).to_owned(),));
+            let next = token.map(|token| Names::parse(None, Some(&token)).unwrap().after);
+            (items, next.flatten().map(|(after,)| after))
+        };
+        let after = |name: &str| Some(name.to_owned());
+        assert_eq!(cut(vec!["a"], true), (vec!["a"], after("a")));
+        assert_eq!(cut(vec!["a", "b"], true), (vec!["a", "b"], after("b")));
+        assert_eq!(cut(vec!["a", "b", "c"], true), (vec!["a", "b"], after("b")));
+        assert_eq!(cut(vec!["a", "b"], false), (vec!["a", "b"], None));
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub struct Queue {
     pub max_deadline_days: u32,
     /// A task may wait for so many others.
     pub max_dependencies: usize,
+    /// The definition of a task takes no more room than this.
+    pub max_task_bytes: usize,
+    /// Nor do its tags, which are part of every event of the task.
+    pub max_tags_bytes: usize,
     /// Ask this deployment's queue instead of having one here.
     pub taskcluster: Option<OutsideQueue>,
 }
@@ -23,6 +27,8 @@ impl Default for Queue {
             claim_seconds: 1_200,
             max_deadline_days: 5,
             max_dependencies: 10_000,
+            max_task_bytes: 1024 * 1024,
+            max_tags_bytes: 64 * 1024,
             taskcluster: None,
         }
     }
@@ -39,6 +45,12 @@ impl Queue {
         }
         if self.max_dependencies > 10_000 {
             return Some(("queue.max_dependencies", "must be at most 10000"));
+        }
+        if !(16 * 1024..=10 * 1024 * 1024).contains(&self.max_task_bytes) {
+            return Some(("queue.max_task_bytes", "must be from 16384 to 10485760"));
+        }
+        if !(1024..=1024 * 1024).contains(&self.max_tags_bytes) {
+            return Some(("queue.max_tags_bytes", "must be from 1024 to 1048576"));
         }
         None
     }
@@ -67,6 +79,14 @@ mod tests {
         assert_eq!(
             wrong(|queue| queue.max_dependencies = 10_001),
             Some("queue.max_dependencies")
+        );
+        assert_eq!(
+            wrong(|queue| queue.max_task_bytes = 16_383),
+            Some("queue.max_task_bytes")
+        );
+        assert_eq!(
+            wrong(|queue| queue.max_tags_bytes = 1_048_577),
+            Some("queue.max_tags_bytes")
         );
     }
 }

@@ -46,9 +46,9 @@ impl Publish {
             Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
-        self.tell(&placed);
+        self.tell(&placed.items);
         if !is_waiting {
-            return Ok(placed.len() < BATCH as usize);
+            return Ok(!placed.may_go_on(BATCH));
         }
         let placing = app
             .store
@@ -58,13 +58,14 @@ impl Publish {
             Err(StoreError::Congested { .. }) => return Ok(false),
             placed => placed?,
         };
-        placed.iter().for_each(log);
+        placed.items.iter().for_each(log);
         // If others have placed some meanwhile, those come first: the next batch reads all of them.
-        let follows = placed.first().map(|row| row.position) == Some(app.events.head() + 1);
+        let first = placed.items.first().map(|row| row.position);
+        let follows = first == Some(app.events.head() + 1);
         if follows {
-            self.tell(&placed);
+            self.tell(&placed.items);
         }
-        Ok(follows && placed.len() < BATCH as usize)
+        Ok(follows && !placed.may_go_on(BATCH))
     }
 
     /// Workers that wait hear of tasks that wait, whoever made them so.

@@ -77,5 +77,5 @@ fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
 pub(crate) async fn events_after(observer: &Store, place: i64) -> Vec<OutboxRow> {
     let read = observer.read("events", move |tx| store::event_list_after(tx, place, MANY));
     let read: Result<_, StoreError> = read.await;
-    read.unwrap()
+    read.unwrap().items
 }

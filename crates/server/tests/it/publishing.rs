@@ -281,7 +281,7 @@ async fn a_broker_that_is_away_holds_nobody_up_and_is_told_once() {
         let kept = world
             .read(move |tx| store::event_list_after(tx, head, 9))
             .await;
-        assert_eq!(kept.len(), 3);
+        assert_eq!(kept.items.len(), 3);
         Measure(Arc::clone(&world.app)).activate().await.unwrap();
         let metrics = world.get("root:/metrics").locally().await.text;
         assert!(metrics.contains("fleetwright_broker_up 0"), "{metrics}");

@@ -1,5 +1,7 @@
 //! `createTask`: what a task may be, who may make it, and in which order that is found out.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -342,6 +344,70 @@ on_both!(
             "InputError",
             "`dependencies` may name at most 1 tasks, and names 2",
         );
+    }
+);
+
+on_both!(
+    a_task_that_is_too_large_is_refused_and_says_by_how_much,
+    |world| {
+        let padding = |size: usize| "x".repeat(size);
+        let large = json!({"payload": {"script": padding(1024 * 1024)}});
+        world.create_task(1, large).await.refused_with(
+            400,
+            "InputError",
+            "A task may take 1048576 bytes at most, and this one takes 1049",
+        );
+        // Each of them is short enough.
+        let tags = |count: usize| -> Value {
+            let tags = (0..count).map(|number| (format!("{number:04}"), padding(4_092)));
+            json!({"tags": tags.collect::<BTreeMap<_, _>>()})
+        };
+        world.create_task(1, tags(17)).await.refused(
+            400,
+            "InputError",
+            "`tags` may take 65536 bytes at most, and these take 69632. What is long belongs in \
+             `extra` or `metadata`, which are not part of every event",
+        );
+        world.created(1, tags(16)).await;
+    }
+);
+
+on_both!(
+    large_tasks_are_listed_and_claimed_a_few_at_a_time,
+    |world| {
+        let group = task_id(1);
+        for number in 1..=12 {
+            let large = json!({"taskGroupId": group, "payload": {"script": "x".repeat(1_000_000)}});
+            world.created(number, large).await;
+        }
+        let pages = async |path: &str, list: &str, body: Option<Value>| {
+            let mut counts = Vec::new();
+            let mut token = String::new();
+            loop {
+                let path = format!("{path}?{token}");
+                let ask = match &body {
+                    Some(body) => world.post(&path, body.clone()),
+                    None => world.get(&path),
+                };
+                let page = ask.await.expect(200);
+                counts.push(page[list].as_array().unwrap().len());
+                match page["continuationToken"].as_str() {
+                    Some(next) => token = format!("continuationToken={next}"),
+                    None => return counts,
+                }
+            }
+        };
+        let path = format!("queue:/task-group/{group}/list");
+        assert_eq!(pages(&path, "tasks", None).await, [8, 4]);
+        let pending = "queue:/task-queues/pp%2Fee/pending";
+        assert_eq!(pages(pending, "tasks", None).await, [8, 4]);
+        let asked: Vec<String> = (1..=12).map(task_id).collect();
+        let asked = Some(json!({"taskIds": asked}));
+        assert_eq!(pages("queue:/tasks", "tasks", asked).await, [9, 3]);
+        assert_eq!(world.claim("w", 12).await.len(), 8);
+        assert_eq!(world.claim("w", 12).await.len(), 4);
+        let claimed = "queue:/task-queues/pp%2Fee/claimed";
+        assert_eq!(pages(claimed, "tasks", None).await, [8, 4]);
     }
 );
 

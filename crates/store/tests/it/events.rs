@@ -2,6 +2,8 @@
 
 use std::sync::mpsc;
 
+use domain::event::{Event, EventBody};
+use domain::task::{Task, TaskNews};
 use domain::time::Timestamp;
 use store::{
     EventReader, Store, event_delete_before, event_head, event_is_waiting, event_list_after,
@@ -10,6 +12,7 @@ use store::{
 };
 
 use crate::samples::{at, event, pool_id};
+use crate::tasks::{document, task_id};
 use crate::world::{Database, on_both, read, write};
 
 async fn push(store: &Store, ids: &'static [&'static str]) {
@@ -38,13 +41,14 @@ async fn push_at(store: &Store, times: impl IntoIterator<Item = i64>) {
 
 async fn place(store: &Store, limit: u32) -> Vec<(i64, String)> {
     let placed = write(store, move |tx| event_place(tx, limit)).await;
-    let placed = placed.into_iter();
+    let placed = placed.items.into_iter();
     placed.map(|row| (row.position, row.event_id)).collect()
 }
 
 async fn all(store: &Store) -> Vec<(i64, String)> {
     let rows = read(store, |tx| event_list_after(tx, 0, 1_000)).await;
-    rows.into_iter()
+    rows.items
+        .into_iter()
         .map(|row| (row.position, row.event_id))
         .collect()
 }
@@ -62,6 +66,46 @@ fn named(rows: &[(i64, &str)]) -> Vec<(i64, String)> {
         .collect()
 }
 
+/// An event of about a million bytes.
+fn large_event(id: &str) -> Event {
+    let mut document = document("a/b");
+    document.tags.insert("t".to_owned(), "é".repeat(500_000));
+    let task = Task::new(task_id(1), document.define(&task_id(1)).unwrap());
+    let news = TaskNews::Defined;
+    let body = EventBody::Task {
+        news,
+        task: Box::new(task),
+    };
+    Event {
+        id: id.to_owned(),
+        created: at(7),
+        body,
+    }
+}
+
+on_both!(large_events_come_a_few_at_a_time, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| {
+        (0..20).try_for_each(|number| outbox_push(tx, &large_event(&number.to_string())))
+    })
+    .await;
+    let mut placed = Vec::new();
+    for expected in [8, 8, 4] {
+        let part = write(&store, |tx| event_place(tx, 100)).await;
+        assert_eq!(part.items.len(), expected);
+        assert_eq!(part.is_cut, expected == 8);
+        placed.extend(part.items.into_iter().map(|row| row.event_id));
+    }
+    let expected: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    assert_eq!(placed, expected, "each once, in order");
+    let part = read(&store, |tx| event_list_after(tx, 10, 100)).await;
+    assert_eq!((part.items.len(), part.is_cut), (8, true));
+    assert_eq!(part.items[0].position, 11);
+    let part = read(&store, |tx| event_list_after(tx, 10, 8)).await;
+    assert_eq!((part.items.len(), part.is_cut), (8, false));
+    assert!(part.may_go_on(8));
+});
+
 on_both!(events_wait_until_they_are_given_a_place, |database| {
     let store = database.migrated().await;
     push(&store, &["one", "two", "three"]).await;
@@ -74,7 +118,7 @@ on_both!(events_wait_until_they_are_given_a_place, |database| {
     assert!(place(&store, 2).await.is_empty());
     assert_eq!(read(&store, event_head).await, 3);
 
-    let rest = read(&store, |tx| event_list_after(tx, 1, 9)).await;
+    let rest = read(&store, |tx| event_list_after(tx, 1, 9)).await.items;
     let body = event("two", "a/b").body;
     assert_eq!(rest.len(), 2);
     assert_eq!(rest[0].topic, body.exchange().topic());
@@ -137,7 +181,7 @@ async fn two_that_place_at_once_and_see_different_events_meet_without_harm() {
     received(looked).await;
     first.finish().await;
     let placed = second.await.unwrap().unwrap();
-    assert_eq!(placed[0].event_id, "late");
+    assert_eq!(placed.items[0].event_id, "late");
     assert_eq!(all(&store).await, named(&[(1, "early"), (2, "late")]));
 }
 

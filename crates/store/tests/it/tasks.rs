@@ -7,10 +7,11 @@ use domain::task::{Moved, Priority, Task, TaskDocument, TaskGroup};
 use serde_json::json;
 use store::{
     PendingPlace, Store, StoreError, Tx, task_any_waiting, task_busy_workers, task_delete_expired,
-    task_demand_all, task_demand_of, task_get, task_group_active, task_group_delete_expired,
-    task_group_get, task_group_insert, task_group_size, task_group_tasks, task_group_update,
-    task_insert, task_list_claimed, task_list_claims_expired, task_list_claims_of_worker,
-    task_list_overdue, task_list_pending, task_next, task_update,
+    task_demand_all, task_demand_of, task_dependents, task_get, task_group_active,
+    task_group_delete_expired, task_group_get, task_group_insert, task_group_size,
+    task_group_tasks, task_group_update, task_insert, task_list_claimed, task_list_claims_expired,
+    task_list_claims_of_worker, task_list_overdue, task_list_pending, task_next, task_require,
+    task_several, task_update,
 };
 
 use crate::samples::{at, pool_id, worker_key};
@@ -79,7 +80,7 @@ async fn next(store: &Store, queue: &'static str, now: i64) -> Vec<String> {
         task_next(tx, &pool_id(queue), at(now), 100)
     })
     .await;
-    tasks.iter().map(|task| task.id.to_string()).collect()
+    tasks.items.iter().map(|task| task.id.to_string()).collect()
 }
 
 async fn demand(store: &Store, queue: &'static str, now: i64) -> (u64, u64) {
@@ -191,13 +192,15 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
     .await;
     assert_eq!(next(&store, "a/b", 10).await, ids(&[1, 2, 4, 3]));
     let listed = read(&store, |tx| task_list_pending(tx, &pool_id("a/b"), None, 2)).await;
+    let listed = listed.items;
     let places: Vec<PendingPlace> = listed.iter().map(|row| row.place).collect();
     assert_eq!(listed[1].task.id, task_id(2));
     assert_eq!((listed[1].run_id, listed[1].inserted), (0, at(6)));
     let rest = read(&store, move |tx| {
         task_list_pending(tx, &pool_id("a/b"), Some(places[1]), 9)
     });
-    let rest: Vec<TaskId> = rest.await.iter().map(|row| row.task.id.clone()).collect();
+    let rest = rest.await.items.into_iter();
+    let rest: Vec<TaskId> = rest.map(|row| row.task.id).collect();
     assert_eq!(rest, [task_id(4), task_id(3)]);
 });
 
@@ -292,6 +295,7 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     assert_eq!(expired, [(task_id(4), 0), (task_id(2), 0)]);
     let listed = read(&store, |tx| task_list_claimed(tx, &pool_id("a/b"), None, 2)).await;
     let listed: Vec<_> = listed
+        .items
         .iter()
         .map(|row| (row.claimed, row.task.id.clone()))
         .collect();
@@ -299,7 +303,7 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
     let rest = read(&store, |tx| {
         task_list_claimed(tx, &pool_id("a/b"), Some((at(8), &task_id(2))), 9)
     });
-    assert_eq!(rest.await[0].task.id, task_id(1));
+    assert_eq!(rest.await.items[0].task.id, task_id(1));
 });
 
 on_both!(
@@ -311,7 +315,7 @@ on_both!(
         change(&store, 2, |task| task.cancel(at(9)).unwrap().task).await;
         let (tasks, active, size) = read(&store, move |tx| {
             Ok((
-                task_group_tasks(tx, &group_id(), Some(&task_id(1)), 9)?,
+                task_group_tasks(tx, &group_id(), Some(&task_id(1)), 9)?.items,
                 task_group_active(tx, &group_id(), None, 9)?,
                 task_group_size(tx, &group_id())?,
             ))
@@ -389,6 +393,49 @@ on_both!(an_expired_task_leaves_nothing_behind, |database| {
     insert(&store, vec![pending(1, "a/b", 5)]).await;
 });
 
+on_both!(large_tasks_are_read_a_few_at_a_time, |database| {
+    let store = database.migrated().await;
+    let large = |number| {
+        let mut document = document("a/b");
+        document.dependencies = vec![task_id(99).to_string()];
+        document.payload = json!("é".repeat(500_000));
+        Task::new(task_id(number), document.define(&task_id(number)).unwrap())
+    };
+    insert(&store, vec![task(99, "x/y")]).await;
+    for number in 1..=10 {
+        let task = large(number).schedule(at(5)).unwrap().task;
+        write(&store, move |tx| {
+            assert!(task_insert(tx, &task)?);
+            task_require(tx, &task)
+        })
+        .await;
+    }
+    read(&store, |tx| {
+        let group_id = "00000000QACAAAAAAAAAAA".parse().unwrap();
+        let after = |list: Vec<Task>| list.last().map(|task| task.id.clone()).unwrap();
+        let next = task_next(tx, &pool_id("a/b"), at(10), 100)?;
+        assert_eq!((next.items.len(), next.is_cut), (8, true));
+        let listed = task_list_pending(tx, &pool_id("a/b"), None, 100)?;
+        assert_eq!((listed.items.len(), listed.is_cut), (8, true));
+        let rest = task_list_pending(tx, &pool_id("a/b"), Some(listed.items[7].place), 100)?;
+        assert_eq!((rest.items.len(), rest.is_cut), (2, false));
+        let group = task_group_tasks(tx, &group_id, None, 100)?;
+        assert_eq!((group.items.len(), group.is_cut), (8, true));
+        let rest = task_group_tasks(tx, &group_id, Some(&after(group.items)), 100)?;
+        assert_eq!((rest.items.len(), rest.is_cut), (3, false));
+        let dependents = task_dependents(tx, &task_id(99), None, 100)?;
+        assert_eq!((dependents.items.len(), dependents.is_cut), (8, true));
+        let asked: Vec<TaskId> = (0..=10).map(task_id).collect();
+        let several = task_several(tx, &asked)?;
+        assert_eq!((several.items.len(), several.is_cut), (10, true));
+        assert_eq!(several.items[0], None);
+        let rest = task_several(tx, &asked[10..])?;
+        assert_eq!((rest.items.len(), rest.is_cut), (1, false));
+        Ok(())
+    })
+    .await;
+});
+
 /// Claims what is next until nothing is left; says what it got.
 async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
     let mut got = Vec::new();
@@ -396,7 +443,8 @@ async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
         let name = worker.clone();
         let claimed: Result<Option<TaskId>, StoreError> = store
             .write("claim", move |tx| {
-                let Some(before) = task_next(tx, &pool_id("a/b"), at(10), 1)?.pop() else {
+                let next = task_next(tx, &pool_id("a/b"), at(10), 1)?;
+                let Some(before) = next.items.into_iter().next() else {
                     return Ok(None);
                 };
                 let (group, worker) = ("g".parse().unwrap(), name.parse().unwrap());

@@ -30,6 +30,8 @@ const MAX_LISTENING_MS: i64 = 15 * MINUTE_MS;
 const COME_AGAIN_MS: u32 = 500;
 /// So many events are looked at in one go.
 const PAGE: u32 = 200;
+/// So many bytes of them are sent in one go, or one that is larger.
+const PIECE_BYTES: usize = 256 * 1024;
 /// The `exchange` filter names so many at most.
 const MAX_EXCHANGES: usize = 50;
 
@@ -267,6 +269,9 @@ impl Listener {
             if self.filter.wants(&told) && told.about.may_be_heard_with(&self.scopes) {
                 found.extend_from_slice(&told.frame);
             }
+            if found.len() >= PIECE_BYTES {
+                break;
+            }
         }
         Ok(found.freeze())
     }
@@ -277,7 +282,7 @@ impl Listener {
         let read = self.app.store.scan("event_list_after", move |tx| {
             store::event_list_after(tx, position, PAGE)
         });
-        let rows = read.await?;
+        let rows = read.await?.items;
         if rows.is_empty() && head > position {
             found.extend_from_slice(&missed(position, head));
             self.position = head;

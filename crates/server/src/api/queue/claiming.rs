@@ -6,7 +6,7 @@ use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::{QueueWorker, TaskRun};
 use domain::task::Task;
 use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
-use store::{StoreError, Tx};
+use store::{Part, StoreError, Tx};
 
 use super::moves::{Hints, carry_out};
 use crate::app::App;
@@ -108,9 +108,12 @@ fn serve_line(
     }
     let n_wanted = wanted.iter().sum::<u32>();
     let limit = n_wanted.min(*room);
-    let next = store::task_next(tx, queue, now, limit)?;
+    let Part {
+        items: next,
+        is_cut,
+    } = store::task_next(tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
-    let is_exhausted = n_wanted == 0 || n_next < limit;
+    let is_exhausted = n_wanted == 0 || (n_next < limit && !is_cut);
     *room -= n_next;
     let mut tasks = vec![Vec::new(); line.len()];
     // Claiming makes nothing pending: there is nobody to be told.

@@ -64,8 +64,7 @@ pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
     let read = call.app.store.scan("task_list_pending", move |tx| {
         store::task_list_pending(tx, &queue, after, limit)
     });
-    let mut rows = read.await?;
-    let token = page.cut(&mut rows, |row| (row.place.rank, row.place.sequence));
+    let (rows, token) = page.cut_part(read.await?, |row| (row.place.rank, row.place.sequence));
     let tasks = rows.iter().map(|row| {
         json!({
             "taskId": row.task.id.as_str(),
@@ -91,8 +90,7 @@ pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
         let after = after.as_ref().map(|(at, id)| (*at, id));
         store::task_list_claimed(tx, &queue, after, limit)
     });
-    let mut rows = read.await?;
-    let token = page.cut(&mut rows, |row| {
+    let (rows, token) = page.cut_part(read.await?, |row| {
         (row.claimed.as_millis(), row.task.id.to_string())
     });
     let tasks = rows.iter().map(|row| {

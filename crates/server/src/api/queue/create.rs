@@ -14,6 +14,7 @@ use super::super::reply::Reply;
 use super::moves::{Hints, carry_out, follow};
 use super::status_reply;
 use crate::app::App;
+use crate::config;
 
 /// Clocks may differ by so much.
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
@@ -64,6 +65,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     // As it will be read back, so that it can be compared with what is there.
     let stored = serde_json::to_string(&TaskDocument::from(&definition))
         .expect("texts and numbers always serialize");
+    check_size(&definition, &stored, &call.app.config.queue)?;
     let definition = serde_json::from_str::<TaskDocument>(&stored)
         .map_err(|problem| ApiError::input(format!("The task cannot be stored: {problem}")))?
         .define(&id)?;
@@ -213,6 +215,31 @@ fn check_dates(definition: &TaskDefinition, call: &Call) -> Result<(), ApiError>
         return refuse(format!(
             "`expires` {expires} is before `deadline` {deadline}"
         ));
+    }
+    Ok(())
+}
+
+/// Tasks are read many at a time, and their tags are part of every event that tells of them.
+fn check_size(
+    definition: &TaskDefinition,
+    stored: &str,
+    limits: &config::Queue,
+) -> Result<(), ApiError> {
+    let (most, size) = (limits.max_task_bytes, stored.len());
+    if size > most {
+        return Err(ApiError::input(format!(
+            "A task may take {most} bytes at most, and this one takes {size}. Let it fetch what is \
+             large, as an artifact of another task for example"
+        )));
+    }
+    let tags = definition.tags.iter();
+    let size: usize = tags.map(|(name, text)| name.len() + text.len()).sum();
+    let most = limits.max_tags_bytes;
+    if size > most {
+        return Err(ApiError::input(format!(
+            "`tags` may take {most} bytes at most, and these take {size}. What is long belongs in \
+             `extra` or `metadata`, which are not part of every event"
+        )));
     }
     Ok(())
 }

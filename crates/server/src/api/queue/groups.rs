@@ -38,8 +38,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let read = call.app.store.scan("task_group_tasks", move |tx| {
         store::task_group_tasks(tx, &id, after.as_ref(), limit)
     });
-    let mut tasks = read.await?;
-    let token = page.cut(&mut tasks, |task| (task.id.to_string(),));
+    let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let mut reply = summary(&group);
     reply["tasks"] = json!(shown(&tasks));
     Reply::json(&with_token(reply, token))

@@ -6,7 +6,7 @@ use domain::id::TaskId;
 use domain::task::Task;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::StoreError;
+use store::{Part, StoreError};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -63,7 +63,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .after
         .as_ref()
         .map_or(0, |(place,)| place.saturating_add(1));
-    let mut asked: Vec<(usize, TaskId)> = task_ids
+    let asked: Vec<(usize, TaskId)> = task_ids
         .iter()
         .enumerate()
         .filter(|(_, id)| seen.insert(id.as_str()))
@@ -72,12 +72,15 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .filter_map(|(place, id)| Some((place, id.parse().ok()?)))
         .take(page.limit_and_one() as usize)
         .collect();
-    let token = page.cut(&mut asked, |(place, _)| (*place,));
     let read = call.app.store.scan("task_several", move |tx| {
-        let tasks = asked.iter().map(|(_, id)| store::task_get(tx, id));
-        tasks.collect::<Result<Vec<_>, StoreError>>()
+        let (places, ids): (Vec<usize>, Vec<TaskId>) = asked.into_iter().unzip();
+        let Part { items, is_cut } = store::task_several(tx, &ids)?;
+        let items = places.into_iter().zip(items).collect();
+        Ok::<_, StoreError>(Part { items, is_cut })
     });
-    let shown: Vec<Value> = read.await?.iter().flatten().map(show).collect();
+    let (found, token) = page.cut_part(read.await?, |(place, _)| (*place,));
+    let found = found.iter().filter_map(|(_, task)| task.as_ref());
+    let shown: Vec<Value> = found.map(show).collect();
     let mut reply = json!({});
     reply[name] = json!(shown);
     Reply::json(&with_token(reply, token))
@@ -94,8 +97,7 @@ pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
     let read = call.app.store.scan("task_dependents", move |tx| {
         store::task_dependents(tx, &required, after.as_ref(), limit)
     });
-    let mut tasks = read.await?;
-    let token = page.cut(&mut tasks, |task| (task.id.to_string(),));
+    let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
     let reply = json!({"taskId": id.as_str(), "tasks": shown(&tasks)});
     Reply::json(&with_token(reply, token))
 }

@@ -65,14 +65,14 @@ impl PublishToBroker {
                 store::event_list_after(tx, place, limit)
             });
             let rows = read.await?;
-            let (Some(first), full) = (rows.first(), rows.len() == BATCH as usize) else {
+            let Some(first) = rows.items.first() else {
                 // Nothing to do; a broker that has gone away is noticed when there is.
                 self.connect().await?;
                 break;
             };
             tell_forgotten(place, first.position);
-            n_published += self.batch(lease, &rows).await?;
-            if !full {
+            n_published += self.batch(lease, &rows.items).await?;
+            if !rows.may_go_on(BATCH) {
                 break;
             }
         }
