@@ -27,6 +27,7 @@ pub enum Code {
     RequestTimeout,
     InternalServerError,
     ProviderSetupFailed,
+    QueueUnavailable,
 }
 
 /// Why a request was not carried out.
@@ -54,6 +55,7 @@ impl Code {
             Self::RequestTimeout => "RequestTimeout",
             Self::InternalServerError => "InternalServerError",
             Self::ProviderSetupFailed => "ProviderSetupFailed",
+            Self::QueueUnavailable => "QueueUnavailable",
         }
     }
 
@@ -71,7 +73,7 @@ impl Code {
             Self::ResourceExpired => StatusCode::GONE,
             Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::ProviderSetupFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ProviderSetupFailed | Self::QueueUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -102,6 +104,16 @@ impl ApiError {
             Code::ProviderSetupFailed,
             "Provider backend may be down or misconfigured",
         )
+    }
+
+    /// The queue of another deployment does not say what waits there.
+    pub fn queue_unavailable(problem: &str) -> Self {
+        let message = format!(
+            "The queue at `queue.taskcluster.root_url` does not answer as it should: {problem}. See \
+             whether it is up and may be reached from here with the configured credentials, and try \
+             again; until then the pools keep the workers that they have."
+        );
+        Self::new(Code::QueueUnavailable, message)
     }
 
     pub fn invalid(invalid: &Invalid, root_url: &str) -> Self {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::id::TaskId;
 use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
-use crate::api::queue::moves::{Hints, release_some};
+use crate::api::queue::moves::release_batch;
 use crate::app::App;
 
 /// So many resolved tasks per activation, each with so many batches of dependents.
@@ -37,7 +36,7 @@ impl QueueReleases {
         for id in &resolved {
             for _ in 0..MAX_BATCHES {
                 batches += 1;
-                if !self.batch(id).await? {
+                if !release_batch(&self.0, id).await? {
                     break;
                 }
             }
@@ -46,27 +45,5 @@ impl QueueReleases {
             self.0.queue.releases.notify_one();
         }
         Ok(summary(&[("release_batches", batches)]))
-    }
-
-    /// True if there is more to release.
-    async fn batch(&self, id: &TaskId) -> Result<bool, StoreError> {
-        let (app, id, now) = (Arc::clone(&self.0), id.clone(), self.0.clock.now());
-        let written = self.0.write("task_release", move |tx| {
-            let mut hints = Hints::default();
-            let required = store::task_get(tx, &id)?;
-            // Run again meanwhile: its next end releases them.
-            let resolved = required.filter(|task| task.state().is_resolved());
-            let more = match &resolved {
-                Some(task) => release_some(&app, tx, task, now, &mut hints)?,
-                None => false,
-            };
-            if !more {
-                store::task_release_done(tx, &id)?;
-            }
-            Ok::<_, StoreError>((more, hints))
-        });
-        let (more, hints) = written.await?;
-        hints.tell(&self.0);
-        Ok(more)
     }
 }

@@ -193,6 +193,10 @@ async fn a_queue_that_is_gone_is_an_error_and_not_an_empty_one() {
     two.stop_queue().await;
     let problem = two.demand(&["pp/a"]).await.unwrap_err();
     assert!(problem.contains("did not answer"), "{problem}");
+    two.fleet
+        .get("fleetwright:/explain/pool/pp%2Fa")
+        .await
+        .refused_with(503, "QueueUnavailable", "See whether it is up");
 }
 
 #[tokio::test]

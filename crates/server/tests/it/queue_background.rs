@@ -171,6 +171,27 @@ on_both!(
 );
 
 on_both!(
+    a_task_that_expires_with_its_deadline_is_ended_before_it_is_forgotten,
+    |world| {
+        let end = world.now().plus_millis(HOUR_MS).to_string();
+        world
+            .created(1, json!({"deadline": end, "expires": end}))
+            .await;
+        world.clock.advance_ms(HOUR_MS + 1);
+        assert_eq!(miss_deadlines(world).await, Value::Null, "there is a grace");
+        assert_eq!(forget(world).await, Value::Null);
+        world.events().await;
+        world.clock.advance_ms(MINUTE_MS);
+        miss_deadlines(world).await;
+        assert_eq!(
+            world.news().await,
+            ["task-exception 1/0", "task-group-resolved"]
+        );
+        assert_eq!(forget(world).await, json!({"tasks": 1}));
+    }
+);
+
+on_both!(
     tasks_groups_and_queues_are_forgotten_when_their_time_has_come,
     |world| {
         world.created(1, json!({})).await;
@@ -180,6 +201,7 @@ on_both!(
             .await;
         assert_eq!(forget(world).await, Value::Null);
         world.clock.advance_ms(DAY_MS + 1);
+        miss_deadlines(world).await;
         assert_eq!(forget(world).await, json!({"tasks": 1}));
         let path = format!("queue:/task/{}", task_id(1));
         world
@@ -195,6 +217,6 @@ on_both!(
             forget(world).await,
             json!({"task_groups": 1, "task_queues": 2})
         );
-        assert_eq!(world.state(2).await, "pending");
+        assert_eq!(world.state(2).await, "exception");
     }
 );

@@ -192,16 +192,21 @@ on_both!(
 );
 
 on_both!(
-    what_runs_again_releases_nobody_until_it_has_ended,
+    whom_an_end_has_freed_is_free_though_the_task_runs_again,
     |world| {
         let one = world.running(1, "w").await;
         for number in 1_000..1_101 {
             waiting(world, number, &[1], "all-completed").await;
         }
         world.report(&one, "completed", json!({})).await.expect(200);
-        world.about_task(1, "rerun").await.expect(200);
-        release(world).await;
         assert_eq!(world.state(1_100).await, "unscheduled");
+        world.about_task(1, "rerun").await.expect(200);
+        assert_eq!(world.state(1_100).await, "pending");
+        assert_eq!(world.state(1).await, "pending");
+        // Who comes now waits for what comes now.
+        waiting(world, 2_000, &[1], "all-completed").await;
+        assert_eq!(release(world).await, Value::Null);
+        assert_eq!(world.state(2_000).await, "unscheduled");
     }
 );
 

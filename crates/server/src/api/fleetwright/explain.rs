@@ -23,7 +23,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         .demands
         .of(&app, std::slice::from_ref(&pool_id))
         .await
-        .map_err(ApiError::input)?;
+        .map_err(|problem| ApiError::queue_unavailable(&problem))?;
     let id = pool_id.clone();
     let embedded = !app.demands.is_outside();
     let read = app.store.read("explain_pool", move |tx| {

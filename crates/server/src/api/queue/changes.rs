@@ -9,8 +9,11 @@ use serde::Deserialize;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::moves::{Hints, carry_out};
+use super::moves::{Hints, carry_out, release_batch};
 use super::{load, status_reply, task_not_found};
+
+/// So many batches of dependents are released before a task runs again.
+const MAX_RELEASES: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -23,8 +26,27 @@ pub(super) async fn schedule(call: Call) -> Result<Reply, ApiError> {
     authorized(call, |task, now| task.schedule(now)).await
 }
 
-pub(super) async fn rerun(call: Call) -> Result<Reply, ApiError> {
-    authorized(call, |task, now| task.rerun(now)).await
+/// Whom the end of a task has freed is free, whatever the task does next: all of them go first.
+pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
+    let task = load(&call).await?;
+    call.authorize(params(&task)).await?;
+    let id = task.id.clone();
+    let look = call.app.store.read("task_release_is_due", move |tx| {
+        store::task_release_is_due(tx, &id)
+    });
+    let mut is_due = look.await?;
+    for _ in 0..MAX_RELEASES {
+        if !is_due {
+            let rerun = |task: Task, now| task.rerun(now);
+            return status_reply(&moved(&call, task.id, rerun).await?);
+        }
+        is_due = release_batch(&call.app, &task.id).await?;
+    }
+    Err(ApiError::conflict(format!(
+        "Task {} has ended, and more tasks waited for that than could be released yet; try again in \
+         a minute",
+        task.id
+    )))
 }
 
 pub(super) async fn cancel(call: Call) -> Result<Reply, ApiError> {

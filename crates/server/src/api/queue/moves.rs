@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::event::{EventBody, TaskGroupChange};
-use domain::id::{PoolId, WorkerKey};
+use domain::id::{PoolId, TaskId, WorkerKey};
 use domain::task::{Moved, Task, TaskNews, TaskState};
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
@@ -92,7 +92,7 @@ pub(crate) fn follow(
 }
 
 /// Releases tasks that waited for the end of this one; true if there are more.
-pub(crate) fn release_some(
+fn release_some(
     app: &App,
     tx: &mut Tx<'_>,
     required: &Task,
@@ -120,6 +120,28 @@ pub(crate) fn release_some(
         }
     }
     Ok(waiting.len() == RELEASED_AT_ONCE as usize)
+}
+
+/// One batch of the dependents that an end of this task has freed and that are not released yet; true if
+/// there are more.
+pub(crate) async fn release_batch(app: &Arc<App>, id: &TaskId) -> Result<bool, StoreError> {
+    let (writer, id, now) = (Arc::clone(app), id.clone(), app.clock.now());
+    let written = app.write("task_release", move |tx| {
+        let mut hints = Hints::default();
+        let required = store::task_get(tx, &id)?;
+        let resolved = required.filter(|task| task.state().is_resolved());
+        let more = match &resolved {
+            Some(task) => release_some(&writer, tx, task, now, &mut hints)?,
+            None => false,
+        };
+        if !more {
+            store::task_release_done(tx, &id)?;
+        }
+        Ok::<_, StoreError>((more, hints))
+    });
+    let (more, hints) = written.await?;
+    hints.tell(app);
+    Ok(more)
 }
 
 /// A move that resolves nothing, so that releasing tasks never goes deeper.
