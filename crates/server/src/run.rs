@@ -4,7 +4,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -35,9 +34,6 @@ pub enum RunError {
     Random(String),
 }
 
-/// Whoever is told to stop waits no longer for tasks that wait for others.
-const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
-
 /// Starts, tells `ready` where it listens, serves until `stop`, and lets requests end.
 pub async fn run(
     mut config: Config,
@@ -64,7 +60,7 @@ pub async fn run(
     tracing::info!("stopping: requests under way may end");
     stopping.cancel();
     let _ = serving.await;
-    driver.join(LAST_ACTIVATIONS).await;
+    driver.join().await;
     if let Err(problem) = tasks::leave_broker(&app).await {
         tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
     }

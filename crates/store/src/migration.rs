@@ -37,7 +37,6 @@ static MIGRATIONS: &[Migration] = migrations! {
     5 "0005_launches_and_plans"
     6 "0006_events"
     7 "0007_notices"
-    8 "0008_active_tasks"
 };
 
 static TABLE: Table = Table {

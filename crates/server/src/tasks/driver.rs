@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::{Stopwatch, TASK_AGE, TASK_SECONDS, seconds};
 
+/// Whoever is told to stop waits no longer for tasks that wait for others.
+const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
+
 /// A loop without the loop: reads what is true now and acts on it. It does not sleep, does not
 /// retry, and is bounded in what it does at once; the next activation is the retry.
 #[async_trait]
@@ -97,11 +100,11 @@ impl Driver {
         Handle { wake, status }
     }
 
-    /// Waits for the activations under way, after the stop has been called. One that takes longer than `at_most` is
-    /// dropped where it waits: whatever it does is safe against the death of the process.
-    pub async fn join(mut self, at_most: Duration) {
+    /// Waits a moment for the activations under way, after the stop has been called. One that takes longer is dropped
+    /// where it waits: whatever it does is safe against the death of the process.
+    pub async fn join(mut self) {
         let ended = async { while self.running.join_next().await.is_some() {} };
-        if tokio::time::timeout(at_most, ended).await.is_err() {
+        if tokio::time::timeout(LAST_ACTIVATIONS, ended).await.is_err() {
             tracing::warn!(
                 "{} tasks are still at work and are left where they are",
                 self.running.len()
@@ -203,8 +206,6 @@ mod tests {
         }
     }
 
-    const PATIENCE: Duration = Duration::from_secs(10);
-
     fn driver() -> (Driver, CancellationToken) {
         let stop = CancellationToken::new();
         (Driver::new(Arc::new(Still), stop.clone()), stop)
@@ -216,7 +217,7 @@ mod tests {
         let mut handle = driver.start(Duration::from_secs(60), Scripted(vec![|| Ok(json!(1))]));
         assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
         stop.cancel();
-        driver.join(PATIENCE).await;
+        driver.join().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(first.last, Some(Err("the task panicked".to_owned())));
         assert!(handle.finished(2).await.finished >= 2);
         stop.cancel();
-        driver.join(PATIENCE).await;
+        driver.join().await;
     }
 
     #[tokio::test]
@@ -241,7 +242,7 @@ mod tests {
         handle.wake();
         handle.finished(2).await;
         stop.cancel();
-        driver.join(PATIENCE).await;
+        driver.join().await;
     }
 
     /// Waits for somebody who never answers, and says whether it still does.
@@ -273,7 +274,7 @@ mod tests {
         );
         begun.notified().await;
         stop.cancel();
-        driver.join(PATIENCE).await;
+        driver.join().await;
         assert_eq!(Arc::strong_count(&alive), 1);
     }
 }

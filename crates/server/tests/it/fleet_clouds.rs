@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
-    Launched, Machines, Owned, ProofRefused, Provider, ProviderContext, Sighting, Verified,
+    Launched, Listing, Machines, NotVerified, Provider, ProviderContext, Sighting, Verified,
 };
 use contract::{Invalid, Schemas};
 use domain::id::WorkerKey;
@@ -68,7 +68,7 @@ impl Provider for TestCloud {
         self.fake.validate(config)
     }
 
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         self.fake.verify(claim).await
     }
 
@@ -104,7 +104,7 @@ impl Machines for TestCloud {
         self.fake.look_batch()
     }
 
-    async fn owned(&self) -> Result<Vec<Owned>, CloudError> {
+    async fn owned(&self) -> Result<Listing, CloudError> {
         self.fake.owned().await
     }
 

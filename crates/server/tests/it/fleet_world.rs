@@ -71,7 +71,7 @@ pub(crate) struct Fleet {
     pub(crate) one: Arc<TestCloud>,
     /// With at most `MAX_MACHINES`.
     pub(crate) two: Arc<TestCloud>,
-    ending: tokio::sync::Mutex<Ending>,
+    endings: tokio::sync::Mutex<Vec<Ending>>,
     n_tasks: Cell<u32>,
 }
 
@@ -135,7 +135,7 @@ impl Fleet {
         .await;
         let [one, two] = clouds.try_into().ok().unwrap();
         Self {
-            ending: tokio::sync::Mutex::new(Ending::new(Arc::clone(&world.app))),
+            endings: tokio::sync::Mutex::new(Ending::each(&world.app)),
             world,
             one,
             two,
@@ -175,13 +175,29 @@ impl Fleet {
 
     /// Looks at all machines.
     pub(crate) async fn scan(&self) -> Value {
-        Scan(Arc::clone(&self.app)).activate().await.unwrap()
+        all(&mut Scan::each(&self.app)).await
     }
 
     /// Tells the clouds to end the machines of those that were told to go.
     pub(crate) async fn end(&self) -> Value {
-        self.ending.lock().await.activate().await.unwrap()
+        all(&mut self.endings.lock().await).await
     }
+}
+
+/// One after the other; what they did, together.
+async fn all(tasks: &mut [impl Task]) -> Value {
+    let mut sums = serde_json::Map::new();
+    for task in tasks {
+        let done = task.activate().await.unwrap();
+        for (what, count) in done.as_object().into_iter().flatten() {
+            let before = sums.get(what).and_then(Value::as_u64).unwrap_or(0);
+            sums.insert(what.clone(), json!(before + count.as_u64().unwrap()));
+        }
+    }
+    if sums.is_empty() {
+        return Value::Null;
+    }
+    Value::Object(sums)
 }
 
 /// Looks at all pools without waiting for what the clouds say.

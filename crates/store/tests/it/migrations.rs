@@ -6,7 +6,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, pool_insert, worker
 use crate::samples::{client, pool, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 7] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -34,10 +34,6 @@ const FILES: [(&str, &str); 8] = [
     (
         "0007_notices",
         include_str!("../../migrations/0007_notices.sql"),
-    ),
-    (
-        "0008_active_tasks",
-        include_str!("../../migrations/0008_active_tasks.sql"),
     ),
 ];
 
