@@ -53,8 +53,17 @@ pub enum BrokerError {
         crate::CONFIRM_LIMIT.as_secs()
     )]
     Unconfirmed,
-    #[error("the broker could not store the message {id}")]
-    NotStored { id: String },
+    /// It is refused again and again until somebody makes room.
+    #[error(
+        "the broker refuses to store message {id} with routing key {routing_key}; most likely a queue that is \
+         bound to {exchange} is full and rejects more (x-overflow: reject-publish): empty it, unbind it or raise \
+         its limit"
+    )]
+    NotStored {
+        id: String,
+        exchange: String,
+        routing_key: String,
+    },
 }
 
 impl Broker {

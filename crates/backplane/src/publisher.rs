@@ -163,6 +163,8 @@ fn is_stored(confirmation: &Confirmation, message: &Message) -> Result<(), Broke
         Confirmation::Ack(_) => Ok(()),
         Confirmation::Nack(_) | Confirmation::NotRequested => Err(BrokerError::NotStored {
             id: message.id.clone(),
+            exchange: message.exchange.clone(),
+            routing_key: message.routing_key.clone(),
         }),
     }
 }

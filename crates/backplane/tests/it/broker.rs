@@ -8,9 +8,9 @@ use backplane::{Broker, Message};
 use domain::time::Timestamp;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
-use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
-use lapin::types::FieldTable;
-use lapin::{Connection, ConnectionProperties, Consumer};
+use lapin::options::{BasicConsumeOptions, BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, LongString};
+use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 
 /// Whatever is waited for comes within this time, or never.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,5 +82,47 @@ impl Reader {
     pub(crate) async fn next(&mut self) -> Delivery {
         let next = tokio::time::timeout(PATIENCE, self.consumer.next()).await;
         next.unwrap().unwrap().unwrap()
+    }
+}
+
+/// A queue with room for one message that has the broker refuse all further ones.
+pub(crate) struct FullQueue {
+    _connection: Connection,
+    channel: Channel,
+    name: String,
+}
+
+impl FullQueue {
+    pub(crate) async fn of_one(broker: &Broker, exchange: &str) -> Self {
+        let url = broker.url.expose();
+        let properties = ConnectionProperties::default();
+        let connection = Connection::connect(url, properties).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let options = QueueDeclareOptions {
+            exclusive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let mut arguments = FieldTable::default();
+        let reject = LongString::from("reject-publish");
+        arguments.insert("x-overflow".into(), AMQPValue::LongString(reject));
+        arguments.insert("x-max-length".into(), AMQPValue::LongInt(1));
+        let queue = channel.queue_declare("".into(), options, arguments);
+        let name = queue.await.unwrap().name().clone();
+        let options = QueueBindOptions::default();
+        let (from, key) = (exchange.into(), "#".into());
+        let bound = channel.queue_bind(name.clone(), from, key, options, FieldTable::default());
+        bound.await.unwrap();
+        Self {
+            _connection: connection,
+            channel,
+            name: name.to_string(),
+        }
+    }
+
+    /// Makes room.
+    pub(crate) async fn take(&self) -> Vec<u8> {
+        let options = BasicGetOptions { no_ack: true };
+        let got = self.channel.basic_get(self.name.as_str().into(), options);
+        got.await.unwrap().expect("there is one").delivery.data
     }
 }

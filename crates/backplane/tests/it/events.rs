@@ -3,7 +3,7 @@
 use access::Secret;
 use backplane::{Broker, BrokerError, Publisher};
 
-use crate::broker::{Reader, broker, message, unique};
+use crate::broker::{FullQueue, Reader, broker, message, unique};
 
 #[tokio::test]
 async fn messages_arrive_in_their_order_with_their_properties() {
@@ -127,4 +127,28 @@ async fn a_broker_that_says_nothing_is_not_waited_for_long() {
     };
     let problem = broker.check().await.unwrap_err();
     assert!(matches!(problem, BrokerError::Silent { .. }), "{problem:?}");
+}
+
+#[tokio::test]
+async fn a_queue_that_is_full_and_rejects_is_named_as_the_likely_cause_and_nothing_is_lost() {
+    let Some(broker) = broker() else { return };
+    let exchange = unique("exchange/test/v1/full");
+    let exchanges = std::slice::from_ref(&exchange);
+    let messages: Vec<_> = (1..=3).map(|number| message(&exchange, number)).collect();
+    let publisher = Publisher::connect(&broker, exchanges).await.unwrap();
+    let full = FullQueue::of_one(&broker, &exchange).await;
+    let published = publisher.publish(&messages).await;
+    assert_eq!(published.n_confirmed, 1, "{published:?}");
+    let problem = published.problem.unwrap().to_string();
+    assert!(
+        problem.starts_with("the broker refuses to store message id-2 with routing key primary.2;")
+            && problem.contains(&exchange)
+            && problem.contains("x-overflow: reject-publish"),
+        "{problem}"
+    );
+    assert_eq!(full.take().await, b"1");
+    let publisher = Publisher::connect(&broker, exchanges).await.unwrap();
+    let again = publisher.publish(&messages[1..2]).await;
+    assert_eq!(again.n_confirmed, 1, "{again:?}");
+    assert_eq!(full.take().await, b"2");
 }

@@ -25,7 +25,7 @@ use crate::world::{TestClock, World};
 /// All is published within this time, or never.
 const PATIENCE: Duration = Duration::from_secs(60);
 const A_MOMENT: Duration = Duration::from_millis(20);
-const BROKER_AWAY: &str = "events wait, because the broker cannot be reached";
+const BROKER_AWAY: &str = "events wait for the broker";
 
 async fn world(database: Database, url: &str) -> World {
     World::open(database, |config| publish_to(config, url)).await

@@ -58,9 +58,12 @@ impl PublishToBroker {
 
     async fn publish(&mut self) -> Result<u64, Stop> {
         let mut n_published = 0;
+        // After a failure one event shows whether the way is free: what comes behind one that is refused would be
+        // repeated with each try.
+        let mut limit = if self.backoff.is_failing() { 1 } else { BATCH };
         for _ in 0..MAX_BATCHES {
             let lease = self.lease().await?;
-            let (place, limit) = (lease.position, BATCH);
+            let place = lease.position;
             let read = self.app.store.read("event_list_after", move |tx| {
                 store::event_list_after(tx, place, limit)
             });
@@ -72,9 +75,10 @@ impl PublishToBroker {
             };
             tell_forgotten(place, first.position);
             n_published += self.batch(lease, &rows.items).await?;
-            if !rows.may_go_on(BATCH) {
+            if !rows.may_go_on(limit) {
                 break;
             }
+            limit = BATCH;
         }
         Ok(n_published)
     }
@@ -158,9 +162,9 @@ impl PublishToBroker {
         let problem = with_causes(&problem);
         if self.backoff.failed(now, chance) {
             tracing::warn!(error = %problem,
-                "events wait, because the broker cannot be reached: {problem}");
+                "events wait for the broker: {problem}");
         } else {
-            tracing::debug!(error = %problem, "the broker cannot be reached: {problem}");
+            tracing::debug!(error = %problem, "events still wait for the broker: {problem}");
         }
         // Perhaps another process can reach it.
         leave(&self.app)
@@ -186,7 +190,7 @@ impl Task for PublishToBroker {
                 if let Some(since) = self.backoff.succeeded() {
                     tracing::info!(
                         events.published = n_published,
-                        "the broker is back; it could not be reached since {since}"
+                        "the broker takes events again; they waited since {since}"
                     );
                     return Ok(json!({"published": n_published}));
                 }
