@@ -8,6 +8,7 @@ question=$(cat)
 # One worker a line, without what is nested in it. A program in a language that reads JSON has this for nothing.
 workers=$(printf '%s' "$question" | sed -e 's/"providerData":{[^}]*},*//g' -e 's/"proof":{[^}]*},*//g' | tr '{' '\n' | grep '"workerId"') || :
 get() { printf '%s' "$worker" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
+# A number alone: after a reboot another process may have it. Keep the boot id and the start time beside it, as `local` does.
 alive() { [ -s "$1/pid" ] && grep -qs '^State:.[^Z]' "/proc/$(cat "$1/pid")/status"; }
 each() { printf '%s\n' "$workers" | while read -r worker; do id=$(get workerId) group=$(get workerGroup); "$1"; done | paste -sd, -; }
 launch() { if mkdir "$id" 2>/dev/null; then

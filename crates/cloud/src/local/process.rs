@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(found, Some(Process::with_pid(child.id()).unwrap()));
         assert_eq!(find(&command, "closed to us"), found);
         assert_eq!(find(&command[..3], "closed to us"), None, "not all of it");
-        assert_eq!(find(&[mark.clone()], "closed to us"), None);
+        assert_eq!(find(std::slice::from_ref(&mark), "closed to us"), None);
         found
             .as_ref()
             .unwrap()
