@@ -17,7 +17,7 @@ use serde_json::Value;
 pub(crate) use age::{age, parse_moment};
 pub(crate) use diff::unified;
 pub(crate) use progress::Progress;
-pub(crate) use table::{Column, Kind, details, grid, screen_width, table};
+pub(crate) use table::{Column, Kind, details, grid, printable, screen_width, table};
 
 use crate::failure::Failure;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use domain::event::EXCHANGES;
 use domain::time::{MINUTE_MS, Timestamp};
 use reqwest::Response;
 use serde_json::Value;
@@ -64,6 +65,11 @@ pub(crate) struct Tail {
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let Verb::Tail(wanted) = verb;
     let since = wanted.begin(session.now)?;
+    for unknown in wanted.unknown_exchanges() {
+        output::note(&format!(
+            "no event is called {unknown}, as far as is known here; docs/events.md says what there is"
+        ));
+    }
     let exchanges = (!wanted.exchange.is_empty()).then(|| wanted.exchange.join(","));
     let mut call = Call::get(FLEETWRIGHT, &["events"])
         .query("exchange", exchanges)
@@ -80,6 +86,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 impl Tail {
+    /// A newer server may know more.
+    fn unknown_exchanges(&self) -> impl Iterator<Item = &String> {
+        self.exchange.iter().filter(|name| {
+            let last_part = name.rsplit('/').next();
+            EXCHANGES
+                .iter()
+                .all(|known| Some(known.exchange) != last_part)
+        })
+    }
+
     fn begin(&self, now: Timestamp) -> Result<Timestamp, Failure> {
         let Some(text) = &self.since else {
             return Ok(now.plus_millis(-RECENT_MS));
@@ -216,12 +232,15 @@ fn show(session: &Session, message: &Message) -> Option<End> {
 /// An event as people read it: when, what, of what.
 fn line(name: &str, event: &Value) -> String {
     let payload = &event["payload"];
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    // Reasons and titles come from workers.
+    let text = |value: &Value| value.as_str().map(output::printable);
     let status = &payload["status"];
     let created = event["created"].as_str().unwrap_or_default();
     let clock = created.get(11..19).unwrap_or(created);
     let worker = match (&payload["workerGroup"], &payload["workerId"]) {
-        (Value::String(group), Value::String(id)) => Some(format!("{group}/{id}")),
+        (Value::String(group), Value::String(id)) => {
+            Some(output::printable(&format!("{group}/{id}")))
+        }
         _ => None,
     };
     let run = payload["runId"].as_u64().map(|run| format!("run {run}"));
@@ -281,6 +300,19 @@ mod tests {
     }
 
     #[test]
+    fn a_misspelt_name_of_an_event_is_noticed() {
+        let mut tail = tail(None);
+        let names = [
+            "worker-running",
+            "exchange/taskcluster-queue/v1/task-failed",
+            "worker-runing",
+        ];
+        tail.exchange = names.map(str::to_owned).to_vec();
+        let unknown: Vec<_> = tail.unknown_exchanges().collect();
+        assert_eq!(unknown, ["worker-runing"]);
+    }
+
+    #[test]
     fn a_message_is_its_lines() {
         let message = Message::parse("id: 7\nevent: worker-running\ndata: {\"a\": 1}\n\n");
         assert_eq!(message.id.as_deref(), Some("7"));
@@ -305,5 +337,10 @@ mod tests {
             "14:13:20 task-pending           a/b  T  run 0"
         );
         assert_eq!(line("what-may-come", &json!({})), " what-may-come");
+        let error = event(json!({"workerPoolId": "a/b", "title": "no\u{1b}[2J\r\nspace"}));
+        assert_eq!(
+            line("worker-pool-error", &error),
+            "14:13:20 worker-pool-error      a/b  no\u{fffd}[2J space"
+        );
     }
 }

@@ -5,9 +5,11 @@ use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::{Session, name};
-use crate::client::{Call, FLEETWRIGHT};
-use crate::failure::Failure;
+use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
+use crate::failure::{Exit, Failure};
 use crate::output;
+
+const LOOK: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -18,16 +20,14 @@ pub(crate) enum Verb {
         pool: String,
     },
     /// Say why a worker was launched, what happened to it, and why it ended
+    #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
     Worker {
         /// The worker pool, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
-        /// Its worker group, if there are workers of this name in several
-        #[arg(value_name = "GROUP", value_parser = name::worker)]
-        group: String,
-        /// Its id
-        #[arg(value_name = "WORKER", value_parser = name::worker)]
-        id: String,
+        /// Its id, after its worker group if there are workers of this id in several
+        #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
+        worker: Vec<String>,
     },
 }
 
@@ -36,10 +36,15 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Pool { pool } => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .to(format!("explain pool {pool}"))
             .look_with("fleetwright pool list"),
-        Verb::Worker { pool, group, id } => {
-            Call::get(FLEETWRIGHT, &["explain", "worker", pool, group, id])
+        Verb::Worker { pool, worker } => {
+            let (group, id) = match worker.as_slice() {
+                [group, id] => (group.clone(), id),
+                [id] => (group_of(pool, id, session).await?, id),
+                _ => return Err(Failure::usage("give one worker")),
+            };
+            Call::get(FLEETWRIGHT, &["explain", "worker", pool, &group, id])
                 .to(format!("explain worker {group}/{id} of pool {pool}"))
-                .look_with("fleetwright worker list POOL")
+                .look_with(LOOK)
         }
     };
     let reply = session.client.call(&call).await?;
@@ -53,6 +58,39 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     };
     output::out(text.trim_end());
     Ok(())
+}
+
+/// The worker group of the one worker of this id.
+async fn group_of(pool: &str, id: &str, session: &Session) -> Result<String, Failure> {
+    let call = Call::get(WORKER_MANAGER, &["workers", pool])
+        .to(format!("look for worker {id} of pool {pool}"))
+        .look_with("fleetwright pool list");
+    let reply = session.client.pages(&call, "workers", None).await?;
+    match groups_of(&reply, id).as_slice() {
+        [group] => Ok((*group).to_owned()),
+        [] => Err(
+            Failure::new(Exit::NotFound, format!("pool {pool} has no worker {id}")).advise(
+                format!("`fleetwright worker list {pool}` shows what there is"),
+            ),
+        ),
+        groups => Err(Failure::usage(format!(
+            "pool {pool} has workers {id} in the groups {}",
+            groups.join(", ")
+        ))
+        .advise(format!(
+            "say which: fleetwright explain worker {pool} GROUP {id}"
+        ))),
+    }
+}
+
+fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
+    let workers = reply["workers"].as_array().into_iter().flatten();
+    let mut groups: Vec<&str> = workers
+        .filter(|worker| worker["workerId"] == id)
+        .filter_map(|worker| worker["workerGroup"].as_str())
+        .collect();
+    groups.sort_unstable();
+    groups
 }
 
 fn pool_text(reply: &Value) -> String {
@@ -167,6 +205,14 @@ mod tests {
         2026-11-21 06:00:00  requested
                              now it is running
         ");
+    }
+
+    #[test]
+    fn a_worker_is_found_in_every_group_that_has_one_of_its_id() {
+        let reply = json!({"workers": [{"workerGroup": "h", "workerId": "w"},
+            {"workerGroup": "g", "workerId": "v"}, {"workerGroup": "g", "workerId": "w"}]});
+        assert_eq!(groups_of(&reply, "w"), ["g", "h"]);
+        assert_eq!(groups_of(&reply, "x"), [""; 0]);
     }
 
     #[test]

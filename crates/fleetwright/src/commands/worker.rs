@@ -2,6 +2,7 @@
 
 use access::slugid;
 use clap::{Args, Subcommand, ValueEnum};
+use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, read_text, set};
@@ -144,7 +145,12 @@ const DETAILS: &[Column] = &[
     Column::age("Changed", "lastModified"),
     Column::age("Checked", "lastChecked"),
     Column::age("Expires", "expires"),
+    Column::age("Last active", LAST_ACTIVE),
+    Column::age("Quarantined until", QUARANTINED),
 ];
+
+const LAST_ACTIVE: &str = "lastDateActive";
+const QUARANTINED: &str = "quarantineUntil";
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
@@ -167,7 +173,23 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.list(&call, "workers", LIST, &limit).await
         }
         Verb::Show(worker) => {
-            let reply = session.client.call(&worker.read()).await?;
+            let mut reply = session.client.call(&worker.read()).await?;
+            if session.json {
+                session.details(&reply, DETAILS);
+                return Ok(());
+            }
+            // The queue knows those that have asked it for work.
+            if let Ok(seen) = session.client.call(&worker.seen_by_queue()).await {
+                for field in [LAST_ACTIVE, QUARANTINED] {
+                    reply[field] = seen[field].clone();
+                }
+                let until = seen[QUARANTINED]
+                    .as_str()
+                    .and_then(|text| text.parse().ok());
+                if until.is_none_or(|until: Timestamp| until < session.now) {
+                    reply[QUARANTINED] = Value::Null;
+                }
+            }
             session.details(&reply, DETAILS);
             Ok(())
         }
@@ -210,21 +232,11 @@ async fn quarantine(
     if let Some(reason) = reason {
         body["quarantineInfo"] = json!(reason);
     }
-    let (provisioner, worker_type) = worker.pool.split_once('/').unwrap_or((&worker.pool, ""));
-    let segments = [
-        "provisioners",
-        provisioner,
-        "worker-types",
-        worker_type,
-        "workers",
-        &worker.group,
-        &worker.id,
-    ];
     let purpose = match until {
         Some(_) => format!("quarantine worker {worker}"),
         None => format!("lift the quarantine of worker {worker}"),
     };
-    let call = Call::put(QUEUE, &segments, body)
+    let call = Call::put(QUEUE, &worker.segments_in_queue(), body)
         .to(purpose)
         .look_with(LOOK);
     let reply = session.client.call(&call).await?;
@@ -342,6 +354,23 @@ fn capacity(text: &str) -> Result<u32, String> {
 impl Name {
     fn segments(&self) -> [&str; 4] {
         ["workers", &self.pool, &self.group, &self.id]
+    }
+
+    fn segments_in_queue(&self) -> [&str; 7] {
+        let (provisioner, worker_type) = self.pool.split_once('/').unwrap_or((&self.pool, ""));
+        [
+            "provisioners",
+            provisioner,
+            "worker-types",
+            worker_type,
+            "workers",
+            &self.group,
+            &self.id,
+        ]
+    }
+
+    fn seen_by_queue(&self) -> Call {
+        Call::get(QUEUE, &self.segments_in_queue()).to(format!("show worker {self}"))
     }
 
     fn read(&self) -> Call {

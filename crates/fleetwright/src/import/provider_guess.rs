@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::fleet::Fleet;
 
 /// Said above the lines when they have such a provider.
-const ABOUT_FAKE: &str =
-    "# fake: a cloud in memory that takes these configs but starts no machines\n";
+const ABOUT_FAKE: &str = "# fake: a cloud in memory that takes these configs and plays their machines; no worker runs on them\n";
 
 /// What a pool's config looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,9 @@ impl Shape {
     fn lines(self) -> &'static str {
         match self {
             Self::Static => "kind = \"static\"\n",
-            Self::Aws => "kind = \"fake\"\naccepts = \"aws\"\n",
+            Self::Aws => {
+                "kind = \"fake\"\naccepts = \"aws\"  # instead of both, kind = \"aws\" launches real machines\n"
+            }
             Self::Azure => "kind = \"fake\"\naccepts = \"azure\"\n",
             Self::Google => "kind = \"fake\"\naccepts = \"google\"\n",
             Self::Unclear => {
@@ -106,10 +107,10 @@ mod tests {
             ("z", with(json!({"armDeployment": {}}))),
         ]);
         insta::assert_snapshot!(lines_for_missing(&fleet, &["there"]).unwrap(), @r#"
-        # fake: a cloud in memory that takes these configs but starts no machines
+        # fake: a cloud in memory that takes these configs and plays their machines; no worker runs on them
         [providers.a]
         kind = "fake"
-        accepts = "aws"
+        accepts = "aws"  # instead of both, kind = "aws" launches real machines
 
         [providers.g]
         kind = "fake"

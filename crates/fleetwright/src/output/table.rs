@@ -203,7 +203,7 @@ fn in_list(value: &Value) -> String {
 }
 
 /// A text that keeps to its line, and cannot give orders to the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     words
         .join(" ")

@@ -213,6 +213,36 @@ fn a_worker_is_declared_shown_changed_and_removed() {
 }
 
 #[test]
+fn a_worker_is_explained_by_its_id_alone_where_that_is_enough() {
+    let server = Server::start();
+    server.ok(&[
+        "pool",
+        "create",
+        "demo/linux",
+        "--provider",
+        "static",
+        "--owner",
+        "a@example.com",
+    ]);
+    server.ok(&["worker", "create", "demo/linux", "rack-1", "w1"]);
+    let explain = ["explain", "worker", "demo/linux"];
+    let explained = server.ok(&[&explain[..], &["w1"]].concat());
+    assert!(explained.contains("declared by hand"), "{explained}");
+    let none = server.run(&[&explain[..], &["w9"]].concat());
+    assert_eq!(none.code, 3, "{}", none.err);
+    assert!(none.err.contains("has no worker w9"), "{}", none.err);
+    server.ok(&["worker", "create", "demo/linux", "rack-2", "w1"]);
+    let several = server.run(&[&explain[..], &["w1"]].concat());
+    assert_eq!(several.code, 2);
+    assert!(several.err.contains("rack-1, rack-2"), "{}", several.err);
+    let one = server.ok(&[&explain[..], &["rack-2", "w1"]].concat());
+    assert!(one.contains("declared by hand"), "{one}");
+    let quarantine = ["worker", "quarantine", "demo/linux", "rack-2", "w1"];
+    let unseen = server.run(&[&quarantine[..], &["--until", "2h"]].concat());
+    assert_ne!(unseen.code, 0, "it has never asked for work");
+}
+
+#[test]
 fn launch_configs_and_errors_are_listed() {
     let server = Server::start();
     let config = json!({"minCapacity": 0, "maxCapacity": 1, "launchConfigs": [{

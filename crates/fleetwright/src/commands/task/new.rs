@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::follow::{reason, until_resolved};
 use super::{Session, name};
-use crate::client::{Call, QUEUE};
+use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::commands::body::{json_argument, set};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::{machine, output};
 
 /// Names are cut after so many characters.
@@ -84,6 +84,9 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
         .look_with("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     let created = format!("created task {id} in {}", task.pool);
+    if !session.json {
+        tell_if_nobody_comes(&task.pool, session).await;
+    }
     if !task.wait && !task.log {
         session.done(&reply, &created);
         if !session.json {
@@ -98,6 +101,17 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
     }
     let status = until_resolved(&id, task.log, session).await?;
     ended(&id, &status, session)
+}
+
+/// A task may wait for workers that are not ours, or for a pool that is yet to be made; or its pool was misspelt.
+async fn tell_if_nobody_comes(pool: &str, session: &Session) {
+    let call = Call::get(WORKER_MANAGER, &["worker-pool", pool]).to("look for the worker pool");
+    let found = session.client.call(&call).await;
+    if found.is_err_and(|failure| failure.exit == Exit::NotFound) {
+        output::note(&format!(
+            "there is no worker pool {pool}, so no worker is started for the task (`fleetwright pool list` shows what there is)"
+        ));
+    }
 }
 
 /// A task that did not complete is a failure.

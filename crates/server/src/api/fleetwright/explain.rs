@@ -3,7 +3,7 @@
 use domain::id::LaunchToken;
 use domain::launch::{Launch, LaunchState};
 use domain::plan::Plan;
-use domain::queue_worker::QueueWorker;
+use domain::queue_worker::{QuarantineEntry, QueueWorker};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use crate::fleet;
 
 /// Plans and launches that are told of.
 const HISTORY: u32 = 20;
+/// The last quarantines that are told of.
+const QUARANTINES: usize = 10;
 
 pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
@@ -148,13 +150,8 @@ fn story(
                 format!("ended a task; {} remembered", seen.recent_tasks.len()),
             ));
         }
-        if let Some(entry) = seen.quarantine_details.last() {
-            let text = format!(
-                "quarantined by {} until {}: {}",
-                entry.client_id, entry.quarantine_until, entry.quarantine_info
-            );
-            story.push((entry.updated_at.parse().ok(), text));
-        }
+        let told = seen.quarantine_details.iter().rev().take(QUARANTINES);
+        story.extend(told.rev().map(quarantine));
     }
     if let Some(advice) = &terms.advice {
         let word = if advice.terminate {
@@ -172,6 +169,20 @@ fn story(
     story.sort_by_key(|(at, _)| at.map_or(i64::MIN, Timestamp::as_millis));
     story.push((None, format!("now it is {}", worker.state)));
     story
+}
+
+/// An end that has passed lifts a quarantine.
+fn quarantine(entry: &QuarantineEntry) -> Line {
+    let at: Option<Timestamp> = entry.updated_at.parse().ok();
+    let until: Option<Timestamp> = entry.quarantine_until.parse().ok();
+    let text = match until <= at {
+        true => format!("quarantine lifted by {}", entry.client_id),
+        false => format!(
+            "quarantined by {} until {}: {}",
+            entry.client_id, entry.quarantine_until, entry.quarantine_info
+        ),
+    };
+    (at, text)
 }
 
 fn machines(count: u32) -> String {
@@ -211,4 +222,29 @@ fn launch_json(launch: &Launch) -> Value {
         "problem": problem,
         "plan": launch.plan,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_has_passed_lifts_a_quarantine() {
+        let told = |until: &str| {
+            let (at, text) = quarantine(&QuarantineEntry {
+                updated_at: "2026-11-21T09:00:00.000Z".to_owned(),
+                client_id: "me".to_owned(),
+                quarantine_until: until.to_owned(),
+                quarantine_info: "look".to_owned(),
+            });
+            assert_eq!(at.unwrap().to_string(), "2026-11-21T09:00:00.000Z");
+            text
+        };
+        let until = "2026-11-21T11:00:00.000Z";
+        assert_eq!(
+            told(until),
+            format!("quarantined by me until {until}: look")
+        );
+        assert_eq!(told("2026-11-21T08:00:00.000Z"), "quarantine lifted by me");
+    }
 }
