@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cloud::ProviderConfig;
 use domain::time::Clock;
 use store::Store;
 use tokio::net::TcpListener;
@@ -66,6 +67,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(tokens(config));
     findings.extend(secret_files(config).filter_map(open_to_others));
     findings.push(providers(config));
+    findings.extend(tasks_as_ourselves(config));
     findings.extend(brokers(config).await);
     findings.extend(database(config).await);
     findings.extend(artifacts(config));
@@ -208,6 +210,29 @@ fn providers(config: &Config) -> Finding {
         ),
         count => Finding::good(format!("{count} providers are configured")),
     }
+}
+
+/// Tasks of worker processes that the server starts as itself can do what it can.
+fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
+    let providers = config.providers.0.iter();
+    let by_ourselves = providers.filter(|(_, provider)| match provider {
+        ProviderConfig::Local(settings) => settings.command.is_empty(),
+        ProviderConfig::Static
+        | ProviderConfig::Fake(_)
+        | ProviderConfig::External(_)
+        | ProviderConfig::Exec(_)
+        | ProviderConfig::Aws(_) => false,
+    });
+    by_ourselves.map(|(id, _)| {
+        Finding::warning(
+            format!(
+                "tasks of provider {id} run as the user that the server runs as, and can read its \
+                 keys and its database"
+            ),
+            "that is right if you would give everybody who may create tasks there this user's \
+             account; if not, have its command start workers as another user: docs/security.md",
+        )
+    })
 }
 
 /// Brokers that are configured: of our own events, and of an outside queue.

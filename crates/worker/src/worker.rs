@@ -82,10 +82,10 @@ enum News {
 type Activity<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Keeps this process's memory and environment from others of its user, tasks among them. For programs
-/// that are nothing but a worker.
+/// that are nothing but a worker or a server.
 pub fn keep_to_itself() {
     if let Err(problem) = nix::sys::prctl::set_dumpable(false) {
-        tracing::warn!("tasks may look into the memory of their worker: {problem}");
+        tracing::warn!("tasks of this user may look into the memory of this process: {problem}");
     }
 }
 

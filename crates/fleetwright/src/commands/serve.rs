@@ -77,6 +77,8 @@ pub(super) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
     doctor: &str,
 ) -> Result<(), Failure> {
+    // Tasks on a `local` pool run as our user.
+    worker::keep_to_itself();
     // Who reads the log by program finds nothing but records there.
     let is_logged = matches!(config.log.format, LogFormat::Json);
     server::run(config, stop, ready).await.map_err(|problem| {

@@ -199,6 +199,8 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert_eq!(done.code, 0, "{}", done.out);
     assert!(done.out.contains("a server answers at"), "{}", done.out);
     assert!(!done.out.contains("bad "), "{}", done.out);
+    let note = "tasks of provider local run as the user that the server runs as";
+    assert!(done.out.contains(note), "{}", done.out);
     let file = server.home.write("c.toml", "[log]\nformat = \"json\"\n");
     let both = server
         .home
