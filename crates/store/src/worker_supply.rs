@@ -23,12 +23,13 @@ statements! { TABLE;
          WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $3";
+    // A CROSS JOIN is carried out by SQLite in the order in which it is written: few are quarantined.
     QUARANTINED "worker_supply_quarantined_between" =
         "SELECT w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining, COUNT(*), \
          CAST(SUM(w.capacity) AS BIGINT) FROM queue_workers AS q \
-         JOIN workers AS w ON w.worker_pool_id = q.task_queue_id \
+         CROSS JOIN workers AS w WHERE w.worker_pool_id = q.task_queue_id \
          AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id \
-         WHERE q.quarantine_until >= $1 AND w.state = 'running' \
+         AND q.quarantine_until >= $1 AND w.state = 'running' \
          AND w.worker_pool_id >= $2 AND w.worker_pool_id <= $3 \
          GROUP BY w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
