@@ -10,7 +10,7 @@ use crate::queue_worker::QueueWorker;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use crate::worker::{Worker, WorkerState};
 
-/// A cloud may not know yet what it made so recently.
+/// A cloud may not know yet what it made so recently; and it is wrong about a worker that was heard of since.
 pub const NEWBORN_MS: i64 = 5 * MINUTE_MS;
 /// Ending a machine should not take longer; then the cloud is told once more.
 pub const ENDING_MS: i64 = HOUR_MS;
@@ -79,7 +79,7 @@ fn judge_living(
 ) -> Judgement {
     match seen {
         Some(Seen::Gone(why)) => return stopped(gone(why)),
-        Some(Seen::NotFound) if now.millis_since(worker.created) >= NEWBORN_MS => {
+        Some(Seen::NotFound) if now.millis_since(last_sign(worker, queue)) >= NEWBORN_MS => {
             return stopped("the cloud has no such machine".to_owned());
         }
         Some(Seen::Going) => {
@@ -100,6 +100,19 @@ fn judge_living(
             extend_expiry: worker.expires.millis_since(now) < EXPIRY_MARGIN_MS,
         },
     }
+}
+
+/// When there was last something to show that its machine is there.
+fn last_sign(worker: &Worker, queue: QueueFacts<'_>) -> Timestamp {
+    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    let active = match queue {
+        QueueFacts::Seen(seen) => seen.last_date_active,
+        QueueFacts::Unknown | QueueFacts::NeverSeen => None,
+    };
+    worker
+        .created
+        .max(registered.unwrap_or(worker.created))
+        .max(active.unwrap_or(worker.created))
 }
 
 fn judge_stopping(worker: &Worker, seen: Option<Seen>, now: Timestamp) -> Judgement {
@@ -301,6 +314,23 @@ mod tests {
         young.created = ago(MINUTE_MS);
         let found = of(&young, Some(Seen::NotFound));
         assert_eq!(found, "stopped: the cloud has no such machine any more");
+    }
+
+    #[test]
+    fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
+        let found = |worker: &Worker, queue: QueueFacts<'_>| {
+            short(&judge(worker, Some(Seen::NotFound), queue, ago(0)))
+        };
+        let mut fresh = worker(WorkerState::Running);
+        fresh.terms.registered_at = Some(NOW - NEWBORN_MS + 1);
+        assert_eq!(found(&fresh, QueueFacts::Unknown), "keep");
+        let old = worker(WorkerState::Running);
+        let mut seen = QueueWorker::new(key(), ago(HOUR_MS), ago(-DAY_MS));
+        seen.last_date_active = Some(ago(NEWBORN_MS - 1));
+        assert_eq!(found(&old, QueueFacts::Seen(&seen)), "keep");
+        seen.last_date_active = Some(ago(NEWBORN_MS));
+        let gone = "stopped: the cloud has no such machine";
+        assert_eq!(found(&old, QueueFacts::Seen(&seen)), gone);
     }
 
     #[test]

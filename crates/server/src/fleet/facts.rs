@@ -16,7 +16,7 @@ use store::{AwaitedLaunches, LaunchRecord, StoreError, Supply, Tx};
 /// Health looks back so far.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
 
-/// For how long a provider is left alone that turned a launch away for the first time.
+/// For how long nothing is asked of a launch config after it was turned away for the first time.
 const FIRST_PAUSE_MS: i64 = 10 * SECOND_MS;
 /// Each further time doubles that, up to 320 s.
 const MAX_DOUBLINGS: u64 = 5;
@@ -222,8 +222,8 @@ fn of_config<'a, T>(facts: &'a [(LaunchConfigId, T)], id: &LaunchConfigId) -> Op
     found.map(|(_, fact)| fact)
 }
 
-/// A provider that turns launches away (a quota, too many calls, no credentials, broken) is left alone for a while,
-/// longer each time, until it accepts one.
+/// Of a launch config that its provider turns away (a quota, too many calls, no credentials, broken) nothing is asked
+/// for a while, longer each time, until one is accepted.
 fn turned_away_until(record: &LaunchRecord, now: Timestamp) -> Option<Timestamp> {
     let last = record.last_turned_away?;
     if record
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_turns_launches_away_is_left_alone_longer_each_time() {
+    fn what_is_turned_away_is_left_alone_longer_each_time() {
         let until = |record: &LaunchRecord| {
             turned_away_until(record, Timestamp::from_millis(0)).map(Timestamp::as_millis)
         };
