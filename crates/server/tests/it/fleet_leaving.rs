@@ -301,3 +301,13 @@ fleet_test!(
         fleet.complete(&claim).await;
     }
 );
+
+fleet_test!(who_was_told_to_go_hears_so_when_asking, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let (worker, claim) = fleet.busy(POOL, 1).await.remove(0);
+    fleet.complete(&claim).await;
+    assert_eq!(fleet.advice(&worker).await, "stay: none");
+    fleet.remove(&worker.key).await;
+    let reason = fleet.end_reason(&worker.key).await;
+    assert_eq!(fleet.advice(&worker).await, format!("go: {reason}"));
+});

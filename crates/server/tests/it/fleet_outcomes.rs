@@ -1,5 +1,7 @@
 //! What becomes of a launch: machines, a refusal with its cause, an answer that is late, or none at all.
 
+use std::sync::Arc;
+
 use cloud::{Call, Fate};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
@@ -373,3 +375,77 @@ fleet_test!(a_failure_of_one_pool_says_nothing_about_another, |fleet| {
     assert_eq!(fleet.states("pp/other").await, "1 requested");
     assert_eq!(fleet.errors("pp/other").await, []);
 });
+
+fleet_test!(
+    a_list_that_is_older_than_a_launch_says_nothing_about_it,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        fleet.register_all(POOL).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        let (app, clock) = (Arc::clone(&fleet.app), Arc::clone(&fleet.clock));
+        fleet.one.during_the_next_look(async move {
+            crate::fleet_world::round(&app).await;
+            app.launching.finish().await;
+            clock.advance_ms(LONG_MS);
+        });
+        fleet.scan().await;
+        let launches = fleet.launches(POOL).await;
+        let unknown = launches.iter().filter(|launch| launch.state.is_pending());
+        assert_eq!((launches.len(), unknown.count()), (2, 1));
+
+        fleet.scan().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
+        assert_eq!(fleet.errors(POOL).await, []);
+    }
+);
+
+fleet_test!(
+    a_launch_that_does_not_get_its_turn_is_nobodys_error,
+    |fleet| {
+        const AT_ONCE: u64 = 16;
+        let pools: Vec<String> = (0..=AT_ONCE)
+            .map(|number| format!("pp/p{number}"))
+            .collect();
+        for pool in &pools {
+            fleet.make_pool(pool, plain_pool(1)).await;
+            fleet.tasks(pool, 1).await;
+        }
+        fleet.one.fake.set_answer_delay_ms(2 * MINUTE_MS);
+        crate::fleet_world::round(&fleet.app).await;
+        fleet.until_asked(AT_ONCE).await;
+        fleet.pass_ms(2 * MINUTE_MS);
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.n_launch_calls(), AT_ONCE);
+        let mut withdrawn = Vec::new();
+        for pool in &pools {
+            let launches = fleet.launches(pool).await;
+            let is_withdrawn = matches!(launches[0].state, LaunchState::Withdrawn { .. });
+            withdrawn.extend(is_withdrawn.then_some(pool));
+        }
+        let [pool] = withdrawn.try_into().unwrap();
+        assert_eq!(fleet.errors(pool).await, []);
+
+        fleet.one.fake.set_answer_delay_ms(0);
+        fleet.provision().await;
+        assert_eq!(fleet.states(pool).await, "1 requested");
+    }
+);
+
+fleet_test!(
+    the_report_of_a_refusal_does_not_show_the_launch_config,
+    |fleet| {
+        let mut secretive = machine("a");
+        secretive["workerConfig"]["password"] = json!("hunter2");
+        fleet.make_pool(POOL, pool("one", 0, 4, &[secretive])).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::Refused(Cause::Quota)]);
+        fleet.round().await;
+        let reply = fleet.get("/worker-pool-errors/pp%2Fee").await;
+        let reply = reply.expect(200);
+        assert_eq!(reply["workerPoolErrors"][0]["launchConfigId"], "a");
+        assert!(!reply.to_string().contains("hunter2"), "{reply}");
+    }
+);
