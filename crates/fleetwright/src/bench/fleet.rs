@@ -146,11 +146,16 @@ async fn parts(
     };
     figures.insert("pools".to_owned(), size.pools.into());
     figures.insert("workers".to_owned(), size.workers.into());
+    // The one database of PostgreSQL is opened with the same keys each time.
+    let shared = host::Folder::of(&arguments.database)?;
     let mut measure = |steps: &[(Step, &str)]| -> Result<(), Failure> {
-        let folder = host::Folder::of(&arguments.database)?;
+        let own = match arguments.database {
+            Database::Sqlite => Some(host::Folder::of(&arguments.database)?),
+            Database::Postgres { .. } => None,
+        };
         for (step, name) in steps {
             progress.tell(|| format!("measuring: {name}"));
-            let figure = in_own_process(size, *step, &folder)?;
+            let figure = in_own_process(size, *step, own.as_ref().unwrap_or(&shared))?;
             figures.insert((*name).to_owned(), figure);
         }
         Ok(())

@@ -63,7 +63,7 @@ impl Deref for Piece {
     }
 }
 
-/// The connection takes as much as its socket took.
+/// The connection takes as much as its socket took: TCP takes several pieces at once, so nothing is copied before.
 impl Buf for Piece {
     fn remaining(&self) -> usize {
         self.bytes.len()
