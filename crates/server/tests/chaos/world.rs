@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) chance: Chance,
     pub(crate) mutant: Option<Mutant>,
-    /// Processes hear of changes; otherwise every bell is lost.
+    /// Processes hear of changes; otherwise every bell is lost (I15).
     pub(crate) rings: bool,
     pub(crate) clouds: Vec<Arc<FakeCloud>>,
     /// Looks at the database and never dies.

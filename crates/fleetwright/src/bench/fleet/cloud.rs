@@ -1,5 +1,4 @@
-//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and shows them all, though
-//! not at once.
+//! A cloud that costs nothing: it makes machines at once, remembers when it was asked, and takes its time to show them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
