@@ -232,7 +232,8 @@ on_both!(what_is_left_to_release_is_remembered, |database| {
 on_both!(edges_go_with_the_task_that_waits, |database| {
     let store = database.migrated().await;
     insert(&store, vec![pending(1, "a/b", 5)]).await;
-    require(&store, waiting(9, Requires::AllResolved, &[1])).await;
+    let cancelled = waiting(9, Requires::AllResolved, &[1]).cancel(at(6));
+    require(&store, cancelled.unwrap().task).await;
     write(&store, |tx| task_delete_expired(tx, at(200_001), 9)).await;
     assert!(to_release(&store, 1, true).await.is_empty());
 });

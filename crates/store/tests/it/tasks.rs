@@ -50,6 +50,10 @@ fn claimed(task: Task, worker: &str, now: i64, until: i64) -> Task {
     moved.unwrap().task
 }
 
+fn cancelled(task: Task) -> Task {
+    task.cancel(at(7)).unwrap().task
+}
+
 pub(crate) async fn insert(store: &Store, tasks: Vec<Task>) {
     write(store, move |tx| {
         for task in &tasks {
@@ -377,8 +381,9 @@ on_both!(an_expired_task_leaves_nothing_behind, |database| {
     insert(
         &store,
         vec![
-            pending(1, "a/b", 5),
-            claimed(pending(2, "a/b", 5), "w", 6, 900_000),
+            cancelled(pending(1, "a/b", 5)),
+            cancelled(claimed(pending(2, "a/b", 5), "w", 6, 900_000)),
+            pending(3, "a/c", 5),
         ],
     )
     .await;
@@ -389,6 +394,8 @@ on_both!(an_expired_task_leaves_nothing_behind, |database| {
     assert_eq!(write(&store, gone(200_001)).await, 0);
     assert_eq!(demand(&store, "a/b", 7).await, (0, 0));
     assert_eq!(read(&store, |tx| task_get(tx, &task_id(1))).await, None);
+    // Its end has not been told yet.
+    assert_eq!(demand(&store, "a/c", 7).await, (1, 0));
     // The name is free again.
     insert(&store, vec![pending(1, "a/b", 5)]).await;
 });
