@@ -145,10 +145,14 @@ impl World {
             if !is_weighted {
                 continue;
             }
+            // A machine that turns up after nobody counted on its launch any more came on top.
             let fresh = |worker: &&Worker| {
+                let token = worker.terms.launch_token.as_ref();
+                let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));
+                let since = launch.map_or(worker.created, |launch| launch.created);
                 worker.state == WorkerState::Requested
                     && worker.provider_id == pool.definition.provider_id
-                    && now.millis_since(worker.created) < START_UP_MS
+                    && now.millis_since(since) < START_UP_MS
             };
             let requested: u64 = after
                 .workers_of(id)
