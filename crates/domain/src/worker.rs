@@ -180,6 +180,18 @@ impl Worker {
         self.expires < now
     }
 
+    /// Whether it should go, as it hears when it asks, and why; `None`: nothing was decided about it.
+    pub fn should_terminate(&self) -> Option<(bool, &str)> {
+        if self.state >= WorkerState::Stopping {
+            return Some((
+                true,
+                self.terms.end_reason.as_deref().unwrap_or("told to go"),
+            ));
+        }
+        let advice = self.terms.advice.as_ref()?;
+        Some((advice.terminate, &advice.reason))
+    }
+
     /// The worker is gone (or told to go, for providers that must ask a cloud first).
     pub fn leave(&mut self, state: WorkerState, now: Timestamp) {
         self.state = state;

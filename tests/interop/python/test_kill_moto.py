@@ -8,18 +8,13 @@ from collections import Counter
 import pytest
 from ec2 import LAUNCH, LOSE_ANSWER, LOSE_CALL, NO_STOCK, POOL, THROTTLED, ec2, sometimes
 from fleet_server import CHECKOUT, FleetServer, wait_until
-from workload import SECONDS, Workload, chance, let_time_pass, n_pending_launches
+from workload import BRISK, SECONDS, Workload, chance, let_time_pass, n_pending_launches
 
 __all__ = ["ec2"]  # The fixture.
 
 FLEET_FILE = CHECKOUT.parent / "shared" / "data" / "community-fleet.json"
 REAL_POOL = "proj-fuzzing/bugmon-pernosco"
 N_TASKS = 10  # Its maximum.
-FURTHER = """
-[fleet]
-round_seconds = 1
-scan_seconds = 1
-"""
 
 
 @pytest.fixture
@@ -32,7 +27,7 @@ def serving(ec2, tmp_path):
     fleet = json.loads(FLEET_FILE.read_text())
     [pool] = [pool for pool in fleet["workerPools"] if pool["workerPoolId"] == REAL_POOL]
     cloud = ec2(*sorted({config["region"] for config in pool["config"]["launchConfigs"]}))
-    with FleetServer(tmp_path, "postgres", further=FURTHER + cloud.settings()) as server:
+    with FleetServer(tmp_path, "postgres", further=BRISK + cloud.settings()) as server:
         work = Workload(server, REAL_POOL, tmp_path)
         kept = ("description", "owner", "emailOnError", "config")
         definition = {"providerId": "ec2", **{key: pool[key] for key in kept}}

@@ -9,23 +9,19 @@ from collections import defaultdict
 import pytest
 from fleet import pool_definition
 from fleet_server import CHECKOUT, FleetServer, wait_until
-from workload import SECONDS, Workload, end_processes, fleetwright_lines, worker_processes
+from workload import (
+    SECONDS,
+    Workload,
+    end_processes,
+    fleetwright_lines,
+    local_workers,
+    worker_processes,
+)
 
 POOL = "interop/crashed"
 MAX_WORKERS = 3
 N_CRASHES = 2
 N_TASKS_BETWEEN = 15
-# A claim whose answer is lost stands until it expires, so claims are short.
-FURTHER = f"""
-[queue]
-claim_seconds = 30
-[fleet]
-round_seconds = 1
-scan_seconds = 1
-[providers.local]
-kind = "local"
-max_machines = {MAX_WORKERS}
-"""
 
 
 class Postgres:
@@ -63,7 +59,7 @@ def postgres(monkeypatch):
 
 @pytest.fixture
 def serving(postgres, tmp_path):
-    with FleetServer(tmp_path, "postgres", further=FURTHER) as server:
+    with FleetServer(tmp_path, "postgres", further=local_workers(MAX_WORKERS)) as server:
         yield server
         server.kill()
         end_processes(server)

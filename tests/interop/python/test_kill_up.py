@@ -12,6 +12,7 @@ from workload import (
     chance,
     end_processes,
     let_time_pass,
+    local_workers,
     n_pending_launches,
     worker_processes,
 )
@@ -22,22 +23,11 @@ MAX_WORKERS = 40
 N_KILLS = 5
 N_TASKS_BETWEEN = 6
 MAX_DELAY_SECONDS = 0.03
-# A claim whose answer is lost stands until it expires, so claims are short.
-FURTHER = f"""
-[queue]
-claim_seconds = 30
-[fleet]
-round_seconds = 1
-scan_seconds = 1
-[providers.local]
-kind = "local"
-max_machines = {MAX_WORKERS}
-"""
 
 
 @pytest.fixture
 def killable(tmp_path):
-    with FleetServer(tmp_path, further=FURTHER) as server:
+    with FleetServer(tmp_path, further=local_workers(MAX_WORKERS)) as server:
         yield server
         server.kill()
         end_processes(server)

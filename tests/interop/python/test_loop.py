@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from fleet_server import FleetServer, wait_until
 from workload import (
+    BRISK,
     SECONDS,
     Workload,
     end_processes,
@@ -16,17 +17,12 @@ from workload import (
 
 POOL = "local/default"
 IDLE_SECONDS = 1
-FURTHER = """
-[fleet]
-round_seconds = 1
-scan_seconds = 1
-"""
 
 
 @pytest.fixture
 def fresh(tmp_path):
     """`up` in a folder that is not there yet."""
-    with FleetServer(tmp_path, further=FURTHER) as server:
+    with FleetServer(tmp_path, further=BRISK) as server:
         yield server
         server.kill()
         end_processes(server)

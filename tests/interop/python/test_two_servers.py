@@ -11,18 +11,13 @@ from ec2 import LAUNCH, POOL, ec2
 from fleet import Fleet, pool_definition
 from fleet_server import FleetServer, wait_until
 from taskcluster.exceptions import TaskclusterConnectionError
-from workload import SECONDS, let_time_pass, n_pending_launches, task_definition
+from workload import BRISK, SECONDS, let_time_pass, n_pending_launches, task_definition
 
 __all__ = ["ec2"]  # The fixture.
 
 N_POOLS = 100
 N_LAUNCHES_BEFORE_THE_KILL = 30
 REGION = "us-east-1"
-FURTHER = """
-[fleet]
-round_seconds = 1
-scan_seconds = 1
-"""
 
 
 @pytest.fixture
@@ -37,7 +32,7 @@ def two_servers(cloud, tmp_path):
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
-    further = FURTHER + cloud.settings()
+    further = BRISK + cloud.settings()
     with FleetServer(folders[0], "postgres", further=further) as first:
         with FleetServer(folders[1], beside=first) as second:
             yield first, second

@@ -20,6 +20,24 @@ SECONDS = 60
 LIVE = {"requested", "running", "stopping"}
 # A launch whose outcome nobody told is concluded after three minutes; tests let more pass.
 SETTLED_MS = 4 * 60 * 1000
+# Configuration of a server that looks at everything each second.
+BRISK = """
+[fleet]
+round_seconds = 1
+scan_seconds = 1
+"""
+
+
+def local_workers(at_most):
+    """Configuration of a brisk server with workers here. What is lost in a crash stands until it expires,
+    so claims are short."""
+    return f"""
+[queue]
+claim_seconds = 30
+[providers.local]
+kind = "local"
+max_machines = {at_most}
+{BRISK}"""
 
 
 def chance():

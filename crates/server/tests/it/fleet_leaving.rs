@@ -2,6 +2,7 @@
 
 use cloud::Fate;
 use domain::time::{DAY_MS, HOUR_MS};
+use serde_json::Value;
 
 use crate::fleet_world::{
     Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool,
@@ -12,6 +13,15 @@ const STAY: &str = "stay: none";
 const ARCHIVED: &str = "go: launch config archived";
 
 impl Fleet {
+    /// A worker with a task, whose pool has gone to the other cloud.
+    async fn busy_in_a_cloud_that_is_left(&self) -> (Running, Value) {
+        self.make_pool(POOL, plain_pool(4)).await;
+        let busy = self.busy(POOL, 1).await.remove(0);
+        self.change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+            .await;
+        busy
+    }
+
     async fn advices(&self, workers: &[Running]) -> Vec<String> {
         let mut advices = Vec::new();
         for worker in workers {
@@ -109,11 +119,7 @@ fleet_test!(
 fleet_test!(
     workers_of_a_provider_that_the_pool_has_left_finish_and_go,
     |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
-        fleet
-            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
-            .await;
+        let (worker, claim) = fleet.busy_in_a_cloud_that_is_left().await;
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_eq!(fleet.two.fake.n_machines(), 1);
@@ -289,11 +295,7 @@ fleet_test!(
 fleet_test!(
     a_pool_that_comes_back_to_a_provider_keeps_who_is_still_there,
     |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
-        fleet
-            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
-            .await;
+        let (worker, claim) = fleet.busy_in_a_cloud_that_is_left().await;
         fleet.round().await;
         fleet.change_pool(POOL, plain_pool(4)).await;
         fleet.round().await;

@@ -6,7 +6,7 @@ use serde_json::json;
 use worker::{Identity, Kind, Stop, WorkerError};
 
 use crate::fleet::Trouble;
-use crate::world::World;
+use crate::world::{Working, World};
 
 /// A task that runs until it is ended.
 const ENDLESS: &str = "echo started; while :; do sleep 0.05; done";
@@ -111,10 +111,9 @@ async fn when_asked_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
         .look(|state| assert!(!state.run(&late).is_claimed));
 }
 
-#[tokio::test]
-async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() {
-    let world = World::new().await;
-    let late = Trouble::LateAnswer(Duration::from_millis(300));
+/// A task that the server has given away, and of which the worker has not heard yet.
+async fn handed_out_late(world: &World, millis: u64) -> (String, Working) {
+    let late = Trouble::LateAnswer(Duration::from_millis(millis));
     world.fleet.trouble(1, "/claim-work", late);
     let task = world.fleet.add_task(json!({"command": "true"}));
     let working = world.start();
@@ -122,6 +121,13 @@ async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() 
         .fleet
         .until("it is handed out", |state| state.run(&task).is_claimed)
         .await;
+    (task, working)
+}
+
+#[tokio::test]
+async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() {
+    let world = World::new().await;
+    let (task, working) = handed_out_late(&world, 300).await;
     working.end().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("worker-shutdown"));
     world
@@ -132,14 +138,7 @@ async fn what_was_handed_out_while_it_was_asked_to_stop_is_given_back_at_once() 
 #[tokio::test]
 async fn what_was_handed_out_while_it_found_itself_idle_is_done() {
     let world = World::new().await.with_idle_timeout(1);
-    let late = Trouble::LateAnswer(Duration::from_millis(1_400));
-    world.fleet.trouble(1, "/claim-work", late);
-    let task = world.fleet.add_task(json!({"command": "true"}));
-    let working = world.start();
-    world
-        .fleet
-        .until("it is handed out", |state| state.run(&task).is_claimed)
-        .await;
+    let (task, working) = handed_out_late(&world, 1_400).await;
     world.advise(true, "over capacity");
     working.ended().await.unwrap();
     assert_eq!(world.outcome(&task).as_deref(), Some("completed"));

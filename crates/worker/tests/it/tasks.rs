@@ -139,13 +139,14 @@ async fn a_task_sees_its_own_variables_and_folder_and_no_credentials() {
     let payload = json!({"command": "env; pwd; ls -A", "env": {"COLOUR": "blue", "TASK_ID": "no"}});
     let (outcome, log) = world.run(payload).await;
     assert_eq!(outcome, "completed");
+    let tasks = world.folder.path().join("work").join("worker-tasks");
     for part in [
         "COLOUR=blue\n",
         "RUN_ID=0\n",
         "TASK_GROUP_ID=",
         "TASKCLUSTER_WORKER_LOCATION={\"cloud\":\"static\"}\n",
         &format!("TASKCLUSTER_ROOT_URL={}\n", world.fleet.url()),
-        "/work/worker-tasks/",
+        &format!("{}/", tasks.display()),
     ] {
         assert!(log.contains(part), "{part}: {log}");
     }

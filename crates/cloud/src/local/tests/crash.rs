@@ -8,7 +8,8 @@ use super::*;
 /// In the environment of a parent that dies: where its folder is, and after which step of its second worker.
 const CRASH_FOLDER: &str = "FLEETWRIGHT_TEST_CRASH_FOLDER";
 const CRASH_STEP: &str = "FLEETWRIGHT_TEST_CRASH_STEP";
-const CRASH_TEST: &str = "local::tests::crash::a_parent_that_dies";
+const THIS_TEST: &str =
+    "local::tests::crash::whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled";
 
 /// Kills itself, as `kill -9` would, after the step that the environment names, for its second worker.
 fn die_at(step: Step) {
@@ -20,15 +21,10 @@ fn die_at(step: Step) {
     }
 }
 
-#[tokio::test]
-#[ignore = "the test below runs this as a process of its own"]
-async fn a_parent_that_dies() {
-    let Some(folder) = std::env::var_os(CRASH_FOLDER) else {
-        return;
-    };
+async fn launch_and_die(folder: &Path) {
     let clock = TestClock::new();
     let settings = settings(&["/bin/sleep", "600"], 10);
-    let context = context(Path::new(&folder), &clock);
+    let context = context(folder, &clock);
     let mut machine = Machine::new().await;
     machine.provider = LocalProvider::with_steps(context, settings, die_at);
     machine.provider.setup().await.unwrap();
@@ -36,12 +32,16 @@ async fn a_parent_that_dies() {
     unreachable!("it was killed before");
 }
 
+/// Runs itself as the parents that die.
 #[tokio::test]
 async fn whenever_the_parent_is_killed_no_process_is_lost_and_none_is_doubled() {
+    if let Some(folder) = std::env::var_os(CRASH_FOLDER) {
+        return launch_and_die(Path::new(&folder)).await;
+    }
     for (step, n_alive) in [(Step::Intended, 1), (Step::Started, 2), (Step::Recorded, 2)] {
         let mut machine = Machine::new().await;
         let parent = Program::new(std::env::current_exe().unwrap())
-            .args([CRASH_TEST, "--exact", "--ignored", "--nocapture"])
+            .args([THIS_TEST, "--exact", "--nocapture"])
             .env(CRASH_FOLDER, machine.data.path())
             .env(CRASH_STEP, format!("{step:?}"))
             .output()

@@ -126,13 +126,8 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn should_terminate(call: Call) -> Result<Reply, ApiError> {
-    let Worker { state, terms, .. } = load(&call).await?;
-    let (terminate, reason) = match terms.advice {
-        _ if state >= WorkerState::Stopping => (true, terms.end_reason),
-        Some(advice) => (advice.terminate, Some(advice.reason)),
-        None => (false, None),
-    };
-    let reason = reason.unwrap_or_else(|| "none".to_owned());
+    let worker = load(&call).await?;
+    let (terminate, reason) = worker.should_terminate().unwrap_or((false, "none"));
     Reply::json(&json!({"terminate": terminate, "reason": reason}))
 }
 
