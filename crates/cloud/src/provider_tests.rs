@@ -49,6 +49,7 @@ impl Case {
 pub(crate) fn pool(worker: &Worker, config: &Value) -> Pool {
     let definition = PoolDefinition {
         provider_id: worker.provider_id.clone(),
+        further_provider_ids: Vec::new(),
         description: String::new(),
         config: config.as_object().unwrap().clone(),
         owner: "ops@example.com".to_owned(),

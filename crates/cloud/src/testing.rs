@@ -437,6 +437,7 @@ pub fn pool(fixture: &dyn Fixture, config: Value) -> Pool {
     };
     let definition = PoolDefinition {
         provider_id: fixture.id(),
+        further_provider_ids: Vec::new(),
         description: "A pool for tests.".to_owned(),
         config,
         owner: "ops@example.com".to_owned(),

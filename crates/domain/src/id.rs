@@ -67,6 +67,10 @@ id!(
     LaunchConfigId, "launch config id", patterns::PROVIDER_ID
 );
 id!(
+    /// Names a worker configuration: a set of rules of which pools are made.
+    ConfigurationId, "worker configuration id", patterns::CONFIGURATION_ID
+);
+id!(
     /// Names one launch, to us, to the cloud, and on the machines that it made.
     LaunchToken, "launch token", patterns::SLUGID
 );

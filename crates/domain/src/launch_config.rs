@@ -9,13 +9,15 @@ use md5::{Digest, Md5};
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::id::{BadId, LaunchConfigId, PoolId};
+use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
 use crate::json_text::canonical;
+use crate::pool::Pool;
 use crate::time::Timestamp;
 
 /// The key under which a launch config holds what is meant for us and not for the cloud.
 const STEERING: &str = "workerManager";
 const ID_KEY: &str = "launchConfigId";
+const PROVIDER_KEY: &str = "providerId";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchConfig {
@@ -67,6 +69,17 @@ impl LaunchConfig {
             steering.insert(ID_KEY.to_owned(), Value::String(self.id.to_string()));
         }
         Value::Object(configuration)
+    }
+
+    /// From which provider of its pool its workers come: the one that `workerManager` names, or the first. A pool
+    /// that somebody made by hand has only one, whatever its launch configs say.
+    pub fn provider_id<'a>(&self, pool: &'a Pool) -> &'a ProviderId {
+        let steering = self.configuration.get(STEERING);
+        let named = steering.and_then(|steering| steering.get(PROVIDER_KEY));
+        let named = named.and_then(Value::as_str);
+        pool.provider_ids()
+            .find(|id| named == Some(id.as_str()))
+            .unwrap_or(&pool.definition.provider_id)
     }
 
     /// Would clients see no difference?
@@ -202,6 +215,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pool::PoolDefinition;
 
     fn pool() -> PoolId {
         "a/b".parse().unwrap()
@@ -333,6 +347,28 @@ mod tests {
             (done.created.len(), done.updated.len(), done.inserts.len()),
             (1, 1, 1)
         );
+    }
+
+    #[test]
+    fn a_launch_config_comes_from_the_provider_of_its_pool_that_it_names() {
+        let definition = PoolDefinition {
+            provider_id: "one".parse().unwrap(),
+            further_provider_ids: vec!["two".parse().unwrap()],
+            description: String::new(),
+            config: Map::new(),
+            owner: String::new(),
+            email_on_error: false,
+        };
+        let owner = Pool::new(pool(), definition, now());
+        let provider = |steering: Value| {
+            let config = after(vec![object(json!({"workerManager": steering}))], vec![]).remove(0);
+            config.provider_id(&owner).to_string()
+        };
+        assert_eq!(provider(json!({"providerId": "two"})), "two");
+        assert_eq!(provider(json!({"providerId": "one"})), "one");
+        for steering in [json!({}), json!({"providerId": "three"}), json!(["two"])] {
+            assert_eq!(provider(steering), "one");
+        }
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! A worker pool: what workers there should be, from which provider, and who answers for them.
+//! A worker pool: what workers there should be, from which providers, and who answers for them.
 
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::id::{PoolId, ProviderId};
+use crate::id::{ConfigurationId, PoolId, ProviderId};
 use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
 
 /// What an author says about a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolDefinition {
+    /// The first provider: the one of launch configs that name none.
     pub provider_id: ProviderId,
+    /// In their order, without the first. Only pools that are made of a worker configuration have any.
+    pub further_provider_ids: Vec<ProviderId>,
     pub description: String,
     /// Without the launch configs, which are rows of their own.
     pub config: Map<String, Value>,
@@ -24,9 +27,21 @@ pub struct Pool {
     pub definition: PoolDefinition,
     /// Providers that the pool has left and that may still have workers in it.
     pub previous_provider_ids: Vec<ProviderId>,
+    /// Of which it is made, if it is not made by hand.
+    pub worker_configuration_id: Option<ConfigurationId>,
     pub created: Timestamp,
     pub last_modified: Timestamp,
     pub version: Version,
+}
+
+impl PoolDefinition {
+    fn provider_ids(&self) -> impl Iterator<Item = &ProviderId> {
+        std::iter::once(&self.provider_id).chain(&self.further_provider_ids)
+    }
+
+    fn has_provider(&self, provider_id: &ProviderId) -> bool {
+        self.provider_ids().any(|id| id == provider_id)
+    }
 }
 
 impl Pool {
@@ -35,30 +50,39 @@ impl Pool {
             id,
             definition,
             previous_provider_ids: Vec::new(),
+            worker_configuration_id: None,
             created: now,
             last_modified: now,
             version: Version::FIRST,
         }
     }
 
-    /// Replaces the definition. A provider that is left is remembered until its workers are gone.
+    /// Replaces the definition. Providers that are left are remembered until their workers are gone.
     pub fn redefine(&mut self, definition: PoolDefinition, now: Timestamp) {
-        let left = &self.definition.provider_id;
-        if *left != definition.provider_id {
-            if !self.previous_provider_ids.contains(left) {
-                self.previous_provider_ids.push(left.clone());
+        let previous = &mut self.previous_provider_ids;
+        for left in self.definition.provider_ids() {
+            if !previous.contains(left) {
+                previous.push(left.clone());
             }
-            self.previous_provider_ids
-                .retain(|id| *id != definition.provider_id);
         }
+        previous.retain(|id| !definition.has_provider(id));
         self.definition = definition;
         self.last_modified = now;
     }
 
+    /// The first one, then the others in their order.
+    pub fn provider_ids(&self) -> impl Iterator<Item = &ProviderId> {
+        self.definition.provider_ids()
+    }
+
+    /// Do new workers come from this provider?
+    pub fn has_provider(&self, provider_id: &ProviderId) -> bool {
+        self.definition.has_provider(provider_id)
+    }
+
     /// May workers of this provider belong to the pool?
     pub fn knows_provider(&self, provider_id: &ProviderId) -> bool {
-        self.definition.provider_id == *provider_id
-            || self.previous_provider_ids.contains(provider_id)
+        self.has_provider(provider_id) || self.previous_provider_ids.contains(provider_id)
     }
 
     /// The config as clients see it: with the active launch configs in place, if there are any.
@@ -76,9 +100,12 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn definition(provider: &str) -> PoolDefinition {
+    /// Of one provider, or of several: "one two".
+    fn definition(providers: &str) -> PoolDefinition {
+        let mut ids = providers.split(' ').map(|id| id.parse().unwrap());
         PoolDefinition {
-            provider_id: provider.parse().unwrap(),
+            provider_id: ids.next().unwrap(),
+            further_provider_ids: ids.collect(),
             description: String::new(),
             config: Map::new(),
             owner: "ops@example.com".to_owned(),
@@ -107,6 +134,29 @@ mod tests {
             ["one", "three"]
         );
         assert_eq!(pool_through(&["one", "two", "one"]), ["two"]);
+    }
+
+    #[test]
+    fn every_provider_that_is_left_is_remembered_and_none_that_is_kept() {
+        assert_eq!(pool_through(&["a b c", "b"]), ["a", "c"]);
+        assert_eq!(pool_through(&["a b", "b a"]), Vec::<String>::new());
+        assert_eq!(pool_through(&["a b", "c", "b d"]), ["a", "c"]);
+    }
+
+    #[test]
+    fn a_pool_knows_the_providers_that_it_has_and_those_that_it_has_left() {
+        let start = Timestamp::from_millis(0);
+        let mut pool = Pool::new("a/b".parse().unwrap(), definition("one two"), start);
+        pool.redefine(definition("two three"), start);
+        let ids: Vec<_> = pool.provider_ids().map(ProviderId::as_str).collect();
+        assert_eq!(ids, ["two", "three"]);
+        let of = |id: &str| {
+            let id = id.parse().unwrap();
+            (pool.has_provider(&id), pool.knows_provider(&id))
+        };
+        assert_eq!(of("three"), (true, true));
+        assert_eq!(of("one"), (false, true));
+        assert_eq!(of("four"), (false, false));
     }
 
     #[test]

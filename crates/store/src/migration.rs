@@ -37,6 +37,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     5 "0005_launches_and_plans"
     6 "0006_events"
     7 "0007_notices"
+    8 "0008_providers_of_pools"
 };
 
 static TABLE: Table = Table {

@@ -1,7 +1,9 @@
 //! Worker pools.
 
+use std::collections::BTreeMap;
+
 use domain::Version;
-use domain::id::{PoolId, ProviderId};
+use domain::id::{BadId, ConfigurationId, PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
 use crate::error::StoreError;
@@ -18,7 +20,8 @@ static TABLE: Table = Table {
 macro_rules! columns {
     () => {
         "worker_pool_id, provider_id, previous_provider_ids, description, config, owner, \
-         email_on_error, created, last_modified, version"
+         email_on_error, created, last_modified, version, further_provider_ids, \
+         worker_configuration_id"
     };
 }
 
@@ -26,25 +29,27 @@ statements! { TABLE;
     GET "pool_get" = concat!("SELECT ", columns!(), " FROM worker_pools WHERE worker_pool_id = $1");
     INSERT "pool_insert" = concat!(
         "INSERT INTO worker_pools (", columns!(), ") \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING");
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING");
     UPDATE "pool_update" =
         "UPDATE worker_pools SET provider_id = $1, previous_provider_ids = $2, description = $3, \
-         config = $4, owner = $5, email_on_error = $6, last_modified = $7, version = version + 1 \
-         WHERE worker_pool_id = $8 AND version = $9";
+         config = $4, owner = $5, email_on_error = $6, last_modified = $7, \
+         further_provider_ids = $8, worker_configuration_id = $9, version = version + 1 \
+         WHERE worker_pool_id = $10 AND version = $11";
     DELETE "pool_delete" = "DELETE FROM worker_pools WHERE worker_pool_id = $1";
     LIST "pool_list" = concat!(
         "SELECT ", columns!(), " FROM worker_pools WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT $2");
     LIST_EXPIRABLE "pool_list_expirable" = concat!(
         "SELECT ", columns!(), " FROM worker_pools \
-         WHERE provider_id = $1 AND previous_provider_ids = '[]' ORDER BY worker_pool_id LIMIT $2");
+         WHERE provider_id = $1 AND previous_provider_ids = '[]' \
+         AND worker_configuration_id IS NULL ORDER BY worker_pool_id LIMIT $2");
     LIST_LEAVING "pool_list_leaving" = concat!(
         "SELECT ", columns!(), " FROM worker_pools \
          WHERE worker_pool_id > $1 AND previous_provider_ids <> '[]' \
          ORDER BY worker_pool_id LIMIT $2");
     BY_PROVIDER "pools_by_provider" =
-        "SELECT provider_id, COUNT(*) FROM worker_pools GROUP BY provider_id \
-         ORDER BY provider_id LIMIT $1";
+        "SELECT provider_id, further_provider_ids, COUNT(*) FROM worker_pools \
+         GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
 }
 
 pub fn pool_get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
@@ -53,7 +58,8 @@ pub fn pool_get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError
 
 /// `false` if there is one of this id already; nothing changes then.
 pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
-    let previous = previous_provider_ids(pool);
+    let previous = list(&pool.previous_provider_ids);
+    let further = list(&pool.definition.further_provider_ids);
     let config = to_json(&pool.definition.config);
     let n_inserted = tx.execute(
         &INSERT,
@@ -68,6 +74,8 @@ pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
             pool.created.into(),
             pool.last_modified.into(),
             pool.version.into(),
+            (&further).into(),
+            configuration_id(pool).into(),
         ],
     )?;
     Ok(n_inserted > 0)
@@ -75,7 +83,8 @@ pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
 pub fn pool_update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
-    let previous = previous_provider_ids(pool);
+    let previous = list(&pool.previous_provider_ids);
+    let further = list(&pool.definition.further_provider_ids);
     let config = to_json(&pool.definition.config);
     tx.execute_guarded(
         &UPDATE,
@@ -87,6 +96,8 @@ pub fn pool_update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> 
             (&pool.definition.owner).into(),
             pool.definition.email_on_error.into(),
             pool.last_modified.into(),
+            (&further).into(),
+            configuration_id(pool).into(),
             pool.id.as_str().into(),
             pool.version.into(),
         ],
@@ -109,7 +120,7 @@ pub fn pool_list(
     tx.rows(&LIST, &[after.into(), limit.into()], pool)
 }
 
-/// Those that have no provider any more, present or previous.
+/// Those made by hand that have no provider any more, present or previous.
 pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
     tx.rows(
         &LIST_EXPIRABLE,
@@ -128,38 +139,52 @@ pub fn pool_list_leaving(
     tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], pool)
 }
 
-/// How many pools each provider has at present.
+/// How many pools each provider has at present; a pool of several counts for each of them.
 pub fn pools_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
-    tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
-        Ok((row.text(0)?.parse()?, row.number(1)?))
-    })
+    let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
+        let mut ids = provider_ids(row, 1)?;
+        ids.push(row.text(0)?.parse()?);
+        Ok((ids, row.number::<u64>(2)?))
+    })?;
+    let mut counts = BTreeMap::new();
+    for (ids, n_pools) in groups {
+        for id in ids {
+            *counts.entry(id).or_default() += n_pools;
+        }
+    }
+    Ok(counts.into_iter().collect())
 }
 
-fn previous_provider_ids(pool: &Pool) -> String {
-    let ids: Vec<&str> = pool
-        .previous_provider_ids
-        .iter()
-        .map(ProviderId::as_str)
-        .collect();
+fn list(ids: &[ProviderId]) -> String {
+    let ids: Vec<&str> = ids.iter().map(ProviderId::as_str).collect();
     to_json(&ids)
 }
 
+fn provider_ids(row: &Row<'_>, column: usize) -> Result<Vec<ProviderId>, BadRow> {
+    let texts: Vec<String> = row.json(column)?;
+    let ids = texts.iter().map(|text| text.parse());
+    Ok(ids.collect::<Result<_, BadId>>()?)
+}
+
+fn configuration_id(pool: &Pool) -> Option<&str> {
+    let id = pool.worker_configuration_id.as_ref();
+    id.map(ConfigurationId::as_str)
+}
+
 fn pool(row: &Row<'_>) -> Result<Pool, BadRow> {
-    let previous: Vec<String> = row.json(2)?;
-    let mut previous_provider_ids = Vec::with_capacity(previous.len());
-    for id in previous {
-        previous_provider_ids.push(id.parse()?);
-    }
+    let configuration_id = row.optional_text(11)?;
     Ok(Pool {
         id: row.text(0)?.parse()?,
         definition: PoolDefinition {
             provider_id: row.text(1)?.parse()?,
+            further_provider_ids: provider_ids(row, 10)?,
             description: row.text(3)?.to_owned(),
             config: row.json(4)?,
             owner: row.text(5)?.to_owned(),
             email_on_error: row.flag(6)?,
         },
-        previous_provider_ids,
+        previous_provider_ids: provider_ids(row, 2)?,
+        worker_configuration_id: configuration_id.map(str::parse).transpose()?,
         created: row.time(7)?,
         last_modified: row.time(8)?,
         version: row.version(9)?,

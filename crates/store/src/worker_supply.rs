@@ -37,8 +37,10 @@ statements! { TABLE;
         "SELECT worker_pool_id, COALESCE(launch_config_id, ''), state, draining, COUNT(*), \
          CAST(SUM(capacity) AS BIGINT) FROM workers \
          WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
-         AND (created < $3 OR provider_id <> (SELECT p.provider_id FROM worker_pools AS p \
-         WHERE p.worker_pool_id = workers.worker_pool_id)) GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         AND (created < $3 OR EXISTS (SELECT 1 FROM worker_pools AS p \
+         WHERE p.worker_pool_id = workers.worker_pool_id AND p.provider_id <> workers.provider_id \
+         AND REPLACE(p.further_provider_ids, '\"' || workers.provider_id || '\"', '') \
+         = p.further_provider_ids)) GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
     MACHINES "worker_live_machines" =
         "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";

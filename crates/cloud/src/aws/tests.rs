@@ -29,6 +29,7 @@ impl Ordering {
     pub(crate) fn of(configuration: Value) -> Self {
         let definition = PoolDefinition {
             provider_id: "aws".parse().unwrap(),
+            further_provider_ids: Vec::new(),
             description: String::new(),
             config: Map::new(),
             owner: "ops@example.com".to_owned(),

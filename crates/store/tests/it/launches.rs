@@ -463,13 +463,24 @@ on_both!(
             let mut coming = worker("a/c", "g", "coming");
             coming.state = WorkerState::Requested;
             worker_insert(tx, &coming)?;
-            pool_insert(tx, &pool("a/c", coming.provider_id.as_str()))
+            pool_insert(tx, &pool("a/c", coming.provider_id.as_str()))?;
+            for (id, provider) in [("a/d", "second"), ("a/e", "sec"), ("a/f", "s_cond")] {
+                let mut of_several = pool(id, "first");
+                of_several.definition.further_provider_ids =
+                    ["third", "second"].map(|id| id.parse().unwrap()).into();
+                pool_insert(tx, &of_several)?;
+                let mut coming = worker(id, "g", "coming");
+                coming.state = WorkerState::Requested;
+                coming.provider_id = provider.parse().unwrap();
+                worker_insert(tx, &coming)?;
+            }
+            Ok(())
         })
         .await;
         let found = read(&store, |tx| {
             worker_supply_overdue_between(tx, at(0), &pool_id("a/a"), &pool_id("a/z"))
         });
         let pools: Vec<_> = found.await.into_iter().map(|group| group.pool_id).collect();
-        assert_eq!(pools, [pool_id("a/b")]);
+        assert_eq!(pools, ["a/b", "a/e", "a/f"].map(pool_id));
     }
 );

@@ -1,12 +1,13 @@
 //! Migrations: each from the one before with data in place, once, by whoever comes first.
 
+use domain::id::ProviderId;
 use sha2::{Digest, Sha256};
-use store::{Engine, Store, StoreError, client_get, pool_get, pool_insert, worker_get};
+use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 
-use crate::samples::{client, pool, pool_id, worker, worker_key};
+use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -34,6 +35,10 @@ const FILES: [(&str, &str); 7] = [
     (
         "0007_notices",
         include_str!("../../migrations/0007_notices.sql"),
+    ),
+    (
+        "0008_providers_of_pools",
+        include_str!("../../migrations/0008_providers_of_pools.sql"),
     ),
 ];
 
@@ -69,7 +74,11 @@ async fn put_data(database: &Database, store: &Store, n_applied: usize) {
         write(store, |tx| store::client_insert(tx, &client("kept"))).await;
     }
     if n_applied >= 2 {
-        write(store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
+        database.raw(
+            "INSERT INTO worker_pools (worker_pool_id, provider_id, previous_provider_ids, \
+             description, config, owner, email_on_error, created, last_modified, version) VALUES \
+             ('a/b', 'one', '[\"old\"]', '', '{}', 'ops@example.com', 1, 1000, 1000, 1)",
+        );
         database.raw(
             "INSERT INTO workers (worker_pool_id, worker_group, worker_id, provider_id, \
              launch_config_id, state, capacity, created, expires, last_modified, last_checked, \
@@ -99,11 +108,12 @@ on_both!(
                 assert_eq!(kept, Some(client("kept")));
             }
             if n_applied >= 2 {
-                assert!(
-                    read(&store, |tx| pool_get(tx, &pool_id("a/b")))
-                        .await
-                        .is_some()
-                );
+                let kept = read(&store, |tx| pool_get(tx, &pool_id("a/b")))
+                    .await
+                    .unwrap();
+                assert_eq!(kept.worker_configuration_id, None);
+                let ids: Vec<_> = kept.provider_ids().map(ProviderId::as_str).collect();
+                assert_eq!(ids, ["one"]);
                 let kept = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
                 assert_eq!(kept, Some(worker("a/b", "g", "w")));
             }

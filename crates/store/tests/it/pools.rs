@@ -13,6 +13,8 @@ on_both!(a_pool_comes_back_as_it_was_stored, |database| {
     let store = database.migrated().await;
     let mut stored = pool("a/b", "aws-1");
     stored.previous_provider_ids = vec!["old-1".parse().unwrap(), "old-2".parse().unwrap()];
+    stored.definition.further_provider_ids = vec!["aws-2".parse().unwrap()];
+    stored.worker_configuration_id = Some("build.v2".parse().unwrap());
     let expected = stored.clone();
     assert!(write(&store, move |tx| pool_insert(tx, &stored)).await);
     assert_eq!(
@@ -38,6 +40,8 @@ on_both!(an_update_writes_everything_but_the_birthday, |database| {
         pool_insert(tx, &pool("a/b", "one"))?;
         let mut changed = pool_get(tx, &pool_id("a/b"))?.unwrap();
         changed.definition.provider_id = "two".parse().unwrap();
+        changed.definition.further_provider_ids = vec!["three".parse().unwrap()];
+        changed.worker_configuration_id = Some("build".parse().unwrap());
         changed.definition.description = "other".to_owned();
         changed.definition.config = object(serde_json::json!({}));
         changed.definition.owner = "you@example.com".to_owned();
@@ -76,27 +80,33 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     assert_eq!(seen, ["a/p1", "a/p2", "a/p3", "a/p4", "a/p5"]);
 });
 
-on_both!(only_pools_without_any_provider_are_expirable, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        let mut leaving = pool("a/leaving", ProviderId::NULL);
-        leaving.previous_provider_ids = vec!["one".parse().unwrap()];
-        pool_insert(tx, &leaving)?;
-        pool_insert(tx, &pool("a/gone", ProviderId::NULL))?;
-        pool_insert(tx, &pool("a/live", "one"))
-    })
-    .await;
-    let expirable = read(&store, |tx| pool_list_expirable(tx, 10)).await;
-    let ids: Vec<_> = expirable.iter().map(|pool| pool.id.to_string()).collect();
-    assert_eq!(ids, ["a/gone"]);
-    assert!(write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
-    assert!(!write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
-    assert!(
-        read(&store, |tx| pool_list_expirable(tx, 10))
-            .await
-            .is_empty()
-    );
-});
+on_both!(
+    only_pools_made_by_hand_without_any_provider_are_expirable,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut leaving = pool("a/leaving", ProviderId::NULL);
+            leaving.previous_provider_ids = vec!["one".parse().unwrap()];
+            pool_insert(tx, &leaving)?;
+            let mut unprovisioned = pool("a/declared", ProviderId::NULL);
+            unprovisioned.worker_configuration_id = Some("build".parse().unwrap());
+            pool_insert(tx, &unprovisioned)?;
+            pool_insert(tx, &pool("a/gone", ProviderId::NULL))?;
+            pool_insert(tx, &pool("a/live", "one"))
+        })
+        .await;
+        let expirable = read(&store, |tx| pool_list_expirable(tx, 10)).await;
+        let ids: Vec<_> = expirable.iter().map(|pool| pool.id.to_string()).collect();
+        assert_eq!(ids, ["a/gone"]);
+        assert!(write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+        assert!(!write(&store, |tx| pool_delete(tx, &pool_id("a/gone"))).await);
+        assert!(
+            read(&store, |tx| pool_list_expirable(tx, 10))
+                .await
+                .is_empty()
+        );
+    }
+);
 
 on_both!(
     pools_that_left_a_provider_and_who_still_works_in_them_are_found,
@@ -139,15 +149,21 @@ on_both!(
     }
 );
 
-on_both!(pools_are_counted_by_their_present_provider, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        pool_insert(tx, &pool("a/p1", "two"))?;
-        pool_insert(tx, &pool("a/p2", "one"))?;
-        pool_insert(tx, &pool("a/p3", "two"))
-    })
-    .await;
-    let counts = read(&store, pools_by_provider).await;
-    let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
-    assert_eq!(counts, [("one", 1), ("two", 2)]);
-});
+on_both!(
+    pools_are_counted_by_each_of_their_present_providers,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            pool_insert(tx, &pool("a/p1", "two"))?;
+            pool_insert(tx, &pool("a/p2", "one"))?;
+            let mut of_three = pool("a/p3", "two");
+            of_three.definition.further_provider_ids =
+                ["one", "three"].map(|id| id.parse().unwrap()).into();
+            pool_insert(tx, &of_three)
+        })
+        .await;
+        let counts = read(&store, pools_by_provider).await;
+        let counts: Vec<_> = counts.iter().map(|(id, n)| (id.as_str(), *n)).collect();
+        assert_eq!(counts, [("one", 2), ("three", 1), ("two", 2)]);
+    }
+);

@@ -27,6 +27,7 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
 pub(crate) fn pool(id: &str, provider: &str) -> Pool {
     let definition = PoolDefinition {
         provider_id: provider.parse().unwrap(),
+        further_provider_ids: Vec::new(),
         description: "A \"pool\" of 'workers' – größe".to_owned(),
         config: object(json!({"minCapacity": 0, "scalingRatio": 0.5, "b": {"a": [1, null]}})),
         owner: "ops@example.com".to_owned(),

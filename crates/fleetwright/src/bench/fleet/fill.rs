@@ -106,6 +106,7 @@ fn insert_pool(
     let config = json!({"minCapacity": 0, "maxCapacity": max_capacity, "scalingRatio": 1.0});
     let definition = PoolDefinition {
         provider_id: PROVIDER.parse().expect("this is a provider id"),
+        further_provider_ids: Vec::new(),
         description: String::new(),
         config: object(config),
         owner: "bench@example.com".to_owned(),

@@ -96,6 +96,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let emptied = |pool: &Pool| Wanted {
         definition: PoolDefinition {
             provider_id: ProviderId::null(),
+            further_provider_ids: Vec::new(),
             ..pool.definition.clone()
         },
         launch_configs: Vec::new(),
@@ -188,6 +189,7 @@ async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
     }
     let definition = PoolDefinition {
         provider_id,
+        further_provider_ids: Vec::new(),
         description: body.description,
         config,
         owner: body.owner,

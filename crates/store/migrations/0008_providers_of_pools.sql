@@ -1,0 +1,8 @@
+-- A pool may have several providers, and may be made of a worker configuration.
+
+-- Without the first, which stands in provider_id.
+ALTER TABLE worker_pools ADD COLUMN further_provider_ids TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE worker_pools ADD COLUMN worker_configuration_id {key};
+
+CREATE INDEX worker_pools_by_configuration ON worker_pools (worker_configuration_id, worker_pool_id)
+    WHERE worker_configuration_id IS NOT NULL;
