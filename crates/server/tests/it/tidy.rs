@@ -11,19 +11,21 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// What each crate may be built on: the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("access", &[]),
     ("contract", &[]),
-    ("domain", &["access", "contract"]),
-    ("store", &["access", "contract", "domain"]),
-    ("cloud", &["access", "contract", "domain"]),
-    ("backplane", &["access", "contract", "domain"]),
-    ("worker", &["access", "contract", "domain"]),
+    ("rules", &[]),
+    ("domain", &["access", "contract", "rules"]),
+    ("store", &["access", "contract", "rules", "domain"]),
+    ("cloud", &["access", "contract", "rules", "domain"]),
+    ("backplane", &["access", "contract", "rules", "domain"]),
+    ("worker", &["access", "contract", "rules", "domain"]),
     (
         "server",
         &[
             "access",
             "contract",
+            "rules",
             "domain",
             "store",
             "cloud",
@@ -35,6 +37,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
         &[
             "access",
             "contract",
+            "rules",
             "domain",
             "store",
             "cloud",

@@ -1,0 +1,227 @@
+//! When a rule applies: always, if one mapping holds, or if one of several does.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+use crate::limits::{MAX_MAPPINGS, MAX_NAME, MAX_PATTERNS};
+use crate::pattern::Pattern;
+use crate::presented::Presented;
+use crate::problem::{Place, kind};
+
+/// The conditions of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// `null`: there are none, so the rule always applies.
+    Always,
+    /// A mapping, all of whose names must match.
+    All(Mapping),
+    /// A list of mappings, of which one must hold.
+    AnyOf(Vec<Mapping>),
+}
+
+/// Condition names with what their values must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping(BTreeMap<String, Patterns>);
+
+/// The patterns of one condition, of which one must match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patterns {
+    /// A text.
+    One(Pattern),
+    /// A list of texts.
+    AnyOf(Vec<Pattern>),
+}
+
+impl Conditions {
+    /// Whether a rule with these conditions applies.
+    #[must_use]
+    pub fn hold(&self, presented: &Presented) -> bool {
+        match self {
+            Self::Always => true,
+            Self::All(mapping) => mapping.holds(presented),
+            Self::AnyOf(mappings) => mappings.iter().any(|mapping| mapping.holds(presented)),
+        }
+    }
+
+    /// The mappings of which one must hold; none if the rule always applies.
+    #[must_use]
+    pub fn mappings(&self) -> &[Mapping] {
+        match self {
+            Self::Always => &[],
+            Self::All(mapping) => std::slice::from_ref(mapping),
+            Self::AnyOf(mappings) => mappings,
+        }
+    }
+
+    pub(crate) fn parse(value: &Value, place: &mut Place<'_>) -> Option<Self> {
+        match value {
+            Value::Null => Some(Self::Always),
+            Value::Object(mapping) => Mapping::parse(mapping, place).map(Self::All),
+            Value::Array(list) if list.len() > MAX_MAPPINGS => {
+                place.problem(format!(
+                    "conditions are at most {MAX_MAPPINGS} mappings, here are {}",
+                    list.len()
+                ));
+                None
+            }
+            Value::Array(list) => {
+                let mappings = list.iter().enumerate().map(|(index, item)| {
+                    place.within(&index.to_string(), |place| match item {
+                        Value::Object(mapping) => Mapping::parse(mapping, place),
+                        Value::Null
+                        | Value::Bool(_)
+                        | Value::Number(_)
+                        | Value::String(_)
+                        | Value::Array(_) => {
+                            place.problem(format!(
+                                "expected a mapping from condition names to patterns, found {}",
+                                kind(item)
+                            ));
+                            None
+                        }
+                    })
+                });
+                all(mappings).map(Self::AnyOf)
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                place.problem(format!(
+                    "conditions are null, a mapping from condition names to patterns, or a list of such mappings; found {}",
+                    kind(value)
+                ));
+                None
+            }
+        }
+    }
+}
+
+impl Mapping {
+    /// Whether each name is presented with a value that matches.
+    #[must_use]
+    pub fn holds(&self, presented: &Presented) -> bool {
+        self.iter().all(|(name, patterns)| {
+            let value = presented.get(name);
+            value.is_some_and(|value| patterns.match_value(value))
+        })
+    }
+
+    /// The names with their patterns, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Patterns)> {
+        self.0
+            .iter()
+            .map(|(name, patterns)| (name.as_str(), patterns))
+    }
+
+    /// What the value of a name must match.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Patterns> {
+        self.0.get(name)
+    }
+
+    fn parse(mapping: &Map<String, Value>, place: &mut Place<'_>) -> Option<Self> {
+        let pairs = mapping.iter().map(|(name, value)| {
+            place.within(name, |place| {
+                let length = name.chars().count();
+                if length == 0 || length > MAX_NAME {
+                    place.problem(format!(
+                        "the name of a condition has 1 to {MAX_NAME} characters, this one has {length}"
+                    ));
+                    return None;
+                }
+                Some((name.clone(), Patterns::parse(value, place)?))
+            })
+        });
+        all(pairs).map(|pairs| Self(pairs.into_iter().collect()))
+    }
+}
+
+impl Patterns {
+    /// Whether one of them matches.
+    #[must_use]
+    pub fn match_value(&self, value: &str) -> bool {
+        self.as_slice().iter().any(|pattern| pattern.matches(value))
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Pattern] {
+        match self {
+            Self::One(pattern) => std::slice::from_ref(pattern),
+            Self::AnyOf(patterns) => patterns,
+        }
+    }
+
+    fn parse(value: &Value, place: &mut Place<'_>) -> Option<Self> {
+        match value {
+            Value::String(text) => pattern(text, place).map(Self::One),
+            Value::Array(list) if list.len() > MAX_PATTERNS => {
+                place.problem(format!(
+                    "a condition has at most {MAX_PATTERNS} patterns, this one has {}",
+                    list.len()
+                ));
+                None
+            }
+            Value::Array(list) => {
+                let patterns = list.iter().enumerate().map(|(index, item)| {
+                    place.within(&index.to_string(), |place| match item.as_str() {
+                        Some(text) => pattern(text, place),
+                        None => {
+                            place.problem(format!("expected a text, found {}", kind(item)));
+                            None
+                        }
+                    })
+                });
+                all(patterns).map(Self::AnyOf)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                place.problem(format!(
+                    "expected a text or a list of texts, found {}",
+                    kind(value)
+                ));
+                None
+            }
+        }
+    }
+}
+
+fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
+    Pattern::parse(text)
+        .map_err(|error| place.problem(error.to_string()))
+        .ok()
+}
+
+/// All of them, or nothing; but each is asked, so that each can tell its problems.
+fn all<T>(parsed: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let parsed: Vec<Option<T>> = parsed.collect();
+    parsed.into_iter().collect()
+}
+
+impl Serialize for Conditions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Always => serializer.serialize_unit(),
+            Self::All(mapping) => mapping.serialize(serializer),
+            Self::AnyOf(mappings) => mappings.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Mapping {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, patterns) in self.iter() {
+            map.serialize_entry(name, patterns)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Patterns {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::One(pattern) => serializer.serialize_str(pattern.as_str()),
+            Self::AnyOf(patterns) => serializer.collect_seq(patterns.iter().map(Pattern::as_str)),
+        }
+    }
+}

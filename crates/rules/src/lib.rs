@@ -1,0 +1,35 @@
+//! Rule sets: configuration as a list of small rules, each with conditions and values.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![doc = include_str!("../README.md")]
+
+mod assign;
+mod bits;
+mod change;
+mod conditions;
+mod edit;
+mod evaluator;
+mod explain;
+mod fingerprint;
+pub mod limits;
+mod origins;
+mod pattern;
+mod presented;
+mod problem;
+mod recent;
+mod rule;
+mod set;
+mod table;
+
+pub use assign::assign;
+pub use change::Change;
+pub use conditions::{Conditions, Mapping, Patterns};
+pub use edit::{EditError, Position};
+pub use evaluator::Evaluator;
+pub use explain::{Action, Explanation, Step};
+pub use origins::{Earlier, Evaluation, Origin, Origins};
+pub use pattern::{BadPattern, Pattern};
+pub use presented::Presented;
+pub use problem::{Problem, Problems};
+pub use rule::Rule;
+pub use set::RuleSet;

@@ -1,0 +1,262 @@
+//! One rule: its id, what it is for, when it applies, and which values it assigns.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::conditions::Conditions;
+use crate::fingerprint::Digest;
+use crate::limits::{MAX_DEPTH, MAX_DESCRIPTION, MAX_NODES, MAX_RULE_ID};
+use crate::problem::{Place, Problems, did_you_mean, kind};
+
+const KEYS: [&str; 4] = ["ruleId", "description", "conditions", "values"];
+
+/// A rule. Cheap to clone.
+#[derive(Clone)]
+pub struct Rule(Arc<Parts>);
+
+/// Serialized in the order in which people read.
+#[derive(PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Parts {
+    rule_id: String,
+    description: String,
+    conditions: Conditions,
+    values: Map<String, Value>,
+    #[serde(skip)]
+    measure: Measure,
+}
+
+/// What is known of a rule's content once it is parsed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Measure {
+    pub(crate) fingerprint: u128,
+    /// As compact JSON.
+    pub(crate) bytes: usize,
+    /// Patterns that are compiled globs.
+    pub(crate) globs: usize,
+}
+
+impl Rule {
+    /// Reads a rule: `{"ruleId": …, "description": …, "conditions": …, "values": …}`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with JSON pointers from the rule.
+    pub fn parse(rule: &Value) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let parsed = Self::parse_at(rule, String::new(), &mut problems);
+        problems.none()?;
+        Ok(parsed.expect("without a problem there is a rule"))
+    }
+
+    /// What names the rule within its set.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.0.rule_id
+    }
+
+    /// What it is for, in a sentence; may be empty.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// When it applies.
+    #[must_use]
+    pub fn conditions(&self) -> &Conditions {
+        &self.0.conditions
+    }
+
+    /// What it assigns.
+    #[must_use]
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.0.values
+    }
+
+    /// The rule as JSON. Parsing that gives an equal rule.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(&*self.0).expect("a rule has text keys and finite numbers")
+    }
+
+    pub(crate) fn measure(&self) -> Measure {
+        self.0.measure
+    }
+
+    /// Whether both assign the same under the same id.
+    pub(crate) fn assigns_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.id() == other.id() && self.values() == other.values())
+    }
+
+    /// Whether both also do so under the same conditions.
+    pub(crate) fn acts_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.assigns_as(other) && self.conditions() == other.conditions())
+    }
+
+    pub(crate) fn parse_at(rule: &Value, path: String, problems: &mut Problems) -> Option<Self> {
+        let before = problems.len();
+        let mut place = Place {
+            path,
+            rule_id: None,
+            problems,
+        };
+        let Value::Object(rule) = rule else {
+            place.problem(format!("a rule is a mapping, found {}", kind(rule)));
+            return None;
+        };
+        let rule_id = parse_id(rule.get("ruleId"), &mut place);
+        place.rule_id = rule_id;
+        for key in rule.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+            place.problem(format!(
+                "a rule has no key {key:?}, it may have {}{}",
+                KEYS.join(", "),
+                did_you_mean(key, KEYS),
+            ));
+        }
+        let description = place.within("description", |place| {
+            parse_description(rule.get("description"), place)
+        });
+        let conditions = place.within("conditions", |place| {
+            Conditions::parse(rule.get("conditions").unwrap_or(&Value::Null), place)
+        });
+        let values = parse_values(rule.get("values"), &mut place);
+        let any_problem = problems.len() > before;
+        let parts = Parts {
+            rule_id: rule_id?.to_owned(),
+            description: description?.to_owned(),
+            conditions: conditions?,
+            values: values?,
+            measure: Measure::default(),
+        };
+        (!any_problem).then(|| parts.measured())
+    }
+}
+
+impl Parts {
+    fn measured(mut self) -> Rule {
+        let digest = Digest::of(&self);
+        let patterns = self.conditions.mappings().iter().flat_map(|mapping| {
+            let lists = mapping.iter().map(|(_, patterns)| patterns.as_slice());
+            lists.flatten()
+        });
+        self.measure = Measure {
+            fingerprint: digest.value(),
+            bytes: digest.bytes(),
+            globs: patterns.filter(|pattern| pattern.is_compiled()).count(),
+        };
+        Rule(Arc::new(self))
+    }
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Rule({})", self.to_value())
+    }
+}
+
+fn parse_id<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Option<&'a str> {
+    let Some(value) = value else {
+        place.problem("a rule must have a ruleId, a text that names it within its set");
+        return None;
+    };
+    place.within("ruleId", |place| {
+        let Value::String(rule_id) = value else {
+            place.problem(format!("a ruleId is a text, found {}", kind(value)));
+            return None;
+        };
+        let length = rule_id.chars().count();
+        if length == 0 || length > MAX_RULE_ID {
+            place.problem(format!(
+                "a ruleId has 1 to {MAX_RULE_ID} characters, this one has {length}"
+            ));
+            return None;
+        }
+        if let Some(control) = rule_id.chars().find(|character| character.is_control()) {
+            place.problem(format!(
+                "a ruleId has no control characters, this one has {control:?}"
+            ));
+            return None;
+        }
+        Some(rule_id.as_str())
+    })
+}
+
+fn parse_description<'a>(value: Option<&'a Value>, place: &mut Place<'_>) -> Option<&'a str> {
+    match value {
+        None => Some(""),
+        Some(Value::String(description)) => {
+            let length = description.chars().count();
+            if length <= MAX_DESCRIPTION {
+                return Some(description);
+            }
+            place.problem(format!(
+                "a description has at most {MAX_DESCRIPTION} characters, this one has {length}"
+            ));
+            None
+        }
+        Some(other) => {
+            place.problem(format!("a description is a text, found {}", kind(other)));
+            None
+        }
+    }
+}
+
+fn parse_values(value: Option<&Value>, place: &mut Place<'_>) -> Option<Map<String, Value>> {
+    let Some(value) = value else {
+        place.problem("a rule must have values, a mapping of what it assigns");
+        return None;
+    };
+    place.within("values", |place| {
+        let Value::Object(values) = value else {
+            place.problem(format!("values are a mapping, found {}", kind(value)));
+            return None;
+        };
+        let mut nodes = 0;
+        if !is_shallow(value, MAX_DEPTH, &mut nodes) {
+            place.problem(format!(
+                "values are at most {MAX_DEPTH} objects and lists deep"
+            ));
+            return None;
+        }
+        if nodes > MAX_NODES {
+            place.problem(format!(
+                "a rule has at most {MAX_NODES} values at all depths together, this one has {nodes}"
+            ));
+            return None;
+        }
+        let mut values = values.clone();
+        values.sort_keys();
+        values.values_mut().for_each(Value::sort_all_objects);
+        Some(values)
+    })
+}
+
+/// Counts the values within, and says whether they end before the depth does.
+fn is_shallow(value: &Value, depth: usize, nodes: &mut usize) -> bool {
+    let mut within = |child: &Value| {
+        *nodes += 1;
+        is_shallow(child, depth.saturating_sub(1), nodes)
+    };
+    match value {
+        Value::Object(object) => depth > 0 && object.values().all(&mut within),
+        Value::Array(list) => depth > 0 && list.iter().all(&mut within),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}

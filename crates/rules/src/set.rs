@@ -1,0 +1,156 @@
+//! A rule set: rules in the order in which they are evaluated. Immutable and cheap to clone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::fingerprint::Digest;
+use crate::limits::{MAX_BYTES, MAX_GLOBS, MAX_RULES};
+use crate::problem::{Problems, kind};
+use crate::rule::Rule;
+
+/// Rules in their order.
+#[derive(Clone)]
+pub struct RuleSet(Arc<Inner>);
+
+struct Inner {
+    rules: Vec<Rule>,
+    fingerprint: u128,
+}
+
+impl RuleSet {
+    /// Reads a list of rules.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with JSON pointers from the list.
+    pub fn parse(rules: &Value) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let Value::Array(list) = rules else {
+            problems.push("", None, format!("rules are a list, found {}", kind(rules)));
+            return Err(problems);
+        };
+        if list.len() > MAX_RULES {
+            let message = format!(
+                "a set has at most {MAX_RULES} rules, here are {}",
+                list.len()
+            );
+            problems.push("", None, message);
+            return Err(problems);
+        }
+        let mut parsed = Vec::with_capacity(list.len());
+        let mut first: HashMap<&str, usize> = HashMap::new();
+        for (index, value) in list.iter().enumerate() {
+            let rule = Rule::parse_at(value, format!("/{index}"), &mut problems);
+            parsed.extend(rule);
+            // Told here rather than with the other checks of the whole, so that it is also told of
+            // sets in which something else is wrong.
+            let Some(rule_id) = value.get("ruleId").and_then(Value::as_str) else {
+                continue;
+            };
+            let earlier = *first.entry(rule_id).or_insert(index);
+            if earlier != index {
+                let message = duplicate(earlier);
+                problems.push(&format!("/{index}/ruleId"), Some(rule_id), message);
+            }
+        }
+        problems.none()?;
+        Self::from_rules(parsed)
+    }
+
+    /// Puts rules together.
+    ///
+    /// # Errors
+    ///
+    /// If two have one id, or the whole is too large.
+    pub fn from_rules(rules: Vec<Rule>) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut whole = |most: usize, what: &str, number: usize| {
+            if number > most {
+                problems.push(
+                    "",
+                    None,
+                    format!("a set has at most {most} {what}, here are {number}"),
+                );
+            }
+        };
+        whole(MAX_RULES, "rules", rules.len());
+        let sum = |part: fn(&Rule) -> usize| rules.iter().map(part).sum::<usize>();
+        let bytes = sum(|rule| rule.measure().bytes);
+        whole(MAX_BYTES, "bytes as compact JSON", bytes);
+        let globs = sum(|rule| rule.measure().globs);
+        whole(MAX_GLOBS, "patterns with ?, [], {} or several *", globs);
+        let mut first: HashMap<&str, usize> = HashMap::with_capacity(rules.len());
+        for (index, rule) in rules.iter().enumerate() {
+            let earlier = *first.entry(rule.id()).or_insert(index);
+            if earlier != index {
+                let message = duplicate(earlier);
+                problems.push(&format!("/{index}/ruleId"), Some(rule.id()), message);
+            }
+        }
+        problems.none()?;
+        let mut digest = Digest::default();
+        for rule in &rules {
+            digest.update(&rule.measure().fingerprint.to_be_bytes());
+        }
+        let fingerprint = digest.value();
+        Ok(Self(Arc::new(Inner { rules, fingerprint })))
+    }
+
+    /// The rules, in their order.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.0.rules
+    }
+
+    /// The rule with this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Rule> {
+        self.rules().iter().find(|rule| rule.id() == id)
+    }
+
+    /// The list of rules as JSON. Parsing that gives an equal set.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        self.rules().iter().map(Rule::to_value).collect()
+    }
+
+    /// A number that is equal for equal sets, now and in later versions. It is no protection against
+    /// people who want to make two sets with one fingerprint.
+    #[must_use]
+    pub fn fingerprint(&self) -> u128 {
+        self.0.fingerprint
+    }
+}
+
+fn duplicate(earlier: usize) -> String {
+    format!("the rule at /{earlier} has this ruleId already, and each is unique within its set")
+}
+
+impl PartialEq for RuleSet {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.rules() == other.rules()
+    }
+}
+
+impl Default for RuleSet {
+    /// Without rules; every evaluation gives an empty object.
+    fn default() -> Self {
+        Self::from_rules(Vec::new()).expect("nothing is wrong with no rules")
+    }
+}
+
+impl Serialize for RuleSet {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rules())
+    }
+}
+
+impl fmt::Debug for RuleSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.rules()).finish()
+    }
+}

@@ -1,0 +1,77 @@
+//! Evaluation as simple as it can be written, to compare with: no globs compiled, nothing kept, nothing shared.
+
+use serde_json::{Map, Value};
+
+/// One rule set as plain JSON, and what is presented.
+pub(crate) fn evaluate(rules: &Value, presented: &[(String, String)]) -> Value {
+    let mut result = Value::Object(Map::new());
+    for rule in rules.as_array().unwrap() {
+        if holds(&rule["conditions"], presented) {
+            result = merged(Some(&result), &rule["values"]).unwrap();
+        }
+    }
+    result
+}
+
+pub(crate) fn holds(conditions: &Value, presented: &[(String, String)]) -> bool {
+    match conditions {
+        Value::Null => true,
+        Value::Object(mapping) => mapping.iter().all(|(name, patterns)| {
+            let value = presented.iter().find(|(presented, _)| presented == name);
+            value.is_some_and(|(_, value)| match patterns {
+                Value::Array(list) => list.iter().any(|pattern| matches(pattern, value)),
+                one => matches(one, value),
+            })
+        }),
+        Value::Array(list) => list.iter().any(|mapping| holds(mapping, presented)),
+        other => panic!("{other} is no conditions"),
+    }
+}
+
+fn matches(pattern: &Value, value: &str) -> bool {
+    let pattern: Vec<char> = pattern.as_str().unwrap().chars().collect();
+    glob(&pattern, &value.chars().collect::<Vec<_>>())
+}
+
+/// Globs of `*`, `?`, `{a,b}` and plain characters.
+pub(crate) fn glob(pattern: &[char], value: &[char]) -> bool {
+    match pattern {
+        [] => value.is_empty(),
+        ['*', rest @ ..] => (0..=value.len()).any(|start| glob(rest, &value[start..])),
+        ['?', rest @ ..] => !value.is_empty() && glob(rest, &value[1..]),
+        ['{', rest @ ..] => {
+            let end = rest.iter().position(|character| *character == '}').unwrap();
+            let mut alternatives = rest[..end].split(|character| *character == ',');
+            alternatives.any(|alternative| {
+                let pattern: Vec<char> = alternative
+                    .iter()
+                    .chain(&rest[end + 1..])
+                    .copied()
+                    .collect();
+                glob(&pattern, value)
+            })
+        }
+        [plain, rest @ ..] => value.first() == Some(plain) && glob(rest, &value[1..]),
+    }
+}
+
+/// What is at a place after a value was assigned to what was there.
+fn merged(old: Option<&Value>, new: &Value) -> Option<Value> {
+    match new {
+        Value::Null => None,
+        Value::Object(new) => {
+            let empty = Map::new();
+            let old = old.and_then(Value::as_object).unwrap_or(&empty);
+            let keys = old.keys().chain(new.keys());
+            let pairs = keys.filter_map(|key| {
+                let value = match new.get(key) {
+                    Some(value) => merged(old.get(key), value),
+                    None => old.get(key).cloned(),
+                };
+                value.map(|value| (key.clone(), value))
+            });
+            Some(Value::Object(pairs.collect()))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Some(new.clone()),
+    }
+}
