@@ -22,7 +22,8 @@ look() { if alive "$id"; then state=alive; elif [ -d "$id" ]; then state=gone; e
 end() { if alive "$id"; then kill -- "-$(cat "$id/pid")" 2>/dev/null || kill "$(cat "$id/pid")"; fi; }
 owned() { for id in *; do if alive "$id"; then printf '{"token":"%s","workerGroup":"%s","workerId":"%s"}\n' "${id%-*}" "$(cat "$id/group")" "$id"; fi; done | paste -sd, -; }
 case "$1" in
-  setup | validate) echo '{}' ;;
+  setup) printf '{"places":[{"region":"%s"}],"fills":{"region":"/region"}}' "${REGION:-here}" ;;
+  validate) echo '{}' ;;
   bids) echo '{"bids":[]}' ;;
   launch) case "$question" in *'"soldOut":true'*) echo '{"cause":"capacity","message":"this one is sold out"}'; exit 1 ;; esac
     printf '{"machines":[%s]}' "$(each launch)" ;;

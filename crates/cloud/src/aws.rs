@@ -21,6 +21,7 @@ mod row;
 mod sign;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -40,8 +41,11 @@ use self::http::Http;
 use self::identity_keys::IdentityKeys;
 use self::parameters::Parameters;
 use self::prices::Prices;
+pub(crate) use self::zones::fills;
+use self::zones::{SETUP_LIMIT, Zones};
 use crate::{
-    IdentityClaim, Machines, NotVerified, Provider, ProviderContext, SetupFailed, Verified,
+    Fills, IdentityClaim, Machines, NotVerified, Place, PlacesUnknown, Provider, ProviderContext,
+    SetupFailed, Verified,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-aws.json";
@@ -58,6 +62,7 @@ pub struct AwsProvider {
     regions: OnceLock<BTreeSet<String>>,
     ec2: Ec2,
     prices: Prices,
+    zones: Zones,
     identity_keys: IdentityKeys,
 }
 
@@ -81,6 +86,7 @@ impl AwsProvider {
             wanted_regions: config.regions,
             regions: OnceLock::new(),
             prices: Prices::new(config.on_demand_prices),
+            zones: Zones::default(),
             identity_keys: IdentityKeys::new(config.identity_keys),
         }
     }
@@ -136,7 +142,8 @@ impl Provider for AwsProvider {
         self.check_regions(config)
     }
 
-    /// Learns which regions there are, and so whether our credentials are good for anything.
+    /// Learns which regions there are, and so whether our credentials are good for anything; and their zones, as far as EC2
+    /// tells them at once: machines can be launched and ended without.
     async fn setup(&self) -> Result<(), SetupFailed> {
         let answer: DescribeRegions = self
             .ec2
@@ -162,11 +169,21 @@ impl Provider for AwsProvider {
         };
         // Whoever was first knows the same.
         self.regions.get_or_init(|| used);
+        // Those that answered in time are known.
+        let _ = tokio::time::timeout(SETUP_LIMIT, self.learn_zones()).await;
         Ok(())
     }
 
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         Ok(identity::verify(claim, &self.identity_keys)?)
+    }
+
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        self.zones.places(self.regions().map_err(PlacesUnknown)?)
+    }
+
+    fn fills(&self) -> Fills {
+        fills()
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

@@ -30,6 +30,7 @@ use self::inventory::Machine;
 pub use self::script::FakeMachine;
 use self::script::State;
 use crate::identity::Tokens;
+use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
     NotVerified, Owned, Provider, ProviderContext, Sighting, Verified,
@@ -52,6 +53,9 @@ pub struct FakeSettings {
     pub boot_seconds: u32,
     /// Dollars per hour and machine, where a launch config does not say.
     pub price: Option<f64>,
+    /// Where workers can be started, for rules to ask about.
+    #[serde(deserialize_with = "place::from_settings")]
+    pub places: Vec<Place>,
 }
 
 /// A cloud whose pool configs the fake one takes.
@@ -90,6 +94,19 @@ impl AcceptedConfig {
             Self::Azure => "worker-manager/v1/config-azure.json",
             Self::Fake => "fleetwright/v1/config-fake.json",
             Self::Google => "worker-manager/v1/config-google.json",
+        }
+    }
+
+    /// Where its launch configs have room for what places usually say.
+    fn fills(self) -> Fills {
+        let of = |pairs: &[(&str, &str)]| {
+            let owned = |(name, at): &(&str, &str)| ((*name).to_owned(), (*at).to_owned());
+            pairs.iter().map(owned).collect()
+        };
+        match self {
+            Self::Aws => crate::aws::fills(),
+            Self::Azure => of(&[("region", "/location")]),
+            Self::Fake | Self::Google => of(&[("region", "/region"), ("zone", "/zone")]),
         }
     }
 }
@@ -223,6 +240,15 @@ impl Provider for FakeCloud {
     /// As on a real cloud: a worker registers once, while it is still only requested.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         Ok(self.tokens.verify(claim)?)
+    }
+
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        let scripted = self.state().places.clone();
+        scripted.unwrap_or_else(|| Ok(self.settings.places.clone()))
+    }
+
+    fn fills(&self) -> Fills {
+        self.settings.accepts.fills()
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

@@ -10,6 +10,7 @@ mod identity;
 mod local;
 mod null;
 mod outside;
+mod place;
 mod provider;
 #[cfg(test)]
 mod provider_tests;
@@ -27,6 +28,7 @@ pub use fake::{AcceptedConfig, Call, Decider, FakeCloud, FakeMachine, FakeSettin
 pub use identity::identity_token;
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
+pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
     BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
     Listing, Machines, NotValidated, NotVerified, Owned, Proof, ProofRefused, Provider, Refused,

@@ -8,7 +8,7 @@ mod carrier;
 mod messages;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::{Invalid, Problem};
@@ -25,6 +25,7 @@ use self::messages::{
     Bids, ErrorBody, Judgement, Made, OneBid, OneSighting, Page, Ready, Sightings, Verdict, read,
 };
 use crate::identity::{Tokens, refuse, register_once};
+use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
     NotValidated, NotVerified, Provider, ProviderContext, SetupFailed, Sighting, Verified,
@@ -48,14 +49,17 @@ pub struct OutsideProvider<C> {
     carrier: C,
     tokens: Tokens,
     bids: BidBook,
-    /// What the other side said about itself.
-    limits: Mutex<Limits>,
+    said: Mutex<Said>,
 }
 
-#[derive(Clone, Copy)]
-struct Limits {
+/// What the other side said about itself, last.
+struct Said {
     look_batch: usize,
     max_machines: Option<u64>,
+    places: Vec<Place>,
+    fills: Fills,
+    /// Why it could not be asked again lately.
+    problem: Option<CloudError>,
 }
 
 #[expect(private_bounds, reason = "a carrier is a detail of this crate")]
@@ -66,15 +70,56 @@ impl<C: Carrier> OutsideProvider<C> {
             context,
             carrier,
             bids: BidBook::default(),
-            limits: Mutex::new(Limits {
+            said: Mutex::new(Said {
                 look_batch: DEFAULT_LOOK_BATCH,
                 max_machines: None,
+                places: Vec::new(),
+                fills: Fills::new(),
+                problem: None,
             }),
         }
     }
 
-    fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the other side say what there is to say about it. What it said before stays if this fails.
+    async fn ask_about_itself(&self) -> Result<(), CloudError> {
+        let ready: Ready = self.ask(Operation::Setup, json!({})).await?;
+        place::check(&ready.places, &ready.fills).map_err(|problem| {
+            CloudError::Unavailable(format!(
+                "the answer to setup has bad {}",
+                cut(&problem.to_string())
+            ))
+        })?;
+        *self.said() = Said {
+            look_batch: ready.look_batch,
+            max_machines: ready.max_machines,
+            places: ready.places,
+            fills: ready.fills,
+            problem: None,
+        };
+        Ok(())
+    }
+
+    /// The same again, now and then: places come and go. A failure is told once.
+    async fn ask_about_itself_again(&self) {
+        let was_in_trouble = self.said().problem.is_some();
+        let id = &self.context.id;
+        match self.ask_about_itself().await {
+            Ok(()) if was_in_trouble => {
+                tracing::info!(provider.id = %id, "{id} says again what it can do");
+            }
+            Ok(()) => {}
+            Err(problem) => {
+                if !was_in_trouble {
+                    tracing::warn!(provider.id = %id, error = %problem,
+                        "{id} does not say any more what it can do, and where; what it said before holds: {problem}");
+                }
+                self.said().problem = Some(problem);
+            }
+        }
     }
 
     /// Asks, and reads the answer if it fits its schema.
@@ -200,6 +245,28 @@ impl<C: Carrier> OutsideProvider<C> {
         Ok(launched)
     }
 
+    async fn ask_for_bids(&self) -> Result<(), CloudError> {
+        let now = self.context.clock.now();
+        for batch in self.bids.wanted(now, BID_BATCH) {
+            let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let question = json!({"launchConfigs": contents});
+            let answer: Bids = self.ask(Operation::Bids, question).await?;
+            // Somebody without an opinion lists none.
+            if answer.bids.is_empty() {
+                continue;
+            }
+            if answer.bids.len() != keys.len() {
+                let (asked, told) = (keys.len(), answer.bids.len());
+                let text = format!("{told} bids came for {asked} launch configs");
+                return Err(CloudError::Unavailable(text));
+            }
+            for (key, bid) in keys.iter().zip(answer.bids) {
+                self.bids.answered(key, OneBid::bid(bid), now);
+            }
+        }
+        Ok(())
+    }
+
     /// The token is none of ours.
     async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), NotVerified> {
         let question = json!({
@@ -277,14 +344,16 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
 
     async fn setup(&self) -> Result<(), SetupFailed> {
         self.carrier.prepare().await.map_err(SetupFailed)?;
-        let asked = self.ask(Operation::Setup, json!({})).await;
-        let ready: Ready =
-            asked.map_err(|failure| SetupFailed(CloudError::from(failure).to_string()))?;
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Limits {
-            look_batch: ready.look_batch,
-            max_machines: ready.max_machines,
-        };
-        Ok(())
+        let asked = self.ask_about_itself().await;
+        asked.map_err(|problem| SetupFailed(problem.to_string()))
+    }
+
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        Ok(self.said().places.clone())
+    }
+
+    fn fills(&self) -> Fills {
+        self.said().fills.clone()
     }
 
     /// A worker registers once, with the token that we offered for it or with a proof that the other side knows.
@@ -304,33 +373,16 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
 #[async_trait]
 impl<C: Carrier> Machines for OutsideProvider<C> {
     fn max_machines(&self) -> Option<u64> {
-        self.limits().max_machines
+        self.said().max_machines
     }
 
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         self.bids.bids(ask)
     }
 
+    /// Beside each other: a side that is slow about itself does not keep us from its bids.
     async fn refresh(&self) -> Result<(), CloudError> {
-        let now = self.context.clock.now();
-        for batch in self.bids.wanted(now, BID_BATCH) {
-            let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let question = json!({"launchConfigs": contents});
-            let answer: Bids = self.ask(Operation::Bids, question).await?;
-            // Somebody without an opinion lists none.
-            if answer.bids.is_empty() {
-                continue;
-            }
-            if answer.bids.len() != keys.len() {
-                let (asked, told) = (keys.len(), answer.bids.len());
-                let text = format!("{told} bids came for {asked} launch configs");
-                return Err(CloudError::Unavailable(text));
-            }
-            for (key, bid) in keys.iter().zip(answer.bids) {
-                self.bids.answered(key, OneBid::bid(bid), now);
-            }
-        }
-        Ok(())
+        tokio::join!(self.ask_about_itself_again(), self.ask_for_bids()).1
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
@@ -367,7 +419,7 @@ impl<C: Carrier> Machines for OutsideProvider<C> {
     }
 
     fn look_batch(&self) -> usize {
-        self.limits().look_batch
+        self.said().look_batch
     }
 
     async fn owned(&self) -> Result<Listing, CloudError> {

@@ -14,6 +14,8 @@ use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
 
+use crate::place::{Fills, Place, PlacesUnknown};
+
 /// Makes workers, knows them again, and ends them. Constructors do no I/O and cannot fail.
 ///
 /// Every call that goes outside has a time limit of its own and returns; none is repeated inside: the next
@@ -41,6 +43,17 @@ pub trait Provider: Send + Sync {
     /// Is the caller the worker that it claims to be? An outage is not a no.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified>;
 
+    /// Where workers can be started, as conditions that hold together, for rules to ask about: in an order that stays, from
+    /// memory, without a call outside. None: there is nothing to choose.
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        Ok(Vec::new())
+    }
+
+    /// Where in a launch config the value of a condition belongs, unless a rule puts something else there.
+    fn fills(&self) -> Fills {
+        Fills::new()
+    }
+
     /// For providers whose workers are declared by people.
     fn by_hand(&self) -> Option<&dyn ByHand> {
         None
@@ -66,7 +79,8 @@ pub trait Machines: Send + Sync {
         ask.launch_configs.iter().map(plain).collect()
     }
 
-    /// Brings up to date what `bids` speaks from (prices, say). Called now and then.
+    /// Brings up to date what `bids` and `places` speak from (prices, say). Called now and then. Places that cannot be
+    /// brought up to date stay as they were, and are told of here, once: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
     }

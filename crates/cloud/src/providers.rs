@@ -31,6 +31,14 @@ pub enum NotAvailable {
 }
 
 impl Entry {
+    fn in_service(&self) -> Result<&Arc<dyn Provider>, NotAvailable> {
+        if self.ready.load(Ordering::Acquire) {
+            Ok(&self.provider)
+        } else {
+            Err(NotAvailable::SetupFailed)
+        }
+    }
+
     /// In service as soon as it can be, whatever the others do.
     async fn set_up(&self, limit: Duration) -> (&ProviderId, Result<(), SetupFailed>) {
         let done = tokio::time::timeout(limit, self.provider.setup()).await;
@@ -71,11 +79,7 @@ impl Providers {
             .iter()
             .find(|entry| entry.id == *id)
             .ok_or(NotAvailable::Unknown)?;
-        if entry.ready.load(Ordering::Acquire) {
-            Ok(&entry.provider)
-        } else {
-            Err(NotAvailable::SetupFailed)
-        }
+        entry.in_service()
     }
 
     /// Id and kind of each configured provider, in or out of service.
@@ -84,6 +88,16 @@ impl Providers {
             .iter()
             .filter(|entry| !entry.id.is_null())
             .map(|entry| (&entry.id, entry.provider.kind()))
+    }
+
+    /// Each configured provider, as far as it is in service, for those who must ask all of them.
+    pub fn all(
+        &self,
+    ) -> impl Iterator<Item = (&ProviderId, Result<&Arc<dyn Provider>, NotAvailable>)> {
+        self.entries
+            .iter()
+            .filter(|entry| !entry.id.is_null())
+            .map(|entry| (&entry.id, entry.in_service()))
     }
 
     /// Sets up those that are not in service, side by side, so that none waits for another's silent cloud.
@@ -163,10 +177,14 @@ mod tests {
             providers.listed().map(|(_, kind)| kind).collect::<Vec<_>>(),
             ["shaky"]
         );
+        let all: Vec<_> = providers.all().map(|(id, it)| (id, it.err())).collect();
+        assert_eq!(all, [(&id, Some(NotAvailable::SetupFailed))]);
 
         let (ready, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!((ready, failed), (vec![&id], vec![]));
         assert!(providers.get(&id).is_ok());
+        let presented = providers.all().map(|(_, it)| it.unwrap().places());
+        assert_eq!(presented.collect::<Vec<_>>(), [Ok(Vec::new())]);
     }
 
     /// Gets ready together with others, or never.
@@ -226,7 +244,7 @@ mod tests {
         let providers = Providers::new(vec![]);
         providers.set_up_missing(LIMIT).await;
         assert!(providers.get(&ProviderId::null()).is_ok());
-        assert_eq!(providers.listed().count(), 0);
+        assert_eq!(providers.listed().count() + providers.all().count(), 0);
         let unknown = "nosuch".parse().unwrap();
         assert_eq!(providers.get(&unknown).err(), Some(NotAvailable::Unknown));
     }

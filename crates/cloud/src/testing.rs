@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     BidRequest, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotValidated,
-    NotVerified, Proof, ProofRefused, Provider, Sighting, Verified,
+    NotVerified, Proof, ProofRefused, Provider, Sighting, Verified, place,
 };
 
 /// A cloud needs so many looks at most to do what it was told.
@@ -72,6 +72,7 @@ pub async fn contract(fixture: &dyn Fixture) {
     set_up_twice_is_set_up(fixture).await;
     validation_writes_defaults_and_refuses_with_pointers(fixture).await;
     every_launch_config_gets_a_bid(fixture).await;
+    places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture).await;
     what_was_launched_is_seen_and_owned_and_ends(fixture).await;
     one_token_makes_machines_once(fixture).await;
     what_is_not_known_is_not_found_and_ends_with_success(fixture).await;
@@ -248,6 +249,32 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
         now: fixture.now(),
     });
     assert_eq!(bids.len(), launch_configs.len());
+}
+
+async fn places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture: &dyn Fixture) {
+    let provider = fixture.provider();
+    let (places, fills) = (provider.places().expect("they are known"), provider.fills());
+    assert_eq!(provider.places(), Ok(places.clone()));
+    place::check(&places, &fills).expect("rules can ask about them");
+    // The first and the last are enough: a cloud asks a service about each.
+    for place in places.first().into_iter().chain(places.last()) {
+        let mut config = fixture.config();
+        let launch_config = &mut config["launchConfigs"][0];
+        for (name, pointer) in &fills {
+            if let Some(value) = place.get(name) {
+                put(launch_config, pointer, value);
+            }
+        }
+        valid(fixture, config).await;
+    }
+}
+
+/// Makes the objects on the way.
+pub(crate) fn put(mut within: &mut Value, pointer: &str, value: &str) {
+    for key in pointer.split('/').skip(1) {
+        within = &mut within[key.replace("~1", "/").replace("~0", "~")];
+    }
+    *within = json!(value);
 }
 
 async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {

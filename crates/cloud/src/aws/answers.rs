@@ -106,6 +106,8 @@ pub(crate) struct DescribeAvailabilityZones {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Zone {
     pub(crate) zone_name: String,
+    pub(crate) zone_type: Option<String>,
+    pub(crate) opt_in_status: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

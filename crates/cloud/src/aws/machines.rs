@@ -54,6 +54,7 @@ impl Machines for AwsProvider {
 
     /// Regions whose prices cannot be had keep their old ones until those are stale.
     async fn refresh(&self) -> Result<(), CloudError> {
+        self.learn_zones().await;
         let now = self.clock.now();
         let mut questions = Vec::new();
         for (region, kinds) in self.prices.due(now) {
@@ -338,7 +339,7 @@ impl AwsProvider {
 }
 
 /// All of them, so many at a time, in whatever order they end.
-async fn side_by_side<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
+pub(super) async fn side_by_side<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
     stream::iter(calls)
         .buffer_unordered(MAX_CALLS_AT_ONCE)
         .collect()

@@ -6,6 +6,7 @@ mod looking;
 mod moto;
 mod proxy;
 mod scripted;
+mod zones;
 
 use domain::Version;
 use domain::launch_config::LaunchConfig;

@@ -16,8 +16,8 @@ use super::*;
 use crate::provider_tests::{Case, ROOT_URL, TestClock, context_at, worker};
 use crate::testing::{self, Fixture, contract};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, Listing, Machines as _, NotValidated, NotVerified, Proof,
-    Provider, identity_token,
+    CloudError, LaunchError, LaunchOrder, Listing, Machines as _, NotValidated, NotVerified, Place,
+    Proof, Provider, identity_token,
 };
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
@@ -35,15 +35,20 @@ struct World {
 
 impl World {
     fn new(command: &[&str], time_limit_seconds: u64) -> Self {
+        Self::with(command, time_limit_seconds, &[("MACHINE", "sleep 601")])
+    }
+
+    fn with(command: &[&str], time_limit_seconds: u64, env: &[(&str, &str)]) -> Self {
         let (data, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
         let context = ProviderContext {
             data: Some(data.path().to_owned()),
             ..context_at("shell", &clock)
         };
+        let variable = |(name, value): &(&str, &str)| ((*name).to_owned(), Secret::new(*value));
         let settings = ExecSettings {
             command: command.iter().map(|&word| word.to_owned()).collect(),
             time_limit_seconds,
-            env: BTreeMap::from([("MACHINE".to_owned(), Secret::new("sleep 601"))]),
+            env: env.iter().map(variable).collect(),
         };
         Self {
             data,
@@ -200,6 +205,17 @@ async fn written(world: &World, path: &Path) -> String {
 #[tokio::test]
 async fn the_example_program_keeps_the_contract() {
     contract(&World::new(&[EXAMPLE], 60)).await;
+}
+
+#[tokio::test]
+async fn the_example_program_presents_the_region_it_is_told() {
+    for (env, region) in [(&[][..], "here"), (&[("REGION", "dc1")], "dc1")] {
+        let world = World::with(&[EXAMPLE], 60, env);
+        world.provider.setup().await.unwrap();
+        let place = Place::from([("region".to_owned(), region.to_owned())]);
+        assert_eq!(world.provider.places(), Ok(vec![place]));
+        assert_eq!(world.provider.fills()["region"], "/region");
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) mood: Mutex<Mood>,
     pub(super) machines: Mutex<BTreeMap<String, Machine>>,
     pub(super) n_questions: Mutex<BTreeMap<String, usize>>,
+    /// Of racks: where machines can be.
+    pub(super) rows: Mutex<Vec<String>>,
     port: u16,
 }
 
@@ -65,6 +67,7 @@ impl TestService {
             mood: Mutex::new(Mood::Well),
             machines: Mutex::default(),
             n_questions: Mutex::default(),
+            rows: Mutex::new(vec!["one".to_owned(), "two".to_owned()]),
             port,
         });
         let shared = Arc::clone(&state);
@@ -207,7 +210,7 @@ fn authenticated<'a>(
 impl State {
     fn serve(&self, operation: &str, question: &Value) -> (u16, Value) {
         match operation {
-            "setup" => (200, json!({"lookBatch": 7, "maxMachines": 12})),
+            "setup" => (200, self.describe_itself()),
             "validate" => (200, validate(question)),
             "bids" => (200, bids(question)),
             "launch" => self.launch(question),
@@ -217,6 +220,13 @@ impl State {
             "verify" => (200, verify(question)),
             _ => (404, json!({})),
         }
+    }
+
+    fn describe_itself(&self) -> Value {
+        let row = |name: &String| json!({"site": "dc1", "row": name});
+        let rows: Vec<Value> = self.rows.lock().unwrap().iter().map(row).collect();
+        json!({"lookBatch": 7, "maxMachines": 12, "places": rows,
+            "fills": {"row": "/placement/row"}})
     }
 
     fn launch(&self, question: &Value) -> (u16, Value) {

@@ -6,7 +6,7 @@ use domain::id::ProviderId;
 use domain::launch_config::LaunchConfig;
 use domain::time::{Clock as _, MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::server::{Mood, SECRET, TestService};
 use super::*;
@@ -428,4 +428,83 @@ async fn no_two_questions_have_the_same_nonce() {
         one.contains("id=\"racks\"") && one.contains("hash="),
         "{one}"
     );
+}
+
+fn rows(world: &World) -> Vec<String> {
+    let places = world.provider.places().unwrap();
+    places.into_iter().map(|it| it["row"].clone()).collect()
+}
+
+#[tokio::test]
+async fn places_are_asked_for_at_each_refresh() {
+    let world = World::new().await;
+    assert_eq!(rows(&world), ["one", "two"]);
+    assert_eq!(world.provider.fills()["row"], "/placement/row");
+    world
+        .service
+        .state
+        .rows
+        .lock()
+        .unwrap()
+        .push("three".to_owned());
+    assert_eq!(rows(&world), ["one", "two"], "presenting asks nobody");
+    world.provider.refresh().await.unwrap();
+    assert_eq!(rows(&world), ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn a_description_that_does_not_fit_keeps_the_service_out_and_later_changes_nothing() {
+    let wide: Map<String, Value> = (0..17).map(|n| (format!("n{n}"), json!("x"))).collect();
+    let many = vec![json!({}); 2_001];
+    let twice = json!([{"row": "one"}, {"row": "two"}, {"row": "one"}]);
+    for (answer, wanted) in [
+        (json!({"places": {}}), "data/places must be array"),
+        (json!({"places": many}), "data/places must NOT have more"),
+        (
+            json!({"places": [wide]}),
+            "data/places/0 must NOT have more",
+        ),
+        (json!({"places": [{"row": 1}]}), "data/places/0/row must be"),
+        (json!({"places": [{"row": ""}]}), "data/places/0/row must"),
+        (json!({"places": [{"provider": "x"}]}), "bad places[0]: "),
+        (json!({"places": [{"a b": "x"}]}), "bad places[0]: \"a b\""),
+        (json!({ "places": twice }), "bad places[2]: says the same"),
+        (json!({"fills": {"row": "row"}}), "data/fills/row must"),
+        (json!({"fills": {"row": "/~"}}), "bad fills.row: must be"),
+        (
+            json!({"fills": {"row": "/a", "site": "/a/b"}}),
+            "bad fills.row and fills.site: one value",
+        ),
+    ] {
+        let world = World::new().await;
+        let told = Mood::Says(200, answer.to_string());
+        world.service.be(told);
+        world.provider.refresh().await.unwrap();
+        assert_eq!(rows(&world), ["one", "two"], "{answer}");
+        assert_eq!(world.provider.look_batch(), 7);
+
+        let fresh = settings(&world.service.url);
+        let fresh = ExternalProvider::new(context_at("racks", &world.clock), fresh);
+        let failed = fresh.setup().await.unwrap_err().to_string();
+        assert!(failed.contains(wanted), "{failed}");
+        assert!(failed.contains("the answer to setup "), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_keeps_its_places_until_it_says_otherwise() {
+    let world = World::new().await;
+    for mood in [
+        Mood::Silent,
+        Mood::HangsUp,
+        Mood::Says(500, "Oops".to_owned()),
+    ] {
+        world.service.be(mood);
+        world.provider.refresh().await.unwrap();
+        assert_eq!(rows(&world), ["one", "two"]);
+    }
+    world.service.be(Mood::Well);
+    world.service.state.rows.lock().unwrap().clear();
+    world.provider.refresh().await.unwrap();
+    assert_eq!(rows(&world), [""; 0]);
 }

@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 use super::fate::{Call, Decider, Fate};
 use super::inventory::{Inventory, Machine};
 use super::{FakeCloud, Sighting};
-use crate::{CloudError, LaunchOrder};
+use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 
 /// Calls to launch are counted for so many tokens; then counting starts anew.
 const MAX_TOKENS_COUNTED: usize = 100_000;
@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) prices: HashMap<String, f64>,
     /// Launch configs about which it has nothing to say, and why.
     pub(super) silent: HashMap<String, String>,
+    /// What it presents instead of what its settings say.
+    pub(super) places: Option<Result<Vec<Place>, PlacesUnknown>>,
     pub(super) answer_delay_ms: i64,
     pub(super) stop_ms: i64,
     fates: VecDeque<Fate>,
@@ -125,6 +127,11 @@ impl FakeCloud {
             Some(why) => state.silent.insert(config.to_string(), why.to_owned()),
             None => state.silent.remove(config.as_str()),
         };
+    }
+
+    /// Workers can be started here from now on, or nobody knows where.
+    pub fn set_places(&self, places: Result<Vec<Place>, PlacesUnknown>) {
+        self.state().places = Some(places);
     }
 
     /// What it says about machines is so old: fresh ones are not found yet, and gone ones still alive.

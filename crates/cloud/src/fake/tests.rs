@@ -1,5 +1,7 @@
 //! The fake cloud keeps the contract, and is as nasty as it is told to be.
 
+mod places;
+
 use std::sync::Arc;
 
 use domain::id::{LaunchToken, ProviderId, WorkerKey};

@@ -7,13 +7,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::{Launched, Owned, Proof, Sighting};
+use crate::{Fills, Launched, Owned, Place, Proof, Sighting};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ready {
     pub(super) look_batch: usize,
     pub(super) max_machines: Option<u64>,
+    #[serde(default)]
+    pub(super) places: Vec<Place>,
+    #[serde(default)]
+    pub(super) fills: Fills,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,0 +1,236 @@
+//! Where workers can be started, as conditions that hold together, for rules to ask about.
+//!
+//! What is presented becomes part of launch configs, so whoever presents it is held to limits, and told what is wrong.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Deserializer};
+
+/// One place: its conditions by name, like `region` and `us-east-1`.
+pub type Place = BTreeMap<String, String>;
+/// By the name of a condition, where in a launch config its value belongs: a JSON pointer.
+pub type Fills = BTreeMap<String, String>;
+
+/// No provider presents more places.
+pub const MAX_PLACES: usize = 2_000;
+/// No place has more conditions.
+pub const MAX_CONDITIONS: usize = 16;
+const MAX_NAME_CHARS: usize = 64;
+const MAX_VALUE_CHARS: usize = 256;
+/// What evaluations present of themselves.
+const RESERVED: [&str; 2] = ["workerType", "provider"];
+
+/// A provider that is in service cannot say yet where workers can be started. That is not the same as nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlacesUnknown(pub String);
+
+/// What is presented is nothing that rules could ask about. Texts are somebody else's, and not repeated beyond a name's length.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPlaces {
+    #[error("places: {0} are more than {MAX_PLACES}")]
+    TooMany(usize),
+    #[error("places[{place}]: {conditions} conditions are more than {MAX_CONDITIONS}")]
+    TooManyConditions { place: usize, conditions: usize },
+    #[error(
+        "{within}: {name:?} cannot be the name of a condition: a letter first, then letters, digits, - and _, {MAX_NAME_CHARS} at most, and neither workerType nor provider"
+    )]
+    Name { within: String, name: String },
+    #[error("places[{place}].{name}: must have from 1 to {MAX_VALUE_CHARS} characters")]
+    Value { place: usize, name: String },
+    #[error("places[{again}]: says the same as places[{first}]")]
+    Twice { first: usize, again: usize },
+    #[error("fills: {0} are more than {MAX_CONDITIONS}")]
+    TooManyFills(usize),
+    #[error("fills.{0}: must be a JSON pointer into a launch config, like /region")]
+    Pointer(String),
+    #[error("fills.{one} and fills.{other}: one value would take the place of the other")]
+    Overlap { one: String, other: String },
+}
+
+/// What a provider presents as a whole.
+pub(crate) fn check(places: &[Place], fills: &Fills) -> Result<(), BadPlaces> {
+    check_places(places)?;
+    check_fills(fills)
+}
+
+fn check_places(places: &[Place]) -> Result<(), BadPlaces> {
+    if places.len() > MAX_PLACES {
+        return Err(BadPlaces::TooMany(places.len()));
+    }
+    let mut seen = HashMap::new();
+    for (index, place) in places.iter().enumerate() {
+        if place.len() > MAX_CONDITIONS {
+            let conditions = place.len();
+            return Err(BadPlaces::TooManyConditions {
+                place: index,
+                conditions,
+            });
+        }
+        for (name, value) in place {
+            check_name(name, || format!("places[{index}]"))?;
+            if !(1..=MAX_VALUE_CHARS).contains(&value.chars().count()) {
+                let name = name.clone();
+                return Err(BadPlaces::Value { place: index, name });
+            }
+        }
+        if let Some(first) = seen.insert(place, index) {
+            let again = index;
+            return Err(BadPlaces::Twice { first, again });
+        }
+    }
+    Ok(())
+}
+
+fn check_fills(fills: &Fills) -> Result<(), BadPlaces> {
+    if fills.len() > MAX_CONDITIONS {
+        return Err(BadPlaces::TooManyFills(fills.len()));
+    }
+    for (name, pointer) in fills {
+        check_name(name, || "fills".to_owned())?;
+        if !is_pointer(pointer) {
+            return Err(BadPlaces::Pointer(name.clone()));
+        }
+    }
+    for (one, within) in fills {
+        for (other, pointer) in fills {
+            let rest = pointer.strip_prefix(within.as_str());
+            let is_inside = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if one != other && is_inside {
+                let (one, other) = (one.clone(), other.clone());
+                return Err(BadPlaces::Overlap { one, other });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_name(name: &str, within: impl Fn() -> String) -> Result<(), BadPlaces> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.len() <= MAX_NAME_CHARS
+        && name.bytes().all(allowed)
+        && !RESERVED.contains(&name)
+    {
+        return Ok(());
+    }
+    Err(BadPlaces::Name {
+        within: within(),
+        name: name.chars().take(MAX_NAME_CHARS).collect(),
+    })
+}
+
+/// To something below the whole.
+fn is_pointer(text: &str) -> bool {
+    let escapes = || text.split('~').skip(1);
+    text.starts_with('/')
+        && text.chars().count() <= MAX_VALUE_CHARS
+        && escapes().all(|rest| rest.starts_with(['0', '1']))
+}
+
+/// Places as settings name them.
+pub(crate) fn from_settings<'de, D: Deserializer<'de>>(
+    settings: D,
+) -> Result<Vec<Place>, D::Error> {
+    let places = Vec::deserialize(settings)?;
+    check_places(&places).map_err(serde::de::Error::custom)?;
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> Place {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn places_with_different_conditions_may_stand_side_by_side() {
+        let places = [
+            map(&[("region", "us-east-1"), ("zone", "a")]),
+            map(&[("region", "us-east-1"), ("zone", "b")]),
+            map(&[("region", "us-east-1")]),
+            map(&[]),
+            map(&[(&"n".repeat(64), &"é".repeat(256))]),
+        ];
+        let fills = map(&[("region", "/region"), ("zone", "/region2/a~1b~0")]);
+        assert_eq!(check(&places, &fills), Ok(()));
+        assert_eq!(check(&[], &Fills::new()), Ok(()));
+    }
+
+    #[test]
+    fn so_many_places_and_conditions_are_the_most() {
+        let many = |n: usize| -> Vec<Place> {
+            let place = |number: usize| map(&[("rack", &number.to_string())]);
+            (0..n).map(place).collect()
+        };
+        assert_eq!(check_places(&many(MAX_PLACES)), Ok(()));
+        let too_many = check_places(&many(MAX_PLACES + 1));
+        assert_eq!(too_many, Err(BadPlaces::TooMany(2_001)));
+        let wide = |n: usize| -> Place {
+            let pair = |number: usize| (format!("n{number}"), format!("/n{number}"));
+            (0..n).map(pair).collect()
+        };
+        assert_eq!(check(&[wide(16)], &wide(16)), Ok(()));
+        let (place, conditions) = (0, 17);
+        let too_wide = BadPlaces::TooManyConditions { place, conditions };
+        assert_eq!(check_places(&[wide(17)]), Err(too_wide));
+        assert_eq!(check_fills(&wide(17)), Err(BadPlaces::TooManyFills(17)));
+    }
+
+    #[test]
+    fn what_no_rule_could_ask_about_is_named() {
+        let long = "n".repeat(65);
+        for name in [
+            "",
+            "1a",
+            "-a",
+            "a b",
+            "a.b",
+            "é",
+            &long,
+            "workerType",
+            "provider",
+        ] {
+            let places = [map(&[("ok", "x")]), map(&[(name, "x")])];
+            let problem = check_places(&places).unwrap_err().to_string();
+            assert!(problem.starts_with("places[1]: "), "{problem}");
+            let problem = check_fills(&map(&[(name, "/x")])).unwrap_err().to_string();
+            assert!(problem.starts_with("fills: "), "{problem}");
+        }
+        for value in ["", &"x".repeat(257)] {
+            let problem = check_places(&[map(&[("zone", value)])])
+                .unwrap_err()
+                .to_string();
+            assert_eq!(
+                problem,
+                "places[0].zone: must have from 1 to 256 characters"
+            );
+        }
+        let twice = [map(&[("zone", "a")]), map(&[]), map(&[("zone", "a")])];
+        let (first, again) = (0, 2);
+        assert_eq!(check_places(&twice), Err(BadPlaces::Twice { first, again }));
+    }
+
+    #[test]
+    fn what_fills_must_point_into_a_launch_config_and_not_into_each_other() {
+        for pointer in [
+            "",
+            "region",
+            "/a~",
+            "/a~2",
+            &format!("/{}", "x".repeat(256)),
+        ] {
+            let problem = check_fills(&map(&[("zone", pointer)])).unwrap_err();
+            assert_eq!(problem, BadPlaces::Pointer("zone".to_owned()), "{pointer}");
+        }
+        for (one, other) in [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a")] {
+            let problem = check_fills(&map(&[("one", one), ("other", other)])).unwrap_err();
+            assert!(matches!(problem, BadPlaces::Overlap { .. }), "{problem}");
+        }
+        let apart = map(&[("one", "/a"), ("other", "/ab"), ("third", "/b/a")]);
+        assert_eq!(check_fills(&apart), Ok(()));
+    }
+}
