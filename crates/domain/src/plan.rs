@@ -48,19 +48,27 @@ pub struct Snapshot {
     pub now: Timestamp,
     #[serde(with = "stored::plain")]
     pub pool_id: PoolId,
-    #[serde(with = "stored::plain")]
-    pub provider_id: ProviderId,
+    /// The pool's providers, in their order.
+    pub sources: Vec<Source>,
     pub settings: Settings,
     #[serde(with = "stored::DemandShape")]
     pub demand: Demand,
     pub capacity: Capacity,
     /// The active launch configs, in the pool's order.
     pub offers: Vec<Offer>,
-    /// How many further machines the provider takes, over all pools; `None`: as many as it likes.
-    pub room: Option<u64>,
     /// Running workers that may be told to go, or told so no longer. May be left empty when nobody is told to go
     /// and nobody is too many.
     pub workers: Vec<Candidate>,
+}
+
+/// A provider of the pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    #[serde(with = "stored::plain")]
+    pub provider_id: ProviderId,
+    /// How many further machines it takes, over all pools; `None`: as many as it likes.
+    pub room: Option<u64>,
 }
 
 /// What the pool's author asked for.
@@ -119,6 +127,9 @@ pub struct Capacity {
 pub struct Offer {
     #[serde(with = "stored::plain")]
     pub launch_config_id: LaunchConfigId,
+    /// One of the pool's.
+    #[serde(with = "stored::plain")]
+    pub provider_id: ProviderId,
     /// How many tasks one machine runs at a time; at least 1.
     pub capacity_each: u32,
     /// How eagerly it is used next to others; 0: never by itself.
@@ -230,6 +241,9 @@ pub struct Plan {
 pub struct Award {
     #[serde(with = "stored::plain")]
     pub launch_config_id: LaunchConfigId,
+    /// For people, if the pool has several.
+    #[serde(with = "stored::plain_option", default)]
+    pub provider_id: Option<ProviderId>,
     pub machines: u32,
     pub capacity_each: u32,
     pub max_price: Option<f64>,

@@ -16,6 +16,8 @@ use crate::time::Timestamp;
 struct Lot<'a> {
     /// Its place among the offers.
     index: usize,
+    /// Its provider's place among the sources.
+    source: usize,
     offer: &'a Offer,
     each: u32,
     /// How many further machines it gives.
@@ -45,30 +47,53 @@ pub(super) fn choose(
     if !budget.is_open() || budget.units == 0 {
         note_trouble(snapshot, notes);
         if change > 0.0 && budget.machines == 0 {
-            notes.add("the provider takes no more machines now".to_owned());
+            let who = match snapshot.has_several_providers() {
+                false => "the provider takes",
+                true => "the providers take",
+            };
+            notes.add(format!("{who} no more machines now"));
         }
         return Vec::new();
     }
     let mut lots = sift(snapshot, &budget, notes);
-    try_again(&mut lots, &mut budget, notes);
+    try_again(snapshot, &mut lots, &mut budget, notes);
     match snapshot.settings.strategy {
         StrategyName::Weighted => draw(&mut lots, &mut budget, rng),
         StrategyName::AwsProvisioner => bid(&snapshot.settings, &mut lots, &mut budget, notes, rng),
     }
     if budget.wanted > 0.0 {
         let missing = units(budget.wanted);
-        let why = match (budget.machines, snapshot.room) {
-            (0, Some(room)) if room < MAX_MACHINES => {
-                format!("the provider takes {room} more machines now")
-            }
-            (0, _) => format!("one plan starts at most {MAX_MACHINES} machines, the next goes on"),
-            (_, _) => "no launch config can give more now".to_owned(),
-        };
+        let why = shortage(snapshot, &budget);
         notes.add(format!("short by {missing}: {why}"));
     }
     lots.retain(|lot| lot.won > 0);
     lots.sort_by_key(|lot| lot.index);
-    lots.into_iter().map(|lot| lot.award(notes)).collect()
+    lots.into_iter()
+        .map(|lot| lot.award(snapshot, notes))
+        .collect()
+}
+
+/// Why there is not as much as is wanted.
+fn shortage(snapshot: &Snapshot, budget: &Budget) -> String {
+    let full = snapshot.sources.iter().zip(&budget.rooms);
+    let full = full.filter_map(|(source, left)| {
+        let room = source.room.filter(|_| *left == 0)?;
+        Some(match snapshot.has_several_providers() {
+            false => format!("the provider takes {room} more machines now"),
+            true => {
+                let id = &source.provider_id;
+                format!("the provider {id} takes {room} more machines now")
+            }
+        })
+    });
+    let full: Vec<String> = full.collect();
+    if !full.is_empty() {
+        return full.join(", ");
+    }
+    match budget.machines {
+        0 => format!("one plan starts at most {MAX_MACHINES} machines, the next goes on"),
+        _ => "no launch config can give more now".to_owned(),
+    }
 }
 
 /// How likely each offer is to give the next machine that a strategy `weighted` launches, in their order.
@@ -77,6 +102,7 @@ pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
         wanted: 1.0,
         units: u64::MAX,
         machines: 1,
+        rooms: snapshot.rooms(),
     };
     let lots = sift(snapshot, &budget, &mut Notes::default());
     let weights = weights(&lots, &budget);
@@ -94,35 +120,62 @@ impl Budget {
     /// Whatever a strategy wants, this is all that it gets.
     fn of(snapshot: &Snapshot, change: f64) -> Self {
         let taken = snapshot.capacity.all();
+        let rooms = snapshot.rooms();
+        let machines = rooms.iter().copied().fold(0, u64::saturating_add);
         Self {
             wanted: change.max(0.0),
             units: snapshot.settings.max_capacity.saturating_sub(taken),
-            machines: snapshot.room.unwrap_or(u64::MAX).min(MAX_MACHINES),
+            machines: machines.min(MAX_MACHINES),
+            rooms,
+        }
+    }
+}
+
+impl Snapshot {
+    fn has_several_providers(&self) -> bool {
+        self.sources.len() > 1
+    }
+
+    fn rooms(&self) -> Vec<u64> {
+        let rooms = self.sources.iter().map(|source| source.room);
+        rooms.map(|room| room.unwrap_or(u64::MAX)).collect()
+    }
+
+    /// For people: from whom if there are several, where, and what it is.
+    fn name_of(&self, offer: &Offer) -> String {
+        match self.has_several_providers() {
+            false => offer.name(),
+            true => format!("{} {}", offer.provider_id, offer.name()),
         }
     }
 }
 
 impl Lot<'_> {
     fn can_give(&self, budget: &Budget) -> bool {
-        self.left > 0 && budget.fits(self.each)
+        self.left > 0 && budget.has_units(self.each) && budget.has_room(self.source)
     }
 
     fn give(&mut self, budget: &mut Budget) {
         self.won += 1;
         self.left -= 1;
         self.live += f64::from(self.each);
-        budget.spend(self.each);
+        budget.spend(self.each, self.source);
     }
 
-    fn award(self, notes: &mut Notes) -> Award {
+    fn award(self, snapshot: &Snapshot, notes: &mut Notes) -> Award {
         let machines = if self.won == 1 { "machine" } else { "machines" };
         let price = self
             .max_price
             .map(|price| format!(", at most ${price} an hour each"));
-        let (name, won, price) = (self.offer.name(), self.won, price.unwrap_or_default());
+        let (won, price) = (self.won, price.unwrap_or_default());
+        let name = snapshot.name_of(self.offer);
         notes.add(format!("{name}: {won} {machines}{price}"));
+        let provider_id = snapshot
+            .has_several_providers()
+            .then(|| self.offer.provider_id.clone());
         Award {
             launch_config_id: self.offer.launch_config_id.clone(),
+            provider_id,
             machines: self.won,
             capacity_each: self.each,
             max_price: self.max_price,
@@ -136,7 +189,7 @@ fn sift<'a>(snapshot: &'a Snapshot, budget: &Budget, notes: &mut Notes) -> Vec<L
     for (index, offer) in snapshot.offers.iter().enumerate() {
         match lot(snapshot, index, offer, budget, notes) {
             Ok(lot) => lots.push(lot),
-            Err(why) => notes.add(format!("{}: skipped, {why}", offer.name())),
+            Err(why) => notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer))),
         }
     }
     lots.sort_by(|a: &Lot<'_>, b| {
@@ -156,7 +209,14 @@ fn lot<'a>(
     let settings = &snapshot.settings;
     let each = offer.capacity_each.max(1);
     let left = offer.machines(settings.max_capacity)?;
-    if !budget.fits(each) {
+    let id = &offer.provider_id;
+    let mut sources = snapshot.sources.iter();
+    let source = sources.position(|source| source.provider_id == *id);
+    let source = source.ok_or_else(|| format!("the pool has no provider {id}"))?;
+    if !budget.has_room(source) {
+        return Err(format!("the provider {id} takes no more machines now"));
+    }
+    if !budget.has_units(each) {
         let room = budget.units;
         return Err(format!(
             "a machine has {each} units, and there is room for {room}"
@@ -184,10 +244,10 @@ fn lot<'a>(
     };
     let mut max_price = None;
     if settings.strategy == StrategyName::AwsProvisioner && !literal {
-        let quote = pricing(settings).quote(&choice(offer, left));
+        let quote = pricing(settings).quote(&choice(offer, left, source));
         (max_price, _) = quote.map_err(|no_bid| {
             if let NoBid::Alarming { .. } = no_bid {
-                notes.alarm(format!("{}: {no_bid}", offer.name()));
+                notes.alarm(format!("{}: {no_bid}", snapshot.name_of(offer)));
             }
             no_bid.to_string()
         })?;
@@ -195,12 +255,13 @@ fn lot<'a>(
     if let (Some(weight), false) = (weight, trouble.is_empty()) {
         notes.add(format!(
             "{}: weight {}, {trouble}",
-            offer.name(),
+            snapshot.name_of(offer),
             units(weight)
         ));
     }
     Ok(Lot {
         index,
+        source,
         offer,
         each,
         left,
@@ -213,7 +274,7 @@ fn lot<'a>(
 
 /// Tries those whose pause is over with one machine each; next to others that work, only one of them, and not
 /// with the only machine that is wanted if its failure would be long in showing.
-fn try_again(lots: &mut [Lot<'_>], budget: &mut Budget, notes: &mut Notes) {
+fn try_again(snapshot: &Snapshot, lots: &mut [Lot<'_>], budget: &mut Budget, notes: &mut Notes) {
     let some_work = lots.iter().any(|lot| lot.weight.is_some());
     let mut due: Vec<usize> = (0..lots.len())
         .filter(|at| lots[*at].weight.is_none())
@@ -238,7 +299,8 @@ fn try_again(lots: &mut [Lot<'_>], budget: &mut Budget, notes: &mut Notes) {
             lots[at].give(budget);
             let offer = lots[at].offer;
             let trouble = offer.health.trouble().unwrap_or_default();
-            notes.add(format!("{}: tried again, {trouble}", offer.name()));
+            let name = snapshot.name_of(offer);
+            notes.add(format!("{name}: tried again, {trouble}"));
         }
     }
 }
@@ -300,9 +362,9 @@ fn bid(
         .collect();
     let choices: Vec<_> = usable
         .iter()
-        .map(|at| choice(lots[*at].offer, lots[*at].left))
+        .map(|at| choice(lots[*at].offer, lots[*at].left, lots[*at].source))
         .collect();
-    let Ok(round) = spot_bids::round(&pricing(settings), &choices, *budget, rng) else {
+    let Ok(round) = spot_bids::round(&pricing(settings), &choices, budget.clone(), rng) else {
         return;
     };
     if let Some(alarm) = round.alarm {
@@ -329,13 +391,14 @@ fn pricing(settings: &Settings) -> Pricing {
     }
 }
 
-fn choice(offer: &Offer, limit: u64) -> Choice {
+fn choice(offer: &Offer, limit: u64, source: usize) -> Choice {
     let bid = offer.bid.as_ref().ok();
     Choice {
         capacity: offer.capacity_each.max(1),
         utility: bid.map_or(1.0, |bid| bid.utility),
         price: bid.and_then(|bid| bid.price),
         limit,
+        source,
     }
 }
 
@@ -343,7 +406,7 @@ fn choice(offer: &Offer, limit: u64) -> Choice {
 fn note_trouble(snapshot: &Snapshot, notes: &mut Notes) {
     for offer in &snapshot.offers {
         if let Some(trouble) = offer.health.trouble() {
-            notes.add(format!("{}: {trouble}", offer.name()));
+            notes.add(format!("{}: {trouble}", snapshot.name_of(offer)));
         }
     }
 }

@@ -3,12 +3,19 @@
 use serde_json::Value;
 
 use super::{Bid, Health, Offer, Tries};
+use crate::id::ProviderId;
 use crate::launch_config::LaunchConfig;
 
 impl Offer {
     /// Reads the numbers that steer a launch config. Those that make no sense count as not said: the config was
     /// checked when it was written.
-    pub fn of(config: &LaunchConfig, live: u64, health: Health, bid: Result<Bid, String>) -> Self {
+    pub fn of(
+        config: &LaunchConfig,
+        provider_id: &ProviderId,
+        live: u64,
+        health: Health,
+        bid: Result<Bid, String>,
+    ) -> Self {
         let steering = config.configuration.get("workerManager");
         let stated = |name: &str| steering.and_then(|steering| steering.get(name));
         let capacity_each = stated("capacityPerInstance")
@@ -17,6 +24,7 @@ impl Offer {
             .and_then(|units| u32::try_from(units).ok());
         Self {
             launch_config_id: config.id.clone(),
+            provider_id: provider_id.clone(),
             capacity_each: capacity_each.unwrap_or(1).max(1),
             initial_weight: stated("initialWeight")
                 .and_then(Value::as_f64)
@@ -87,7 +95,9 @@ mod tests {
             last_modified: Timestamp::from_millis(0),
             version: Version::FIRST,
         };
-        Offer::of(&config, 3, Health::default(), Ok(Bid::plain(String::new())))
+        let provider = "cloud".parse().unwrap();
+        let bid = Ok(Bid::plain(String::new()));
+        Offer::of(&config, &provider, 3, Health::default(), bid)
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Choice {
     pub price: Option<f64>,
     /// At most so many machines.
     pub limit: u64,
+    /// Who gives them; those of one source share its room.
+    pub source: usize,
 }
 
 /// What may be paid, in dollars per hour and unit of utility.
@@ -50,13 +52,15 @@ pub struct Pricing {
 }
 
 /// What a round may take.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// Units that are wanted; the last machine may bring more.
     pub wanted: f64,
     /// Units that may be had.
     pub units: u64,
     pub machines: u64,
+    /// Machines that may be had of each source; of one that is not here as many as it likes.
+    pub rooms: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,6 +142,7 @@ pub fn choices(wish: &Wish, markets: &BTreeMap<String, PriceTable>) -> Vec<(Plac
                     utility: *utility,
                     price: Some(*price),
                     limit: u64::MAX,
+                    source: 0,
                 };
                 found.push((place, choice));
             }
@@ -170,7 +175,7 @@ pub fn round(
         open.clear();
         open.extend((0..choices.len()).filter(|index| {
             let drawn = pricing.literal || quotes[*index].is_ok();
-            drawn && left[*index] > 0 && budget.fits(choices[*index].capacity)
+            drawn && left[*index] > 0 && budget.fits(&choices[*index])
         }));
         if open.is_empty() {
             break;
@@ -184,7 +189,7 @@ pub fn round(
                     true_price,
                 });
                 left[choice] -= 1;
-                budget.spend(choices[choice].capacity);
+                budget.spend(choices[choice].capacity, choices[choice].source);
             }
             Err(NoBid::Dear { .. } | NoBid::NoPrice) => break,
             Err(alarming @ NoBid::Alarming { .. }) => {
@@ -236,11 +241,22 @@ impl Budget {
         self.wanted > 0.0 && self.machines > 0
     }
 
-    pub(super) fn fits(&self, capacity: u32) -> bool {
+    fn fits(&self, choice: &Choice) -> bool {
+        self.has_units(choice.capacity) && self.has_room(choice.source)
+    }
+
+    pub(super) fn has_units(&self, capacity: u32) -> bool {
         u64::from(capacity) <= self.units
     }
 
-    pub(super) fn spend(&mut self, capacity: u32) {
+    pub(super) fn has_room(&self, source: usize) -> bool {
+        self.rooms.get(source).is_none_or(|room| *room > 0)
+    }
+
+    pub(super) fn spend(&mut self, capacity: u32, source: usize) {
+        if let Some(room) = self.rooms.get_mut(source) {
+            *room = room.saturating_sub(1);
+        }
         self.wanted -= f64::from(capacity);
         self.units = self.units.saturating_sub(u64::from(capacity));
         self.machines = self.machines.saturating_sub(1);

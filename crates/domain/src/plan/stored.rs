@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use super::{Plan, Snapshot};
 use crate::demand::Demand;
 
-/// Documents of other versions are not read.
-const VERSION: u64 = 1;
+/// Written; of the versions before it, the first is still read.
+const VERSION: u64 = 2;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadDocument {
-    #[error("the {kind} document has version {found}, and this program reads version {VERSION}")]
+    #[error(
+        "the {kind} document has version {found}, and this program reads versions up to {VERSION}"
+    )]
     Version { kind: &'static str, found: String },
     #[error("the {kind} document cannot be read")]
     Content {
@@ -30,7 +32,7 @@ impl Snapshot {
     }
 
     pub fn from_json(document: &Value) -> Result<Self, BadDocument> {
-        read("snapshot", document)
+        read("snapshot", document, alone)
     }
 }
 
@@ -40,7 +42,7 @@ impl Plan {
     }
 
     pub fn from_json(document: &Value) -> Result<Self, BadDocument> {
-        read("plan", document)
+        read("plan", document, |_| ())
     }
 }
 
@@ -48,14 +50,39 @@ fn write(kind: &'static str, content: &impl Serialize) -> Value {
     json!({"version": VERSION, kind: content})
 }
 
-fn read<T: DeserializeOwned>(kind: &'static str, document: &Value) -> Result<T, BadDocument> {
+fn read<T: DeserializeOwned>(
+    kind: &'static str,
+    document: &Value,
+    renew: impl FnOnce(&mut Value),
+) -> Result<T, BadDocument> {
     let found = document.get("version").unwrap_or(&Value::Null);
-    if found.as_u64() != Some(VERSION) {
-        let found = found.to_string();
-        return Err(BadDocument::Version { kind, found });
+    let mut content = document.get(kind).cloned().unwrap_or_default();
+    match found.as_u64() {
+        Some(VERSION) => {}
+        Some(1) => renew(&mut content),
+        Some(_) | None => {
+            let found = found.to_string();
+            return Err(BadDocument::Version { kind, found });
+        }
     }
-    let content = document.get(kind).unwrap_or(&Value::Null);
-    T::deserialize(content).map_err(|problem| BadDocument::Content { kind, problem })
+    serde_json::from_value(content).map_err(|problem| BadDocument::Content { kind, problem })
+}
+
+/// In the first version a pool had one provider, and all its offers came from there.
+fn alone(snapshot: &mut Value) {
+    let Some(fields) = snapshot.as_object_mut() else {
+        return;
+    };
+    let provider_id = fields.remove("providerId").unwrap_or_default();
+    let room = fields.remove("room").unwrap_or_default();
+    let offers = fields.get_mut("offers").and_then(Value::as_array_mut);
+    for offer in offers.into_iter().flatten() {
+        if let Some(offer) = offer.as_object_mut() {
+            offer.insert("providerId".to_owned(), provider_id.clone());
+        }
+    }
+    let source = json!({"providerId": provider_id, "room": room});
+    fields.insert("sources".to_owned(), json!([source]));
 }
 
 /// Whatever prints and parses alike.

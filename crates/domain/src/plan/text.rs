@@ -15,13 +15,16 @@ impl Plan {
             let (machines, each) = (award.machines, award.capacity_each);
             let unit = if each == 1 { "unit" } else { "units" };
             let id = &award.launch_config_id;
+            let provider = award.provider_id.as_ref();
+            let from = provider.map(|provider| format!(" from {provider}"));
+            let from = from.unwrap_or_default();
             let price = award
                 .max_price
                 .map(|price| format!(", at most ${price} an hour each"));
             let price = price.unwrap_or_default();
             line(
                 &mut text,
-                format_args!("launch {machines} x {id} ({each} {unit} each{price})"),
+                format_args!("launch {machines} x {id}{from} ({each} {unit} each{price})"),
             );
         }
         for (worker, advice) in &self.advice {

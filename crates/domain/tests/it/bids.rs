@@ -65,6 +65,7 @@ fn budget(wanted: f64) -> Budget {
         wanted,
         units: u64::MAX,
         machines: 1_000,
+        rooms: Vec::new(),
     }
 }
 
@@ -99,6 +100,7 @@ fn single(price: f64, utility: f64, capacity: u32, pricing: Pricing, wanted: f64
         utility,
         price: Some(price),
         limit: u64::MAX,
+        source: 0,
     };
     let mut rng = Script::picks(&[(0, 1); 9]);
     round(&pricing, &[choice], budget(wanted), &mut rng).unwrap()

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use domain::demand::Demand;
 use domain::id::WorkerKey;
 use domain::plan::{
-    Bid, Candidate, Capacity, Health, Offer, Plan, Settings, Snapshot, StrategyName, Tries, plan,
+    Bid, Candidate, Capacity, Health, Offer, Plan, Settings, Snapshot, Source, StrategyName, Tries,
+    plan,
 };
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Advice;
@@ -26,7 +27,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
     Snapshot {
         now: seconds_ago(0),
         pool_id: "proj/linux".parse().unwrap(),
-        provider_id: "cloud".parse().unwrap(),
+        sources: vec![source("cloud", None)],
         settings: Settings {
             min_capacity,
             max_capacity,
@@ -39,14 +40,29 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         demand: Demand::default(),
         capacity: Capacity::default(),
         offers: vec![offer("a")],
-        room: None,
         workers: Vec::new(),
+    }
+}
+
+pub(crate) fn source(id: &str, room: Option<u64>) -> Source {
+    Source {
+        provider_id: id.parse().unwrap(),
+        room,
+    }
+}
+
+/// The same, from another provider.
+pub(crate) fn from(provider: &str, offer: Offer) -> Offer {
+    Offer {
+        provider_id: provider.parse().unwrap(),
+        ..offer
     }
 }
 
 pub(crate) fn offer(id: &str) -> Offer {
     Offer {
         launch_config_id: id.parse().unwrap(),
+        provider_id: "cloud".parse().unwrap(),
         capacity_each: 1,
         initial_weight: 1.0,
         max_capacity: None,
@@ -154,9 +170,11 @@ pub(crate) fn carried_out(mut snapshot: Snapshot, plan: &Plan) -> Snapshot {
         if let Some(offer) = snapshot.offers.iter_mut().find(of) {
             offer.live += units;
             offer.tries.last = Some(snapshot.now);
-        }
-        if let Some(room) = &mut snapshot.room {
-            *room -= u64::from(award.machines);
+            let of = |source: &&mut Source| source.provider_id == offer.provider_id;
+            let source = snapshot.sources.iter_mut().find(of);
+            if let Some(room) = source.and_then(|source| source.room.as_mut()) {
+                *room -= u64::from(award.machines);
+            }
         }
     }
     for (key, advice) in &plan.advice {

@@ -2,7 +2,7 @@
 
 use domain::plan::{MAX_MACHINES, Offer, StrategyName};
 
-use crate::common::{decide, idle, launched, machines, offer, pool};
+use crate::common::{decide, from, idle, launched, machines, offer, pool, source};
 
 #[test]
 fn everything_that_is_there_or_may_come_takes_room() {
@@ -60,7 +60,7 @@ fn a_machine_too_large_for_the_room_is_not_launched() {
 fn a_provider_gets_no_more_than_it_takes() {
     let mut snapshot = pool(0, 100);
     snapshot.demand.pending = 10;
-    snapshot.room = Some(3);
+    snapshot.sources[0].room = Some(3);
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 3);
     assert_eq!(
@@ -71,10 +71,58 @@ fn a_provider_gets_no_more_than_it_takes() {
     );
     let without = "short by 7: the provider takes 3 more machines now".to_owned();
     assert!(plan.reasons.contains(&without));
-    snapshot.room = Some(0);
+    snapshot.sources[0].room = Some(0);
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 0);
     assert_eq!(plan.reasons[1], "the provider takes no more machines now");
+}
+
+#[test]
+fn the_room_of_one_provider_is_not_that_of_another() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = pool(0, 100);
+        snapshot.settings.strategy = strategy;
+        snapshot.demand.pending = 40;
+        snapshot.sources = vec![source("cloud", None), source("two", Some(2))];
+        snapshot.offers = ["b1", "b2"].map(|id| from("two", offer(id))).into();
+        snapshot.offers.insert(0, offer("a"));
+        let plan = decide(&snapshot);
+        let of = |provider: &str| -> u32 {
+            let from =
+                |award: &&domain::plan::Award| award.provider_id == Some(provider.parse().unwrap());
+            plan.awards
+                .iter()
+                .filter(from)
+                .map(|award| award.machines)
+                .sum()
+        };
+        assert_eq!((of("cloud"), of("two")), (38, 2), "{}", plan.text());
+        snapshot.offers.remove(0);
+        let plan = decide(&snapshot);
+        assert_eq!(launched(&plan), 2);
+        let short = "short by 38: the provider two takes 2 more machines now".to_owned();
+        assert!(plan.reasons.contains(&short), "{}", plan.text());
+    }
+}
+
+#[test]
+fn an_offer_of_a_provider_without_room_is_skipped() {
+    let mut snapshot = pool(0, 100);
+    snapshot.demand.pending = 2;
+    snapshot.sources = vec![source("cloud", Some(0)), source("two", Some(5))];
+    snapshot.offers.push(from("two", offer("b")));
+    snapshot.offers.push(from("three", offer("c")));
+    insta::assert_snapshot!(decide(&snapshot).text(), @r"
+    change 2, target 2
+    launch 2 x b from two (1 unit each)
+    because needed 2: 2 pending, maximum 100, ratio 1
+    because cloud a: skipped, the provider cloud takes no more machines now
+    because three c: skipped, the pool has no provider three
+    because two b: 2 machines
+    ");
+    snapshot.sources[1].room = Some(0);
+    let plan = decide(&snapshot);
+    assert_eq!(plan.reasons[1], "the providers take no more machines now");
 }
 
 #[test]

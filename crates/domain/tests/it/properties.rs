@@ -8,7 +8,8 @@ use domain::time::SECOND_MS;
 use proptest::prelude::*;
 
 use crate::common::{
-    carried_out, decide, decide_with, idle, launched, offer, pool, priced, seconds_ago, told,
+    carried_out, decide, decide_with, idle, launched, offer, pool, priced, seconds_ago, source,
+    told,
 };
 
 fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
@@ -86,46 +87,58 @@ fn a_snapshot() -> impl Strategy<Value = Snapshot> {
     let workers = (0..9_usize).prop_flat_map(|n| (0..n).map(a_worker).collect::<Vec<_>>());
     let limits = (0..12_u64, 0..60_u64, -4..8_i8, any::<(bool, bool, bool)>());
     let numbers = (0..80_u64, 0..12_u64, 0..8_u64, 0..8_u64, 0..8_u64, 0..8_u64);
-    let room = proptest::option::of(0..30_u64);
-    (offers, workers, limits, numbers, room).prop_map(|(offers, workers, limits, numbers, room)| {
-        let (min, max, ratio, (is_weighted, is_literal, has_max_price)) = limits;
-        let mut snapshot = pool(min, max);
-        snapshot.settings.scaling_ratio = f64::from(ratio) / 4.0;
-        if is_weighted {
-            snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
-        } else {
-            snapshot.settings.strategy = StrategyName::AwsProvisioner;
-            snapshot.settings.literal = is_literal;
-        }
-        if has_max_price {
-            snapshot.settings.max_price = 3.0;
-        }
-        let (pending, claimed, requested, intended, stopping, overdue) = numbers;
-        snapshot.demand.pending = pending;
-        let capacity = &mut snapshot.capacity;
-        (capacity.requested, capacity.intended) = (requested, intended);
-        (capacity.stopping, capacity.overdue) = (stopping, overdue);
-        for worker in &workers {
-            let draining = worker
-                .advice
-                .as_ref()
-                .is_some_and(|advice| advice.terminate);
-            let place = match (worker.quarantined_since, draining) {
-                (Some(_), _) => &mut capacity.quarantined,
-                (None, true) => &mut capacity.draining,
-                (None, false) => &mut capacity.running,
-            };
-            *place += u64::from(worker.capacity);
-        }
-        let n_busy = workers.iter().filter(|worker| worker.busy).count();
-        snapshot.demand.claimed = claimed.max(n_busy as u64);
-        Snapshot {
-            offers,
-            workers,
-            room,
-            ..snapshot
-        }
-    })
+    let rooms = proptest::collection::vec(proptest::option::of(0..30_u64), 1..4);
+    let places = (rooms, any::<[u8; 6]>());
+    (offers, workers, limits, numbers, places).prop_map(
+        |(mut offers, workers, limits, numbers, places)| {
+            let (rooms, picks) = places;
+            let sources: Vec<_> = (0..)
+                .zip(rooms)
+                .map(|(n, room): (u8, _)| source(&format!("cloud-{n}"), room))
+                .collect();
+            for (offer, pick) in offers.iter_mut().zip(picks) {
+                let source = &sources[usize::from(pick) % sources.len()];
+                offer.provider_id = source.provider_id.clone();
+            }
+            let (min, max, ratio, (is_weighted, is_literal, has_max_price)) = limits;
+            let mut snapshot = pool(min, max);
+            snapshot.settings.scaling_ratio = f64::from(ratio) / 4.0;
+            if is_weighted {
+                snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
+            } else {
+                snapshot.settings.strategy = StrategyName::AwsProvisioner;
+                snapshot.settings.literal = is_literal;
+            }
+            if has_max_price {
+                snapshot.settings.max_price = 3.0;
+            }
+            let (pending, claimed, requested, intended, stopping, overdue) = numbers;
+            snapshot.demand.pending = pending;
+            let capacity = &mut snapshot.capacity;
+            (capacity.requested, capacity.intended) = (requested, intended);
+            (capacity.stopping, capacity.overdue) = (stopping, overdue);
+            for worker in &workers {
+                let draining = worker
+                    .advice
+                    .as_ref()
+                    .is_some_and(|advice| advice.terminate);
+                let place = match (worker.quarantined_since, draining) {
+                    (Some(_), _) => &mut capacity.quarantined,
+                    (None, true) => &mut capacity.draining,
+                    (None, false) => &mut capacity.running,
+                };
+                *place += u64::from(worker.capacity);
+            }
+            let n_busy = workers.iter().filter(|worker| worker.busy).count();
+            snapshot.demand.claimed = claimed.max(n_busy as u64);
+            Snapshot {
+                offers,
+                workers,
+                sources,
+                ..snapshot
+            }
+        },
+    )
 }
 
 /// How many machines there are of each offer in the plan.
@@ -154,7 +167,12 @@ proptest! {
         let plan = decide_with(&snapshot, seed);
         let units = launched(&plan);
         let machines: u64 = plan.awards.iter().map(|award| u64::from(award.machines)).sum();
-        prop_assert!(machines <= MAX_MACHINES.min(snapshot.room.unwrap_or(u64::MAX)));
+        prop_assert!(machines <= MAX_MACHINES);
+        for source in &snapshot.sources {
+            let of_source = snapshot.offers.iter().filter(|offer| offer.provider_id == source.provider_id);
+            let machines: u64 = of_source.map(|offer| awarded(&plan, offer)).sum();
+            prop_assert!(machines <= source.room.unwrap_or(u64::MAX));
+        }
         let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
         prop_assert!(units <= room);
         for offer in &snapshot.offers {
@@ -199,7 +217,7 @@ proptest! {
         snapshot.settings.strategy = StrategyName::Weighted;
         snapshot.settings.scaling_ratio = snapshot.settings.scaling_ratio.abs();
         snapshot.offers = vec![offer("good")];
-        snapshot.room = None;
+        snapshot.sources = vec![source("cloud", None)];
         let plan = decide_with(&snapshot, seed);
         let room = snapshot.settings.max_capacity.saturating_sub(snapshot.capacity.all());
         let after = snapshot.capacity.running + snapshot.capacity.coming() + launched(&plan);
@@ -226,7 +244,7 @@ proptest! {
         let viable = snapshot.offers.iter().any(|offer| {
             is_well(&snapshot, offer) && u64::from(offer.capacity_each) <= room
         });
-        if plan.change > 0.0 && viable && snapshot.room != Some(0) {
+        if plan.change > 0.0 && viable {
             prop_assert!(launched(&plan) > 0);
         }
     }

@@ -15,7 +15,7 @@ fn snapshot() -> Snapshot {
     snapshot.demand.claimed = 2;
     snapshot.capacity.running = 2;
     snapshot.capacity.draining = 1;
-    snapshot.room = Some(7);
+    snapshot.sources[0].room = Some(7);
     let bid = Bid {
         price: Some(0.0333333),
         utility: 2.0,
@@ -82,10 +82,32 @@ fn a_plan_comes_back_as_it_was() {
 }
 
 #[test]
+fn documents_of_the_first_version_are_read_still() {
+    let mut document = snapshot().to_json();
+    document["version"] = json!(1);
+    let fields = document["snapshot"].as_object_mut().unwrap();
+    fields.remove("sources");
+    fields.insert("providerId".to_owned(), json!("cloud"));
+    fields.insert("room".to_owned(), json!(7));
+    for offer in fields["offers"].as_array_mut().unwrap() {
+        offer.as_object_mut().unwrap().remove("providerId");
+    }
+    assert_eq!(Snapshot::from_json(&document).unwrap(), snapshot());
+    let plan = decide(&snapshot());
+    let mut document = plan.to_json();
+    document["version"] = json!(1);
+    for award in document["plan"]["awards"].as_array_mut().unwrap() {
+        award.as_object_mut().unwrap().remove("providerId");
+    }
+    assert_eq!(Plan::from_json(&document).unwrap(), plan);
+    assert!(Snapshot::from_json(&json!({"version": 1, "snapshot": [1]})).is_err());
+}
+
+#[test]
 fn a_snapshot_is_readable() {
     let document = snapshot().to_json();
     let content = &document["snapshot"];
-    assert_eq!(document["version"], 1);
+    assert_eq!(document["version"], 2);
     assert_eq!(content["now"], "2026-09-21T14:13:20.000Z");
     assert_eq!(content["settings"]["strategy"], "aws-provisioner");
     assert_eq!(content["demand"], json!({"pending": 4, "claimed": 2}));
@@ -109,14 +131,14 @@ fn what_is_not_such_a_document_is_refused() {
         problem(&document)
     };
     assert_eq!(
-        broken("/version", json!(2)),
-        "the snapshot document has version 2, and this program reads version 1"
+        broken("/version", json!(3)),
+        "the snapshot document has version 3, and this program reads versions up to 2"
     );
     assert_eq!(
         problem(&Value::Null),
-        "the snapshot document has version null, and this program reads version 1"
+        "the snapshot document has version null, and this program reads versions up to 2"
     );
-    assert!(problem(&json!({"version": 1})).starts_with("snapshot: invalid type: null"));
+    assert!(problem(&json!({"version": 2})).starts_with("snapshot: invalid type: null"));
     assert!(broken("/snapshot/now", json!("noon")).contains("\"noon\" is not a date and time"));
     assert!(
         broken("/snapshot/workers/0/key", json!("a/b/c")).contains("\"a/b/c\" is not a worker")
