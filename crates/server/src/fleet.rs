@@ -4,6 +4,7 @@
 //! Every change is a guarded write with its events, so any process may die on any line and any two may do the
 //! same work at once.
 
+mod bids;
 mod candidates;
 mod changes;
 mod decide;

@@ -131,7 +131,8 @@ pub use tx::{MAX_ROWS, Tx};
 pub use value::MAX_TEXT_BYTES;
 pub use worker::{worker_delete_expired, worker_get, worker_insert, worker_update};
 pub use worker_counts::{
-    worker_count_by_state, worker_counts, worker_counts_between, worker_counts_by_launch_config,
+    PoolAndProvider, worker_count_by_state, worker_counts, worker_counts_between,
+    worker_counts_by_launch_config, worker_counts_by_provider_between,
 };
 pub use worker_error::{ErrorFilter, error_delete_older_than, error_get, error_insert, error_list};
 pub use worker_list::{

@@ -1,7 +1,7 @@
 //! How many workers there are and how much they can do, by state; answered from an index alone.
 
 use domain::counts::{Counts, Tally};
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::worker::WorkerState;
 
 use crate::error::StoreError;
@@ -20,6 +20,11 @@ statements! { TABLE;
         "SELECT worker_pool_id, state, COUNT(*), CAST(SUM(capacity) AS BIGINT) FROM workers \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, state ORDER BY worker_pool_id, state LIMIT $3";
+    BY_PROVIDER "worker_counts_by_provider_between" =
+        "SELECT worker_pool_id, state, COUNT(*), CAST(SUM(capacity) AS BIGINT), provider_id \
+         FROM workers WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id, provider_id, state ORDER BY worker_pool_id, provider_id, state \
+         LIMIT $3";
     BY_LAUNCH_CONFIG "worker_counts_by_launch_config" =
         "SELECT COALESCE(launch_config_id, ''), state, COUNT(*), CAST(SUM(capacity) AS BIGINT) \
          FROM workers WHERE worker_pool_id = $1 GROUP BY COALESCE(launch_config_id, ''), state \
@@ -28,6 +33,8 @@ statements! { TABLE;
         "SELECT '', state, COUNT(*), CAST(SUM(capacity) AS BIGINT) FROM workers \
          GROUP BY state ORDER BY state LIMIT $1";
 }
+
+pub type PoolAndProvider = (PoolId, ProviderId);
 
 /// The workers of one pool.
 pub fn worker_counts(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts, StoreError> {
@@ -48,6 +55,18 @@ pub fn worker_counts_between(
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     Ok(collect(tx.rows(&BETWEEN, &values, |row| {
         group(row, |id| Ok(id.parse()?))
+    })?))
+}
+
+/// The workers that are not stopped of all pools from the first to the last, by pool and provider.
+pub fn worker_counts_by_provider_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolAndProvider, Counts)>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    Ok(collect(tx.rows(&BY_PROVIDER, &values, |row| {
+        group(row, |id| Ok((id.parse()?, row.text(4)?.parse()?)))
     })?))
 }
 

@@ -77,7 +77,7 @@ fn candidate(
         capacity: worker.capacity,
         created: worker.created,
         archived,
-        deprovisioned: worker.provider_id != facts.pool.definition.provider_id,
+        deprovisioned: !facts.pool.has_provider(&worker.provider_id),
         busy: busy
             .is_none_or(|busy| busy.contains(&(worker.key.group.clone(), worker.key.id.clone()))),
         idle_since: last_task.max(registered).unwrap_or(worker.created),

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::{BidRequest, Machines, Provider};
 use domain::Version;
 use domain::demand::Demand;
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
@@ -19,6 +18,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use store::{PlanRecord, StoreError, Tx};
 
+use super::bids;
 use super::candidates::{self, Busy};
 use super::facts::{Facts, page_of_facts};
 use crate::app::App;
@@ -43,11 +43,11 @@ pub struct Decided {
 /// What the world outside of the store says, asked beforehand because a transaction cannot wait.
 #[derive(Clone)]
 struct Outside {
-    /// For these launch configs, in this order.
-    asked: Vec<LaunchConfigId>,
+    /// For these launch configs of these providers, in this order.
+    asked: Vec<(LaunchConfigId, ProviderId)>,
     bids: Vec<Result<Bid, String>>,
-    /// With how many machines the provider can cope, if there is a limit.
-    max_machines: Option<u64>,
+    /// With how many machines providers of the pool can cope; those without a limit are absent.
+    max_machines: BTreeMap<ProviderId, u64>,
     /// Providers whose workers may be told to go: those of others were declared by people.
     launching: Vec<ProviderId>,
     /// What an outside queue said about the demand.
@@ -125,8 +125,8 @@ async fn look_with(
     outside: &Outside,
 ) -> Result<Option<(Snapshot, Plan)>, StoreError> {
     // Most pools are content and need no further question to the store.
-    if outside.max_machines.is_none() {
-        let Some((snapshot, plan)) = think_alone(facts, outside, None) else {
+    if outside.max_machines.is_empty() {
+        let Some((snapshot, plan)) = think_alone(facts, outside, &BTreeMap::new()) else {
             return Ok(None);
         };
         if !concerns_single_workers(facts, &snapshot, &plan) {
@@ -140,16 +140,15 @@ async fn look_with(
 }
 
 fn outside(app: &App, facts: &Facts) -> Outside {
-    let provider = app.providers.get(&facts.pool.definition.provider_id).ok();
-    let machines = provider.and_then(|provider| provider.machines());
     let is_outside = app.demands.is_outside();
+    let max_machines = facts.pool.provider_ids().filter_map(|id| {
+        let machines = app.providers.get(id).ok()?.machines()?;
+        Some((id.clone(), machines.max_machines()?))
+    });
     Outside {
-        asked: ids_of(&facts.launch_configs),
-        bids: match machines {
-            Some(machines) => bids(machines, facts),
-            None => no_bids(provider, facts),
-        },
-        max_machines: machines.and_then(Machines::max_machines),
+        asked: places_of(facts),
+        bids: bids::ask(app, facts),
+        max_machines: max_machines.collect(),
         launching: launching(app),
         demand: is_outside.then_some(facts.demand),
         busy: match is_outside {
@@ -160,9 +159,10 @@ fn outside(app: &App, facts: &Facts) -> Outside {
     }
 }
 
-fn ids_of(launch_configs: &[LaunchConfig]) -> Vec<LaunchConfigId> {
-    let ids = launch_configs.iter().map(|config| config.id.clone());
-    ids.collect()
+fn places_of(facts: &Facts) -> Vec<(LaunchConfigId, ProviderId)> {
+    let configs = facts.launch_configs.iter();
+    let places = configs.map(|config| (config.id.clone(), config.provider_id(&facts.pool).clone()));
+    places.collect()
 }
 
 fn launching(app: &App) -> Vec<ProviderId> {
@@ -172,27 +172,6 @@ fn launching(app: &App) -> Vec<ProviderId> {
     };
     let ids = app.providers.listed().map(|(id, _)| id);
     ids.filter(|id| makes_machines(id)).cloned().collect()
-}
-
-fn bids(machines: &dyn Machines, facts: &Facts) -> Vec<Result<Bid, String>> {
-    machines.bids(&BidRequest {
-        pool_id: &facts.pool.id,
-        launch_configs: &facts.launch_configs,
-        now: facts.now,
-    })
-}
-
-fn no_bids(provider: Option<&Arc<dyn Provider>>, facts: &Facts) -> Vec<Result<Bid, String>> {
-    let id = &facts.pool.definition.provider_id;
-    let why = match provider {
-        Some(provider) => format!("a provider of kind {} launches nothing", provider.kind()),
-        None => format!("the provider {id} is not configured or out of service"),
-    };
-    facts
-        .launch_configs
-        .iter()
-        .map(|_| Err(why.clone()))
-        .collect()
 }
 
 /// Could anybody be told to go, or told so no longer?
@@ -225,8 +204,8 @@ fn think(
     facts: &Facts,
     outside: &Outside,
 ) -> Result<Option<(Snapshot, Plan)>, StoreError> {
-    let room = room(tx, &facts.pool.definition.provider_id, outside.max_machines)?;
-    let Some((snapshot, first)) = think_alone(facts, outside, room) else {
+    let rooms = rooms(tx, &outside.max_machines)?;
+    let Some((snapshot, first)) = think_alone(facts, outside, &rooms) else {
         return Ok(None);
     };
     if !concerns_single_workers(facts, &snapshot, &first) {
@@ -245,8 +224,12 @@ fn think(
     Ok(Some((snapshot, second)))
 }
 
-fn think_alone(facts: &Facts, outside: &Outside, room: Option<u64>) -> Option<(Snapshot, Plan)> {
-    match facts.snapshot(&outside.bids, room, Vec::new()) {
+fn think_alone(
+    facts: &Facts,
+    outside: &Outside,
+    rooms: &BTreeMap<ProviderId, u64>,
+) -> Option<(Snapshot, Plan)> {
+    match facts.snapshot(&outside.bids, rooms, Vec::new()) {
         Ok(snapshot) => {
             let plan = plan(&snapshot, &mut StdRng::seed_from_u64(outside.seed));
             Some((snapshot, plan))
@@ -258,18 +241,17 @@ fn think_alone(facts: &Facts, outside: &Outside, room: Option<u64>) -> Option<(S
     }
 }
 
-/// How many further machines the provider takes.
-fn room(
+/// How many further machines each of these providers takes.
+fn rooms(
     tx: &mut Tx<'_>,
-    provider_id: &ProviderId,
-    max_machines: Option<u64>,
-) -> Result<Option<u64>, StoreError> {
-    let Some(max) = max_machines else {
-        return Ok(None);
-    };
-    let there = store::worker_live_machines(tx, provider_id)?;
-    let to_come = store::launch_pending_machines(tx, provider_id)?;
-    Ok(Some(max.saturating_sub(there + to_come)))
+    max_machines: &BTreeMap<ProviderId, u64>,
+) -> Result<BTreeMap<ProviderId, u64>, StoreError> {
+    let rooms = max_machines.iter().map(|(id, max)| {
+        let there = store::worker_live_machines(tx, id)?;
+        let to_come = store::launch_pending_machines(tx, id)?;
+        Ok((id.clone(), max.saturating_sub(there + to_come)))
+    });
+    rooms.collect()
 }
 
 fn commit(
@@ -283,8 +265,9 @@ fn commit(
     let Some(pool) = store::pool_get(tx, pool_id)? else {
         return Ok(None);
     };
-    if outside.max_machines.is_some() {
-        store::turn_take(tx, &format!("provider:{}", pool.definition.provider_id))?;
+    // Always in the same order, so that those who decide for different pools do not wait for each other in a circle.
+    for id in outside.max_machines.keys() {
+        store::turn_take(tx, &format!("provider:{id}"))?;
     }
     let demand = match outside.demand {
         Some(demand) => demand,
@@ -295,7 +278,7 @@ fn commit(
         return Ok(None);
     };
     // The bids were for the launch configs of a moment ago; of others the next plan decides.
-    if ids_of(&facts.launch_configs) != outside.asked {
+    if places_of(&facts) != outside.asked {
         return Ok(None);
     }
     let Some((_, mut plan)) = think(tx, &facts, outside)? else {
@@ -314,7 +297,7 @@ fn commit(
         else {
             continue;
         };
-        for launch in intents(app, &facts, award, number) {
+        for launch in intents(app, &facts, config, award, number) {
             store::launch_insert(tx, &launch)?;
             launches.push((launch, config.clone()));
         }
@@ -342,7 +325,13 @@ fn commit(
 }
 
 /// An award as launches that no cloud finds too large.
-fn intents(app: &App, facts: &Facts, award: &Award, plan: i64) -> Vec<Launch> {
+fn intents(
+    app: &App,
+    facts: &Facts,
+    config: &LaunchConfig,
+    award: &Award,
+    plan: i64,
+) -> Vec<Launch> {
     let mut left = award.machines;
     let mut launches = Vec::new();
     while left > 0 {
@@ -351,7 +340,7 @@ fn intents(app: &App, facts: &Facts, award: &Award, plan: i64) -> Vec<Launch> {
         launches.push(Launch {
             token: token(app),
             pool_id: facts.pool.id.clone(),
-            provider_id: facts.pool.definition.provider_id.clone(),
+            provider_id: config.provider_id(&facts.pool).clone(),
             launch_config_id: award.launch_config_id.clone(),
             machines,
             capacity_each: award.capacity_each,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use domain::demand::Demand;
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, START_UP_MS, Settings, Snapshot,
+    BadSettings, Bid, Candidate, Capacity, Health, Offer, START_UP_MS, Settings, Snapshot, Source,
 };
 use domain::pool::Pool;
 use domain::time::{HOUR_MS, SECOND_MS, Timestamp};
@@ -165,20 +165,21 @@ impl Facts {
     /// Nobody counts on machines that should be there by now, or on those of a provider that the pool has left: they
     /// take room until it is known what became of them, and work goes elsewhere.
     fn is_promising(&self, launches: &AwaitedLaunches) -> bool {
-        !launches.is_old && launches.provider_id == self.pool.definition.provider_id
+        !launches.is_old && self.pool.has_provider(&launches.provider_id)
     }
 
     /// What the planner sees.
     pub fn snapshot(
         &self,
         bids: &[Result<Bid, String>],
-        room: Option<u64>,
+        rooms: &BTreeMap<ProviderId, u64>,
         workers: Vec<Candidate>,
     ) -> Result<Snapshot, BadSettings> {
         let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
             let live = self.live(&config.id);
+            let provider_id = config.provider_id(&self.pool);
             let Some(record) = of_config(&self.records, &config.id) else {
-                return Offer::of(config, live, Health::default(), bid.clone());
+                return Offer::of(config, provider_id, live, Health::default(), bid.clone());
             };
             let bid = match turned_away_until(record, self.now) {
                 Some(until) => Err(format!(
@@ -187,17 +188,20 @@ impl Facts {
                 )),
                 None => bid.clone(),
             };
-            Offer::of(config, live, record.health, bid).tried(record.tries)
+            Offer::of(config, provider_id, live, record.health, bid).tried(record.tries)
+        });
+        let sources = self.pool.provider_ids().map(|id| Source {
+            provider_id: id.clone(),
+            room: rooms.get(id).copied(),
         });
         Ok(Snapshot {
             now: self.now,
             pool_id: self.pool.id.clone(),
-            provider_id: self.pool.definition.provider_id.clone(),
+            sources: sources.collect(),
             settings: Settings::parse(&self.pool.definition.config)?,
             demand: self.demand,
             capacity: self.capacity(),
             offers: offers.collect(),
-            room,
             workers,
         })
     }

@@ -1,10 +1,11 @@
 //! Counts what there is, for the metrics.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::counts::{self, Counts};
-use domain::id::PoolId;
+use domain::counts::Counts;
+use domain::id::{PoolId, ProviderId};
 use domain::time::Timestamp;
 use metrics::gauge;
 use serde_json::Value;
@@ -74,15 +75,20 @@ impl Measure {
                 let pools = store::pool_list(tx, start.as_ref(), PAGE)?;
                 let counts = match (pools.first(), pools.last()) {
                     (Some(first), Some(last)) => {
-                        store::worker_counts_between(tx, &first.id, &last.id)?
+                        store::worker_counts_by_provider_between(tx, &first.id, &last.id)?
                     }
                     _ => Vec::new(),
                 };
                 Ok::<_, StoreError>((pools, counts))
             });
             let (pools, by_pool) = read.await?;
+            let counts: BTreeMap<_, _> = by_pool.into_iter().collect();
             for pool in &pools {
-                show(pool, &counts::of_pool(&by_pool, &pool.id));
+                // Providers that the pool has left may still have workers in it.
+                for provider in pool.provider_ids().chain(&pool.previous_provider_ids) {
+                    let key = (pool.id.clone(), provider.clone());
+                    show(&key, &counts.get(&key).copied().unwrap_or_default());
+                }
             }
             let full = pools.len() == PAGE as usize;
             after = pools.into_iter().next_back().map(|pool| pool.id);
@@ -120,10 +126,10 @@ impl Lag {
     }
 }
 
-fn show(pool: &domain::pool::Pool, counts: &Counts) {
+fn show((pool, provider): &(PoolId, ProviderId), counts: &Counts) {
     let labels = [
-        ("workerPoolId", pool.id.to_string()),
-        ("providerId", pool.definition.provider_id.to_string()),
+        ("workerPoolId", pool.to_string()),
+        ("providerId", provider.to_string()),
     ];
     let existing = counts.requested.capacity + counts.running.capacity;
     gauge!(EXISTING_CAPACITY, &labels).set(number(existing));

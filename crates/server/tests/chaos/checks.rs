@@ -151,7 +151,7 @@ impl World {
                 let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));
                 let since = launch.map_or(worker.created, |launch| launch.created);
                 worker.state == WorkerState::Requested
-                    && worker.provider_id == pool.definition.provider_id
+                    && pool.has_provider(&worker.provider_id)
                     && now.millis_since(since) < START_UP_MS
             };
             let requested: u64 = after
@@ -160,7 +160,7 @@ impl World {
                 .map(|worker| u64::from(worker.capacity))
                 .sum();
             let is_promising = |launch: &&Launch| {
-                launch.provider_id == pool.definition.provider_id
+                pool.has_provider(&launch.provider_id)
                     && now.millis_since(launch.created) < START_UP_MS
             };
             let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();

@@ -77,7 +77,7 @@ impl World {
             let launch = Launch {
                 token: self.fresh_token(),
                 pool_id: facts.pool.id.clone(),
-                provider_id: facts.pool.definition.provider_id.clone(),
+                provider_id: config.provider_id(&facts.pool).clone(),
                 launch_config_id: config.id.clone(),
                 machines: award.machines,
                 capacity_each: award.capacity_each,

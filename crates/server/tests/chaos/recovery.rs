@@ -97,7 +97,7 @@ impl World {
             let Some(pool) = picture.pools.get(&id) else {
                 return true;
             };
-            pool.definition.provider_id.as_str() != provider
+            !pool.provider_ids().any(|id| id.as_str() == provider)
                 || (demand.pending == 0 && demand.claimed == 0)
                 || (!self.is_up() && !has_room_beside(picture, pool))
         })
@@ -196,7 +196,13 @@ fn has_room_beside(picture: &Picture, pool: &Pool) -> bool {
     let configs = picture.configs.iter();
     let mut active = configs.filter(|config| config.pool_id == pool.id && !config.archived);
     active.any(|config| {
-        let offer = Offer::of(config, 0, Health::default(), Ok(Bid::plain(String::new())));
+        let offer = Offer::of(
+            config,
+            config.provider_id(pool),
+            0,
+            Health::default(),
+            Ok(Bid::plain(String::new())),
+        );
         let each = u64::from(offer.capacity_each);
         let own_max = offer.max_capacity.unwrap_or(max);
         units_elsewhere(picture, pool, None) + each <= max
@@ -206,7 +212,7 @@ fn has_room_beside(picture: &Picture, pool: &Pool) -> bool {
 
 /// What a pool (or one of its launch configs) has or may still get from providers that it has left.
 fn units_elsewhere(picture: &Picture, pool: &Pool, config: Option<&LaunchConfigId>) -> u64 {
-    let is_elsewhere = |id: &ProviderId| *id != pool.definition.provider_id;
+    let is_elsewhere = |id: &ProviderId| !pool.has_provider(id);
     let workers = picture.workers_of(&pool.id).filter(|worker| {
         worker.state != WorkerState::Stopped
             && is_elsewhere(&worker.provider_id)

@@ -27,7 +27,7 @@ fn wanted(number: u32) -> u32 {
 }
 
 /// A second server on the same database, in the same clouds.
-async fn second(fleet: &Fleet) -> Arc<App> {
+pub(crate) async fn second(fleet: &Fleet) -> Arc<App> {
     let random = Random::new(StdRng::seed_from_u64(8));
     let (config, clock) = (fleet.app.config.clone(), Arc::clone(&fleet.clock));
     let started = start_with(config, clock, random, fleet.providers());
@@ -35,7 +35,7 @@ async fn second(fleet: &Fleet) -> Arc<App> {
 }
 
 /// Both make their round at once, again and again, until the clouds have answered.
-async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
+pub(crate) async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
     for _ in 0..ROUNDS {
         let (ours, mut theirs) = (Arc::clone(&fleet.app), Rounds(Arc::clone(other)));
         let ours = tokio::spawn(async move { round(&ours).await });

@@ -1,4 +1,4 @@
-//! A world with two fake clouds, in which a test takes the steps of the fleet's loop one by one, and plays the workers.
+//! A world with three fake clouds, in which a test takes the steps of the fleet's loop one by one, and plays the workers.
 //!
 //! Nothing happens by itself: who wants that pools are looked at says `round`.
 
@@ -24,6 +24,8 @@ use crate::fleet_clouds::TestCloud;
 use crate::queue_samples::task_id;
 use crate::samples;
 use crate::world::World;
+
+const CLOUDS: [&str; 3] = ["one", "two", "three"];
 
 /// The pool of tests that need no other.
 pub(crate) const POOL: &str = "pp/ee";
@@ -71,6 +73,7 @@ pub(crate) struct Fleet {
     pub(crate) one: Arc<TestCloud>,
     /// With at most `MAX_MACHINES`.
     pub(crate) two: Arc<TestCloud>,
+    pub(crate) three: Arc<TestCloud>,
     endings: tokio::sync::Mutex<Vec<Ending>>,
     n_tasks: Cell<u32>,
 }
@@ -122,10 +125,11 @@ impl Fleet {
             database,
             |_| {},
             |config, clock| {
-                for (id, max_machines) in [("one", None), ("two", Some(MAX_MACHINES))] {
+                for id in CLOUDS {
+                    let max_machines = (id == "two").then_some(MAX_MACHINES);
                     made.push(TestCloud::new(id, max_machines, config, clock));
                 }
-                let ids = ["one", "two"].map(|id| id.parse().unwrap());
+                let ids = CLOUDS.map(|id| id.parse().unwrap());
                 let providers = made
                     .iter()
                     .map(|cloud| Arc::clone(cloud) as Arc<dyn Provider>);
@@ -133,27 +137,36 @@ impl Fleet {
             },
         )
         .await;
-        let [one, two] = clouds.try_into().ok().unwrap();
+        let [one, two, three] = clouds.try_into().ok().unwrap();
         Self {
             endings: tokio::sync::Mutex::new(Ending::each(&world.app)),
             world,
             one,
             two,
+            three,
             n_tasks: Cell::new(0),
         }
     }
 
     /// As `further` providers for another process on the same database.
     pub(crate) fn providers(&self) -> Vec<(ProviderId, Arc<dyn Provider>)> {
-        let one: Arc<dyn Provider> = Arc::clone(&self.one) as _;
-        let two: Arc<dyn Provider> = Arc::clone(&self.two) as _;
-        vec![("one".parse().unwrap(), one), ("two".parse().unwrap(), two)]
+        let providers = self.clouds().map(|(id, cloud)| {
+            let provider: Arc<dyn Provider> = Arc::clone(cloud) as _;
+            (id.parse().unwrap(), provider)
+        });
+        providers.into()
+    }
+
+    fn clouds(&self) -> [(&'static str, &Arc<TestCloud>); 3] {
+        let [one, two, three] = CLOUDS;
+        [(one, &self.one), (two, &self.two), (three, &self.three)]
     }
 
     pub(crate) fn pass_ms(&self, millis: i64) {
         self.clock.advance_ms(millis);
-        self.one.fake.clock_moved();
-        self.two.fake.clock_moved();
+        for (_, cloud) in self.clouds() {
+            cloud.fake.clock_moved();
+        }
     }
 }
 
@@ -254,9 +267,8 @@ impl Fleet {
 /// What the programs on the machines do.
 impl Fleet {
     pub(crate) fn registration(&self, key: &WorkerKey) -> Ask {
-        let clouds = [("one", &self.one), ("two", &self.two)];
         let is_there = |cloud: &TestCloud| cloud.fake.is_up(key);
-        let found = clouds.into_iter().find(|(_, cloud)| is_there(cloud));
+        let found = self.clouds().into_iter().find(|(_, cloud)| is_there(cloud));
         let (provider, cloud) = found.expect("its machine is up");
         let token = cloud.fake.identity_token(key);
         let claim = json!({"workerPoolId": key.pool_id.as_str(), "providerId": provider,
@@ -356,8 +368,9 @@ impl Fleet {
 
     /// Its machine dies.
     pub(crate) fn kill(&self, key: &WorkerKey) {
-        self.one.fake.kill(key);
-        self.two.fake.kill(key);
+        for (_, cloud) in self.clouds() {
+            cloud.fake.kill(key);
+        }
     }
 }
 
@@ -379,8 +392,10 @@ impl Fleet {
     }
 
     pub(crate) fn machines(&self) -> Vec<FakeMachine> {
-        let clouds = [&self.one, &self.two].into_iter();
-        clouds.flat_map(|cloud| cloud.fake.machines()).collect()
+        let clouds = self.clouds().into_iter();
+        clouds
+            .flat_map(|(_, cloud)| cloud.fake.machines())
+            .collect()
     }
 
     pub(crate) async fn workers(&self, pool: &str) -> Vec<Worker> {

@@ -25,6 +25,7 @@ mod fleet_limits;
 mod fleet_loop;
 mod fleet_outcomes;
 mod fleet_scan;
+mod fleet_several;
 mod fleet_storm;
 mod fleet_two_processes;
 mod fleet_world;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use domain::worker::{Worker, WorkerState};
 use store::{
     WorkerCursor, WorkerFilter, worker_count_by_state, worker_counts, worker_counts_between,
-    worker_counts_by_launch_config, worker_delete_expired, worker_get, worker_insert, worker_list,
-    worker_list_live, worker_update,
+    worker_counts_by_launch_config, worker_counts_by_provider_between, worker_delete_expired,
+    worker_get, worker_insert, worker_list, worker_list_live, worker_update,
 };
 
 use crate::samples::{at, pool_id, worker, worker_key};
@@ -215,6 +215,22 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     .await;
     assert_eq!(between.len(), 2);
     assert_eq!(between[0], (pool_id("a/b"), counts));
+    let between = read(&store, |tx| {
+        let mut other = worker_in(WorkerState::Running, "6", Some("lc-1"));
+        other.provider_id = "other".parse().unwrap();
+        worker_insert(tx, &other)?;
+        worker_counts_by_provider_between(tx, &pool_id("a/a"), &pool_id("a/d"))
+    })
+    .await;
+    let by_provider = between.iter().map(|((pool, provider), counts)| {
+        let (requested, running) = (counts.requested.count, counts.running.count);
+        format!(
+            "{pool} {provider} {requested} {running} {}",
+            counts.stopped.count
+        )
+    });
+    let expected = ["a/b aws-1 1 2 0", "a/b other 0 1 0", "a/c aws-1 0 1 0"];
+    assert_eq!(by_provider.collect::<Vec<_>>(), expected);
     let by = read(&store, |tx| {
         worker_counts_by_launch_config(tx, &pool_id("a/b"))
     })

@@ -59,12 +59,16 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         group: body.worker_group.parse::<WorkerGroup>()?,
         id: body.worker_id.parse::<WorkerId>()?,
     };
-    let pool = call
-        .app
-        .store
-        .read("pool_get", move |tx| store::pool_get(tx, &pool_id))
-        .await?;
-    let provider_id = pool.ok_or_else(no_such_pool)?.definition.provider_id;
+    let named = key.clone();
+    let read = call.app.store.read("error_report_load", move |tx| {
+        let pool = store::pool_get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
+        let worker = store::worker_get(tx, &named)?;
+        let own = worker.map(|worker| worker.provider_id);
+        // The worker itself need not be there.
+        let own = own.filter(|id| pool.has_provider(id));
+        Ok::<_, ApiError>(own.unwrap_or(pool.definition.provider_id))
+    });
+    let provider_id = read.await?;
     providers::wanted(&call.app, &provider_id)?;
     let mut extra = body.extra;
     extra.extend(reporter(&key.group, &key.id));
@@ -80,7 +84,6 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
     };
     let (app, now) = (call.app.clone(), call.now);
     let written = call.app.write("error_report", move |tx| {
-        // The worker itself need not be there.
         let worker = store::worker_get(tx, &key)?;
         report.launch_config_id = worker.and_then(|worker| worker.launch_config_id);
         store::error_insert(tx, &report)?;

@@ -1,5 +1,7 @@
 //! Worker pools: made, changed, deleted, shown.
 
+use std::collections::BTreeMap;
+
 use cloud::NotValidated;
 use domain::audit::EntityType;
 use domain::counts::{self, Counts};
@@ -69,7 +71,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
             pool_id: id.clone(),
             provider_id,
         };
-        let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
+        let events = std::iter::once(created).chain(launch_config_events(&pool, &pool, &done));
         app.announce(tx, now, events)?;
         write_launch_configs(tx, &done, now)?;
         store::audit_insert(tx, &audit)?;
@@ -212,7 +214,7 @@ async fn redefine(
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), action);
     let written = call.app.write("pool_redefine", move |tx| {
         let mut pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
-        let previous_provider_id = pool.definition.provider_id.clone();
+        let before = pool.clone();
         let Wanted {
             definition,
             launch_configs,
@@ -224,9 +226,9 @@ async fn redefine(
         let updated = EventBody::PoolUpdated {
             pool_id: id.clone(),
             provider_id: pool.definition.provider_id.clone(),
-            previous_provider_id,
+            previous_provider_id: before.definition.provider_id.clone(),
         };
-        let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
+        let events = std::iter::once(updated).chain(launch_config_events(&before, &pool, &done));
         app.announce(tx, now, events)?;
         write_launch_configs(tx, &done, now)?;
         store::audit_insert(tx, &audit)?;
@@ -290,7 +292,14 @@ fn write_launch_configs(
     Ok(())
 }
 
-fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+/// Each names the provider of its launch config; what is archived is still from one that the pool had before.
+fn launch_config_events(before: &Pool, pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+    let kept = done.inserts.iter().chain(&done.rewrites);
+    let kept = kept.map(|config| (&config.id, config.provider_id(pool)));
+    let retired = done.retirements.iter();
+    let retired = retired.map(|config| (&config.id, config.provider_id(before)));
+    let providers: BTreeMap<_, _> = kept.chain(retired).collect();
+    let first = &pool.definition.provider_id;
     let lists = [
         (LaunchConfigChange::Updated, &done.updated),
         (LaunchConfigChange::Created, &done.created),
@@ -302,7 +311,7 @@ fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
         .map(|(change, id)| EventBody::LaunchConfig {
             change,
             pool_id: pool.id.clone(),
-            provider_id: pool.definition.provider_id.clone(),
+            provider_id: (*providers.get(id).unwrap_or(&first)).clone(),
             launch_config_id: id.clone(),
         })
         .collect()

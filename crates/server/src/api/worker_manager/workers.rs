@@ -6,7 +6,7 @@ use cloud::Refused;
 use domain::Version;
 use domain::audit::EntityType;
 use domain::event::{EventBody, WorkerChange};
-use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker, WorkerState};
@@ -148,7 +148,9 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     if expires < call.now {
         return Err(ApiError::input("worker.expires must be in the future"));
     }
-    let mut worker = new_worker(&pool, key, expires, capacity(&body)?.unwrap_or(1), call.now);
+    let provider_id = declaring(&call.app, &pool);
+    let capacity = capacity(&body)?.unwrap_or(1);
+    let mut worker = new_worker(provider_id, key, expires, capacity, call.now);
     describe(&call.app, &pool, &mut worker, body.provider_info.as_ref())?;
     let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "created");
@@ -187,7 +189,7 @@ fn is_repeat(known: &Worker, asked: &Worker) -> bool {
 pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let pool = pool_of(&call, &key).await?;
-    let provider = provider_of_pool(&call.app, &pool)?;
+    let provider = provider_of_pool(&call.app, &pool, declaring(&call.app, &pool))?;
     let by_hand_problem = provider.by_hand().is_none().then(Refused::not_supported);
     let (expires, capacity) = (expires(&body)?, capacity(&body)?);
     let (app, now) = (call.app.clone(), call.now);
@@ -293,11 +295,21 @@ async fn pool_of(call: &Call, key: &WorkerKey) -> Result<Pool, ApiError> {
     pool.ok_or_else(|| ApiError::not_found(format!("Worker pool {} does not exist", key.pool_id)))
 }
 
+/// The first provider of the pool that takes workers that people declare; if none does, the first of all.
+fn declaring<'a>(app: &App, pool: &'a Pool) -> &'a ProviderId {
+    let takes_them = |id: &&ProviderId| {
+        let provider = app.providers.get(id);
+        provider.is_ok_and(|provider| provider.by_hand().is_some())
+    };
+    let first = &pool.definition.provider_id;
+    pool.provider_ids().find(takes_them).unwrap_or(first)
+}
+
 fn provider_of_pool<'a>(
     app: &'a App,
     pool: &Pool,
+    provider_id: &ProviderId,
 ) -> Result<&'a std::sync::Arc<dyn cloud::Provider>, ApiError> {
-    let provider_id = &pool.definition.provider_id;
     providers::get(app, provider_id, || {
         let text = format!(
             "Provider {provider_id} for worker pool {} does not exist",
@@ -307,14 +319,18 @@ fn provider_of_pool<'a>(
     })
 }
 
-/// Lets the pool's provider say what it remembers of a worker that is declared by hand.
+/// Lets its provider say what it remembers of a worker that is declared by hand; the pool's, if the pool has left that.
 fn describe(
     app: &App,
     pool: &Pool,
     worker: &mut Worker,
     info: Option<&Value>,
 ) -> Result<(), ApiError> {
-    let provider = provider_of_pool(app, pool)?;
+    let provider_id = match pool.has_provider(&worker.provider_id) {
+        true => &worker.provider_id,
+        false => declaring(app, pool),
+    };
+    let provider = provider_of_pool(app, pool, provider_id)?;
     let described = match provider.by_hand() {
         Some(by_hand) => by_hand.describe(worker, info),
         None => Err(Refused::not_supported()),
@@ -326,7 +342,7 @@ fn describe(
 }
 
 fn new_worker(
-    pool: &Pool,
+    provider_id: &ProviderId,
     key: WorkerKey,
     expires: Timestamp,
     capacity: u32,
@@ -334,7 +350,7 @@ fn new_worker(
 ) -> Worker {
     Worker {
         key,
-        provider_id: pool.definition.provider_id.clone(),
+        provider_id: provider_id.clone(),
         launch_config_id: None,
         state: WorkerState::Running,
         capacity,

@@ -1,0 +1,70 @@
+//! What a pool's providers would give for its launch configs, each asked for its own.
+
+use std::sync::Arc;
+
+use cloud::{BidRequest, Machines, Provider};
+use domain::id::ProviderId;
+use domain::launch_config::LaunchConfig;
+use domain::plan::Bid;
+
+use super::facts::Facts;
+use crate::app::App;
+
+/// In the order of the launch configs. A provider that is not in service takes away nothing but its own offers.
+pub(super) fn ask(app: &App, facts: &Facts) -> Vec<Result<Bid, String>> {
+    let (pool, configs) = (&facts.pool, &facts.launch_configs);
+    if pool.definition.further_provider_ids.is_empty() {
+        return ask_one(app, facts, &pool.definition.provider_id, configs);
+    }
+    let mut bids = vec![Err("its provider said nothing".to_owned()); configs.len()];
+    for id in pool.provider_ids() {
+        let of_provider = |(_, config): &(usize, &LaunchConfig)| config.provider_id(pool) == id;
+        let (places, own): (Vec<usize>, Vec<LaunchConfig>) = configs
+            .iter()
+            .enumerate()
+            .filter(of_provider)
+            .map(|(place, config)| (place, config.clone()))
+            .unzip();
+        for (place, bid) in places.into_iter().zip(ask_one(app, facts, id, &own)) {
+            bids[place] = bid;
+        }
+    }
+    bids
+}
+
+fn ask_one(
+    app: &App,
+    facts: &Facts,
+    id: &ProviderId,
+    launch_configs: &[LaunchConfig],
+) -> Vec<Result<Bid, String>> {
+    let provider = app.providers.get(id).ok();
+    match provider.and_then(|provider| provider.machines()) {
+        Some(machines) => bids(machines, facts, launch_configs),
+        None => no_bids(provider, id, launch_configs.len()),
+    }
+}
+
+fn bids(
+    machines: &dyn Machines,
+    facts: &Facts,
+    launch_configs: &[LaunchConfig],
+) -> Vec<Result<Bid, String>> {
+    machines.bids(&BidRequest {
+        pool_id: &facts.pool.id,
+        launch_configs,
+        now: facts.now,
+    })
+}
+
+fn no_bids(
+    provider: Option<&Arc<dyn Provider>>,
+    id: &ProviderId,
+    count: usize,
+) -> Vec<Result<Bid, String>> {
+    let why = match provider {
+        Some(provider) => format!("a provider of kind {} launches nothing", provider.kind()),
+        None => format!("the provider {id} is not configured or out of service"),
+    };
+    vec![Err(why); count]
+}
