@@ -6,9 +6,11 @@ mod files;
 mod formats;
 pub mod numbers;
 pub mod patterns;
+mod payload_schema;
 mod problems;
 mod schemas;
 mod wording;
 
+pub use payload_schema::{BadSchema, MAX_SCHEMA_BYTES, PayloadSchema};
 pub use problems::{Invalid, MAX_PROBLEMS, Problem};
 pub use schemas::Schemas;

@@ -15,6 +15,7 @@ pub enum EntityType {
     Hook,
     WorkerPool,
     Worker,
+    WorkerConfiguration,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,13 +23,14 @@ pub enum EntityType {
 pub struct BadEntityType(pub String);
 
 impl EntityType {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Client,
         Self::Role,
         Self::Secret,
         Self::Hook,
         Self::WorkerPool,
         Self::Worker,
+        Self::WorkerConfiguration,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -39,6 +41,7 @@ impl EntityType {
             Self::Hook => "hook",
             Self::WorkerPool => "worker-pool",
             Self::Worker => "worker",
+            Self::WorkerConfiguration => "worker-configuration",
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod artifact;
 pub mod audit;
+pub mod configuration;
 pub mod counts;
 pub mod demand;
 pub mod error_report;

@@ -31,6 +31,7 @@ pub fn endpoints() -> &'static [Endpoint] {
     ALL.get_or_init(|| {
         [
             worker_manager::ENDPOINTS,
+            worker_manager::CONFIGURATIONS,
             &queue::endpoints(),
             auth::ENDPOINTS,
             fleetwright::ENDPOINTS,

@@ -14,6 +14,7 @@ use rand::Rng;
 use store::{Store, StoreError, Tx};
 
 use crate::api::queue::Queue;
+use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::artifacts::Artifacts;
 use crate::config::Config;
 use crate::demand::Demands;
@@ -47,6 +48,9 @@ pub struct App {
     pub events: EventStream,
     /// The ways by which people are told of errors.
     pub notices: Vec<Arc<dyn Channel>>,
+    /// What follows from the worker configurations.
+    pub compilations: Compilations,
+    pub payload_schemas: PayloadSchemas,
     pub started: Timestamp,
 }
 

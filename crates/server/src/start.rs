@@ -16,6 +16,7 @@ use domain::worker_credentials::ISSUER_SCOPES;
 use store::{Store, StoreError, Tx};
 
 use crate::api::queue::Queue;
+use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::app::{App, Random, WorkerIssuer};
 use crate::artifacts::Artifacts;
 use crate::config::{Config, ConfigError};
@@ -136,6 +137,8 @@ pub async fn start_with(
         artifacts,
         events,
         notices,
+        compilations: Compilations::default(),
+        payload_schemas: PayloadSchemas::default(),
         started: now,
     }))
 }

@@ -6,6 +6,7 @@ mod artifact;
 mod artifact_run;
 mod audit;
 mod client;
+mod configuration;
 mod error;
 mod error_stats;
 mod event_reader;
@@ -50,6 +51,7 @@ mod worker_error;
 mod worker_list;
 mod worker_metadata;
 mod worker_supply;
+mod worker_type;
 
 pub use access_revision::access_revision;
 pub use artifact::{
@@ -60,6 +62,11 @@ pub use audit::{audit_by_client, audit_by_entity, audit_insert};
 pub use client::{
     client_delete, client_delete_expired, client_get, client_insert, client_list, client_touch,
     client_update,
+};
+pub use configuration::{
+    configuration_delete, configuration_get, configuration_insert, configuration_list,
+    configuration_update, configuration_version_get, configuration_version_insert,
+    configuration_version_list,
 };
 pub use error::{DriverError, StoreError};
 pub use error_stats::error_stats;
@@ -145,3 +152,4 @@ pub use worker_supply::{
     Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
     worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };
+pub use worker_type::{worker_type_claim, worker_type_get, worker_type_list, worker_type_release};

@@ -38,6 +38,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     6 "0006_events"
     7 "0007_notices"
     8 "0008_providers_of_pools"
+    9 "0009_worker_configurations"
 };
 
 static TABLE: Table = Table {

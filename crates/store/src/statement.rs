@@ -85,6 +85,8 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::notice::STATEMENTS,
     crate::notice_cause::STATEMENTS,
     crate::audit::STATEMENTS,
+    crate::configuration::STATEMENTS,
+    crate::worker_type::STATEMENTS,
 ];
 
 /// Comes after every name that is stored: the highest character there is.

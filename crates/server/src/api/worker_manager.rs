@@ -1,5 +1,6 @@
 //! The worker manager: pools, launch configs, workers, registration, errors.
 
+mod configurations;
 mod error_reports;
 mod launch_configs;
 mod metadata;
@@ -12,5 +13,7 @@ mod table;
 mod wire;
 mod workers;
 
+pub(in crate::api) use configurations::{CONFIGURATIONS, check_payload};
+pub use configurations::{Compilations, PayloadSchemas};
 pub use table::ENDPOINTS;
 pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};

@@ -11,6 +11,7 @@ use store::Tx;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
+use super::super::worker_manager::check_payload;
 use super::moves::{Hints, carry_out, follow};
 use super::status_reply;
 use crate::app::App;
@@ -99,8 +100,13 @@ fn make(
     now: Timestamp,
     hints: &mut Hints,
 ) -> Result<Made, ApiError> {
-    join_group(tx, task)?;
     let definition = &task.definition;
+    if let Err(misfit) = check_payload(app, tx, &definition.task_queue_id, &definition.payload)
+        && store::task_get(tx, &task.id)?.is_none()
+    {
+        return Err(misfit);
+    }
+    join_group(tx, task)?;
     store::task_queue_seen(tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
         // Nothing to wait for: it is written once, as it will stand.

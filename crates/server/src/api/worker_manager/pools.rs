@@ -54,6 +54,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         let known = store::launch_config_all(tx, &id)?;
         let done = reconcile(&id, known.clone(), launch_configs, now)?;
         if let Some(pool) = store::pool_get(tx, &id)? {
+            refuse_compiled(&pool)?;
             // The same again is a repeat of a request whose answer was lost.
             let same = pool.definition == definition && changes_nothing(&known, &done);
             return if same {
@@ -214,6 +215,7 @@ async fn redefine(
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), action);
     let written = call.app.write("pool_redefine", move |tx| {
         let mut pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
+        refuse_compiled(&pool)?;
         let before = pool.clone();
         let Wanted {
             definition,
@@ -237,6 +239,18 @@ async fn redefine(
     let loaded = written.await?;
     call.app.wake.pool(&loaded.pool.id);
     loaded.reply()
+}
+
+/// What is made of rules is changed by changing the rules.
+fn refuse_compiled(pool: &Pool) -> Result<(), ApiError> {
+    match &pool.worker_configuration_id {
+        None => Ok(()),
+        Some(configuration) => Err(ApiError::conflict(format!(
+            "Worker pool {} is made of the worker configuration {configuration}: change its rules instead, or take the \
+             worker type out of it first",
+            pool.id
+        ))),
+    }
 }
 
 /// A pool with all that a reply shows of it.
@@ -263,7 +277,7 @@ fn load(tx: &mut Tx<'_>, pool: Pool) -> Result<Loaded, ApiError> {
 }
 
 /// Would this leave every launch config as it is?
-fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
+pub(super) fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
     done.inserts.is_empty()
         && done.retirements.is_empty()
         && done.rewrites.iter().all(|rewrite| {
@@ -273,7 +287,7 @@ fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
         })
 }
 
-fn write_launch_configs(
+pub(super) fn write_launch_configs(
     tx: &mut Tx<'_>,
     done: &Reconciled,
     now: Timestamp,
@@ -293,7 +307,11 @@ fn write_launch_configs(
 }
 
 /// Each names the provider of its launch config; what is archived is still from one that the pool had before.
-fn launch_config_events(before: &Pool, pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+pub(super) fn launch_config_events(
+    before: &Pool,
+    pool: &Pool,
+    done: &Reconciled,
+) -> Vec<EventBody> {
     let kept = done.inserts.iter().chain(&done.rewrites);
     let kept = kept.map(|config| (&config.id, config.provider_id(pool)));
     let retired = done.retirements.iter();

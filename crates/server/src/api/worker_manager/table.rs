@@ -24,7 +24,7 @@ pub(in crate::api) const LIMIT: Query = Query {
     name: "limit",
     pattern: DIGITS,
 };
-const PAGING: &[Query] = &[TOKEN, LIMIT];
+pub(super) const PAGING: &[Query] = &[TOKEN, LIMIT];
 const LAUNCH_CONFIG: Query = Query {
     name: "launchConfigId",
     pattern: LAUNCH_CONFIG_ID_QUERY,

@@ -1,0 +1,207 @@
+//! Worker configurations: rule sets, the worker types that they are for, and the pools that follow from them.
+//!
+//! `docs/rules.md` says what they mean to their authors. Here a document is parsed into a [`Configuration`], and
+//! [`Compilation`] makes pools of it, given what the providers present ([`Market`]).
+
+mod compilation;
+mod difference;
+mod market;
+mod places;
+mod problem;
+mod settings;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use rules::{Presented, Rule, RuleSet};
+use serde_json::{Map, Value, json};
+
+pub use self::compilation::{Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider};
+pub use self::difference::{
+    PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
+    value_changes,
+};
+pub use self::market::{Market, Place, Takes, Wares};
+pub use self::problem::{Problem, Problems, rules_behind};
+pub use self::settings::ProviderOptions;
+pub use self::stored::{Action, BadAction, StoredConfiguration, VersionRecord, WorkerTypeRecord};
+
+use crate::id::{BadId, PoolId};
+
+/// The provisioner of worker types that are named without one (RFC 124).
+const PROVISIONER: &str = "worker-manager/";
+/// A configuration has at most so many worker types.
+pub const MAX_WORKER_TYPES: usize = 2_000;
+/// Characters.
+const MAX_DESCRIPTION: usize = 10_240;
+const KEYS: [&str; 4] = [
+    "workerConfigurationId",
+    "description",
+    "workerTypes",
+    "rules",
+];
+
+/// A pool of workers as rule sets name it: `build-opt` for the pool `worker-manager/build-opt`, the whole id for others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerType(PoolId);
+
+/// What an author says: a list of worker types and a list of rules.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    pub description: String,
+    /// As listed, each once.
+    pub worker_types: Vec<WorkerType>,
+    pub rules: RuleSet,
+}
+
+impl WorkerType {
+    pub fn pool_id(&self) -> &PoolId {
+        &self.0
+    }
+
+    /// As the condition `workerType` presents it.
+    pub fn name(&self) -> &str {
+        let id = self.0.as_str();
+        id.strip_prefix(PROVISIONER).unwrap_or(id)
+    }
+
+    pub fn presented(&self) -> Presented {
+        [("workerType", self.name())].into_iter().collect()
+    }
+}
+
+impl From<PoolId> for WorkerType {
+    fn from(pool_id: PoolId) -> Self {
+        Self(pool_id)
+    }
+}
+
+impl FromStr for WorkerType {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        match text.contains('/') {
+            true => text.parse().map(Self),
+            false => format!("{PROVISIONER}{text}").parse().map(Self),
+        }
+    }
+}
+
+impl fmt::Display for WorkerType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Configuration {
+    /// Reads a document; what is wrong is told all at once, with its place.
+    pub fn parse(document: &Value) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let Value::Object(document) = document else {
+            return Err(Problem::at("", "a worker configuration is an object").into());
+        };
+        for key in document.keys() {
+            if !KEYS.contains(&key.as_str()) {
+                let text = format!(
+                    "`{key}` is not known here; known are {}",
+                    KEYS.map(|key| format!("`{key}`")).join(", ")
+                );
+                problems.add(Problem::at(&problem::below("", key), text));
+            }
+        }
+        let description = description(document, &mut problems);
+        let worker_types = worker_types(document, &mut problems);
+        let none = Value::Null;
+        let rules = RuleSet::parse(document.get("rules").unwrap_or(&none));
+        let rules = rules.map_err(|wrong| problems.add_rules(&wrong));
+        match rules {
+            Ok(rules) if problems.is_empty() => Ok(Self {
+                description,
+                worker_types,
+                rules,
+            }),
+            Ok(_) | Err(()) => Err(problems),
+        }
+    }
+
+    /// Every provider that some rule opts in to, whether it applies or not.
+    pub fn named_providers(&self) -> BTreeSet<String> {
+        named_providers(self.rules.rules())
+    }
+
+    /// As it is stored and shown.
+    pub fn to_document(&self) -> Value {
+        let worker_types: Vec<&str> = self.worker_types.iter().map(WorkerType::name).collect();
+        json!({
+            "description": self.description,
+            "workerTypes": worker_types,
+            "rules": self.rules.to_value(),
+        })
+    }
+}
+
+/// Every provider that one of these rules opts in to.
+pub fn named_providers<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> BTreeSet<String> {
+    let named = rules
+        .into_iter()
+        .filter_map(|rule| match rule.values().get("providers") {
+            Some(Value::Object(named)) => Some(named),
+            Some(_) | None => None,
+        });
+    let opted = named.flatten().filter(|(_, options)| !options.is_null());
+    opted.map(|(id, _)| id.clone()).collect()
+}
+
+fn description(document: &Map<String, Value>, problems: &mut Problems) -> String {
+    match document.get("description") {
+        None => String::new(),
+        Some(Value::String(text)) if text.chars().count() <= MAX_DESCRIPTION => text.clone(),
+        Some(_) => {
+            let text = format!("must be a text of at most {MAX_DESCRIPTION} characters");
+            problems.add(Problem::at("/description", text));
+            String::new()
+        }
+    }
+}
+
+fn worker_types(document: &Map<String, Value>, problems: &mut Problems) -> Vec<WorkerType> {
+    let Some(Value::Array(listed)) = document.get("workerTypes") else {
+        let text = "must be a list of worker types: names like `build-opt`, or whole pool ids like `proj-x/ci`";
+        problems.add(Problem::at("/workerTypes", text));
+        return Vec::new();
+    };
+    if listed.len() > MAX_WORKER_TYPES {
+        let text = format!(
+            "lists {} worker types; at most {MAX_WORKER_TYPES} are possible",
+            listed.len()
+        );
+        problems.add(Problem::at("/workerTypes", text));
+        return Vec::new();
+    }
+    let (mut worker_types, mut seen) = (Vec::new(), BTreeSet::new());
+    for (index, item) in listed.iter().enumerate() {
+        let place = format!("/workerTypes/{index}");
+        let parsed = item.as_str().map(str::parse::<WorkerType>);
+        match parsed {
+            Some(Ok(worker_type)) if seen.insert(worker_type.clone()) => {
+                worker_types.push(worker_type);
+            }
+            Some(Ok(worker_type)) => {
+                problems.add(Problem::at(
+                    &place,
+                    format!("`{worker_type}` is listed twice"),
+                ));
+            }
+            Some(Err(bad)) => problems.add(Problem::at(&place, bad.to_string())),
+            None => problems.add(Problem::at(
+                &place,
+                "must be a text: the name of a worker type",
+            )),
+        }
+    }
+    worker_types
+}

@@ -1,0 +1,179 @@
+//! The places where a provider can start workers of a pool: what it presents, narrowed and refined by its options.
+
+use std::collections::BTreeSet;
+
+use rules::Pattern;
+use serde_json::Value;
+
+use super::market::{Place, Wares};
+
+/// Of one provider, for one worker type.
+pub(super) const MAX_PLACES: usize = 2_000;
+/// These are presented by us.
+const RESERVED: [&str; 2] = ["workerType", "provider"];
+
+/// The places of a provider in their order, each once; or what is wrong, and where below `places`.
+pub(super) fn places(
+    wares: &Wares,
+    wanted: Option<&Value>,
+    regions: Option<&[Pattern]>,
+) -> Result<Vec<Place>, (String, String)> {
+    let nowhere_in_particular = [Place::new()];
+    let presented: &[Place] = match wares.places.is_empty() {
+        true => &nowhere_in_particular,
+        false => &wares.places,
+    };
+    let mut found = Found::default();
+    match wanted {
+        None => presented
+            .iter()
+            .try_for_each(|place| found.add(place.clone())),
+        Some(Value::Array(entries)) => entries.iter().enumerate().try_for_each(|(index, entry)| {
+            let at = |(below, text): (String, String)| (format!("/{index}{below}"), text);
+            refine(presented, entry, &mut found).map_err(at)
+        }),
+        Some(_) => {
+            let text =
+                "must be a list of mappings from condition names to a value or a list of values";
+            Err((String::new(), text.to_owned()))
+        }
+    }?;
+    let mut places = found.places;
+    if let Some(regions) = regions {
+        places.retain(|place| {
+            let region = place.get("region");
+            region.is_none_or(|region| regions.iter().any(|pattern| pattern.matches(region)))
+        });
+    }
+    Ok(places)
+}
+
+/// Reads a glob or a list of globs.
+pub(super) fn patterns(value: &Value) -> Result<Vec<Pattern>, String> {
+    texts(value)?
+        .into_iter()
+        .map(|text| Pattern::parse(text).map_err(|bad| bad.to_string()))
+        .collect()
+}
+
+#[derive(Default)]
+struct Found {
+    places: Vec<Place>,
+    known: BTreeSet<Place>,
+}
+
+impl Found {
+    fn add(&mut self, place: Place) -> Result<(), (String, String)> {
+        if self.known.insert(place.clone()) {
+            self.places.push(place);
+        }
+        match self.places.len() > MAX_PLACES {
+            true => Err((
+                String::new(),
+                format!("there are more than {MAX_PLACES} places"),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// One entry: every presented place that it admits, in every combination of the conditions that it adds.
+fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (String, String)> {
+    let Value::Object(entry) = entry else {
+        let text = "must be a mapping from condition names to a value or a list of values";
+        return Err((String::new(), text.to_owned()));
+    };
+    let (mut filters, mut own) = (Vec::new(), Vec::new());
+    for (name, value) in entry {
+        let at = |text: String| (format!("/{name}"), text);
+        if RESERVED.contains(&name.as_str()) {
+            return Err(at(format!(
+                "`{name}` is presented anyway; it cannot be a place"
+            )));
+        }
+        if presented.iter().any(|place| place.contains_key(name)) {
+            filters.push((name, patterns(value).map_err(at)?));
+        } else {
+            own.push((name, texts(value).map_err(at)?));
+        }
+    }
+    let mut matched = vec![false; filters.len()];
+    let mut any = false;
+    for place in presented {
+        let mut fits = true;
+        for ((name, patterns), matched) in filters.iter().zip(&mut matched) {
+            let value = place.get(*name);
+            let one =
+                value.is_some_and(|value| patterns.iter().any(|pattern| pattern.matches(value)));
+            *matched |= one;
+            fits &= one;
+        }
+        if fits {
+            any = true;
+            combine(place, &own, found)?;
+        }
+    }
+    if any {
+        return Ok(());
+    }
+    let unmatched = filters.iter().zip(&matched).find(|(_, matched)| !**matched);
+    Err(match unmatched {
+        Some(((name, _), _)) => (
+            format!("/{name}"),
+            format!(
+                "nothing that the provider presents matches; it presents {}",
+                listed(presented, name)
+            ),
+        ),
+        None => {
+            let text = "each condition matches somewhere, but all of them together nowhere";
+            (String::new(), text.to_owned())
+        }
+    })
+}
+
+/// The product, the first name slowest.
+fn combine(
+    place: &Place,
+    own: &[(&String, Vec<&str>)],
+    found: &mut Found,
+) -> Result<(), (String, String)> {
+    let Some(((name, values), rest)) = own.split_first() else {
+        return found.add(place.clone());
+    };
+    for value in values {
+        let mut refined = place.clone();
+        refined.insert((*name).clone(), (*value).to_owned());
+        combine(&refined, rest, found)?;
+    }
+    Ok(())
+}
+
+fn texts(value: &Value) -> Result<Vec<&str>, String> {
+    let wrong = || "must be a text or a list of texts, at least one".to_owned();
+    match value {
+        Value::String(text) => Ok(vec![text]),
+        Value::Array(texts) if !texts.is_empty() => texts
+            .iter()
+            .map(|text| text.as_str().ok_or_else(wrong))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(wrong())
+        }
+    }
+}
+
+fn listed(presented: &[Place], name: &str) -> String {
+    const MAX_NAMED: usize = 20;
+    let values: BTreeSet<&str> = presented
+        .iter()
+        .filter_map(|place| place.get(name))
+        .map(String::as_str)
+        .collect();
+    let named: Vec<&str> = values.iter().copied().take(MAX_NAMED).collect();
+    let more = values.len().saturating_sub(MAX_NAMED);
+    match more {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}

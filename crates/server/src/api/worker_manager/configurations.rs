@@ -1,0 +1,127 @@
+//! Worker configurations: made, changed, deleted, shown.
+
+mod authority;
+mod cache;
+mod edit;
+mod evaluate;
+mod history;
+mod judge;
+mod market;
+mod plan;
+mod rules;
+mod table;
+mod wire;
+mod worker_types;
+mod write;
+
+use domain::configuration::{Action, Configuration};
+use domain::id::ConfigurationId;
+use serde::Serialize;
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+pub use cache::Compilations;
+use edit::{Edit, Next, carry_out};
+pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
+use wire::{ConfigurationBody, ConfigurationReply};
+pub use worker_types::PayloadSchemas;
+pub(in crate::api) use worker_types::check_payload;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigurationsReply {
+    worker_configurations: Vec<ConfigurationReply>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continuation_token: Option<String>,
+}
+
+impl Call {
+    fn configuration_id(&self) -> Result<ConfigurationId, ApiError> {
+        Ok(self.parameter("workerConfigurationId").parse()?)
+    }
+}
+
+async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let body: ConfigurationBody = call.body()?;
+    let wanted = parse(&call, &body)?;
+    authority::for_whole(&mut call, &id, &wanted, body.adopt_pools).await?;
+    let next = move |known: Option<&Configuration>| match known {
+        // The same again is a repeat of a request whose answer was lost.
+        Some(known) if known.to_document() != wanted.to_document() => Err(ApiError::conflict(
+            "There is a worker configuration of this name, and it is another. Update it instead, or take another name.",
+        )),
+        Some(_) | None => Ok(Next::Is(wanted.clone())),
+    };
+    let edit = Edit::new(id, Action::Created, next)
+        .because(body.reason)
+        .adopting(body.adopt_pools);
+    carry_out(&call, edit).await?.reply()
+}
+
+async fn update(mut call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let body: ConfigurationBody = call.body()?;
+    let wanted = parse(&call, &body)?;
+    authority::for_whole(&mut call, &id, &wanted, body.adopt_pools).await?;
+    let next = move |known: Option<&Configuration>| match known {
+        Some(_) => Ok(Next::Is(wanted.clone())),
+        None => Err(no_such_configuration()),
+    };
+    let edit = Edit::new(id, Action::Updated, next)
+        .seen(body.version)
+        .because(body.reason)
+        .adopting(body.adopt_pools);
+    carry_out(&call, edit).await?.reply()
+}
+
+/// Its pools lose their providers and launch configs, and go when their last workers have; its versions stay.
+async fn delete(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let next = |known: Option<&Configuration>| match known {
+        Some(_) => Ok(Next::IsNot),
+        None => Err(no_such_configuration()),
+    };
+    let edit = Edit::new(id, Action::Deleted, next).seen(wire::seen(&call)?);
+    carry_out(&call, edit).await?;
+    Reply::done()
+}
+
+async fn show(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let stored = call.app.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
+    });
+    Reply::json(&ConfigurationReply::from(&stored.await?))
+}
+
+async fn list(call: Call) -> Result<Reply, ApiError> {
+    let page = call.page::<(String,)>()?;
+    let after = page.after.as_ref().map(|(id,)| id.parse()).transpose()?;
+    let limit = page.limit_and_one();
+    let read = call.app.store.scan("configuration_list", move |tx| {
+        store::configuration_list(tx, after.as_ref(), limit)
+    });
+    let mut listed = read.await?;
+    let continuation_token = page.cut(&mut listed, |stored| (stored.id.to_string(),));
+    Reply::json(&ConfigurationsReply {
+        worker_configurations: listed.iter().map(ConfigurationReply::summary).collect(),
+        continuation_token,
+    })
+}
+
+fn parse(call: &Call, body: &ConfigurationBody) -> Result<Configuration, ApiError> {
+    if let Some(claimed) = &body.worker_configuration_id
+        && claimed != call.parameter("workerConfigurationId")
+    {
+        return Err(ApiError::input(
+            "Incorrect workerConfigurationId in request body",
+        ));
+    }
+    Configuration::parse(&body.document()).map_err(|problems| edit::refused(&problems))
+}
+
+pub(super) fn no_such_configuration() -> ApiError {
+    ApiError::not_found("Worker configuration does not exist")
+}

@@ -1,0 +1,285 @@
+//! How an edit of a worker configuration is carried out: compiled, judged, and written whole or not at all.
+//!
+//! An edit is a function from what is there to what shall be there. Nothing is held while it is compiled and while
+//! providers are asked; who was overtaken meanwhile starts over on what is there then, so that no edit is lost.
+
+use std::sync::Arc;
+
+use domain::Version;
+use domain::audit::EntityType;
+use domain::configuration::{
+    Action, Compilation, Configuration, Problems, StoredConfiguration, VersionRecord,
+};
+use domain::id::ConfigurationId;
+use serde_json::json;
+
+use super::super::super::call::Call;
+use super::super::super::error::{ApiError, Code};
+use super::super::super::reply::Reply;
+use super::cache::{beside, compiled};
+use super::judge::{Judged, judge};
+use super::market::market;
+use super::wire::ConfigurationReply;
+use super::write::{self, Written};
+
+/// Who is overtaken so often is told to come back later.
+const MAX_TRIES: usize = 20;
+
+/// What shall be there.
+pub(super) enum Next {
+    Is(Configuration),
+    IsNot,
+}
+
+type NextOf = dyn Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync;
+
+pub(super) struct Edit {
+    id: ConfigurationId,
+    action: Action,
+    next: Box<NextOf>,
+    /// The version that the caller has read; without it, the edit is made on whatever is there.
+    seen: Option<Version>,
+    reason: String,
+    adopts: bool,
+}
+
+/// What is there after an edit.
+pub(super) struct Edited(StoredConfiguration);
+
+impl Edit {
+    pub(super) fn new(
+        id: ConfigurationId,
+        action: Action,
+        next: impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            id,
+            action,
+            next: Box::new(next),
+            seen: None,
+            reason: String::new(),
+            adopts: false,
+        }
+    }
+
+    pub(super) fn seen(mut self, version: Option<i64>) -> Self {
+        self.seen = version.map(Version);
+        self
+    }
+
+    pub(super) fn because(mut self, reason: String) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    pub(super) fn adopting(mut self, adopts: bool) -> Self {
+        self.adopts = adopts;
+        self
+    }
+}
+
+impl Edited {
+    pub(super) fn reply(&self) -> Result<Reply, ApiError> {
+        Reply::json(&ConfigurationReply::from(&self.0))
+    }
+}
+
+pub(super) async fn carry_out(call: &Call, edit: Edit) -> Result<Edited, ApiError> {
+    for _ in 0..MAX_TRIES {
+        if let Some(edited) = attempt(call, &edit).await? {
+            return Ok(edited);
+        }
+    }
+    let text = format!(
+        "The worker configuration was changed by others {MAX_TRIES} times while this edit was made. Nothing was changed \
+         by it; try again."
+    );
+    Err(ApiError::conflict(text))
+}
+
+/// `None`: somebody else was faster.
+async fn attempt(call: &Call, edit: &Edit) -> Result<Option<Edited>, ApiError> {
+    let id = edit.id.clone();
+    let read = call.app.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &id)
+    });
+    let known = read.await?;
+    refuse_old(edit, known.as_ref())?;
+    let before = match &known {
+        Some(known) => Some(compiled(&call.app, known).await?),
+        None => None,
+    };
+    let next = (edit.next)(before.as_deref().map(|before| &before.configuration))?;
+    let Next::Is(next) = next else {
+        return remove(call, edit, known, before).await;
+    };
+    let document = next.to_document();
+    let market = Arc::new(market(&call.app));
+    if let Some(known) = &known
+        && known.document == document
+        && before
+            .as_ref()
+            .is_some_and(|before| *before.market == *market)
+    {
+        return Ok(Some(Edited(known.clone())));
+    }
+    let market_json = market.to_json();
+    let after = Arc::new(compile(before.clone(), next, market).await?);
+    let judged = judge(&call.app, before.as_deref(), &after).await?;
+    let stored = StoredConfiguration {
+        id: edit.id.clone(),
+        document,
+        market: market_json,
+        created: known.as_ref().map_or(call.now, |known| known.created),
+        last_modified: call.now,
+        version: known
+            .as_ref()
+            .map_or(Version::FIRST, |known| known.version.next()),
+    };
+    let written = write(call, edit, known, stored, judged).await?;
+    Ok(written.map(|stored| {
+        call.app.compilations.put(&stored.id, stored.version, after);
+        Edited(stored)
+    }))
+}
+
+fn refuse_old(edit: &Edit, known: Option<&StoredConfiguration>) -> Result<(), ApiError> {
+    match (edit.seen, known) {
+        (Some(seen), Some(known)) if seen != known.version => {
+            let text = format!(
+                "The worker configuration is at version {} and not at {}: somebody changed it meanwhile. Nothing was \
+                 changed; read it again and repeat the edit on that.",
+                known.version.0, seen.0
+            );
+            Err(ApiError::conflict(text))
+        }
+        (Some(_) | None, Some(_) | None) => Ok(()),
+    }
+}
+
+/// Compiles beside other work.
+pub(super) async fn compile(
+    before: Option<Arc<Compilation>>,
+    next: Configuration,
+    market: Arc<domain::configuration::Market>,
+) -> Result<Compilation, ApiError> {
+    let compiling = beside(move || match before {
+        Some(before) => before.succeed(next, market),
+        None => Compilation::new(next, market),
+    });
+    compiling.await?.map_err(|problems| refused(&problems))
+}
+
+/// Everything that is wrong, in one error.
+pub(super) fn refused(problems: &Problems) -> ApiError {
+    let lines: Vec<String> = problems
+        .to_string()
+        .lines()
+        .map(|line| format!("* {line}"))
+        .collect();
+    let text = format!(
+        "The worker configuration cannot be used; nothing was changed:\n{}",
+        lines.join("\n")
+    );
+    match problems.is_outage() {
+        true => ApiError::new(Code::ProviderSetupFailed, text),
+        false => ApiError::input(text),
+    }
+}
+
+async fn write(
+    call: &Call,
+    edit: &Edit,
+    known: Option<StoredConfiguration>,
+    stored: StoredConfiguration,
+    judged: Judged,
+) -> Result<Option<StoredConfiguration>, ApiError> {
+    let (app, now, adopts) = (Arc::clone(&call.app), call.now, edit.adopts);
+    let (action, reason) = (edit.action, edit.reason.clone());
+    let mut audit = call.audit(
+        EntityType::WorkerConfiguration,
+        edit.id.as_str(),
+        action.as_str(),
+    );
+    let client_id = audit.client_id.clone();
+    let seen = known.map(|known| known.version);
+    let written = call.app.write("configuration_write", move |tx| {
+        let mut stored = stored.clone();
+        let there = store::configuration_get(tx, &stored.id)?.map(|there| there.version);
+        if there != seen {
+            return Ok::<_, ApiError>(None);
+        }
+        match seen {
+            Some(seen) => store::configuration_update(tx, &stored, seen)?,
+            None => {
+                // Versions go on where a deleted configuration of this name ended.
+                let last = store::configuration_version_list(tx, &stored.id, None, 1)?;
+                if let Some(last) = last.first() {
+                    stored.version = last.version.next();
+                }
+                if !store::configuration_insert(tx, &stored)? {
+                    return Err(tx.lost_race().into());
+                }
+            }
+        }
+        let record = VersionRecord {
+            id: stored.id.clone(),
+            version: stored.version,
+            action,
+            document: stored.document.clone(),
+            market: stored.market.clone(),
+            client_id: client_id.clone(),
+            reason: reason.clone(),
+            created: now,
+        };
+        store::configuration_version_insert(tx, &record)?;
+        let Written { pools } = write::pools(&app, tx, &stored.id, &judged, adopts, now)?;
+        audit.detail = json!({"version": stored.version.0, "reason": reason});
+        store::audit_insert(tx, &audit)?;
+        Ok(Some((stored, pools)))
+    });
+    Ok(written.await?.map(|(stored, pools)| {
+        pools.iter().for_each(|pool| call.app.wake.pool(pool));
+        stored
+    }))
+}
+
+async fn remove(
+    call: &Call,
+    edit: &Edit,
+    known: Option<StoredConfiguration>,
+    before: Option<Arc<Compilation>>,
+) -> Result<Option<Edited>, ApiError> {
+    let (Some(known), Some(before)) = (known, before) else {
+        return Err(super::no_such_configuration());
+    };
+    let (app, now) = (Arc::clone(&call.app), call.now);
+    let audit = call.audit(EntityType::WorkerConfiguration, edit.id.as_str(), "deleted");
+    let judged = Judged::nothing_left_of(&before);
+    let stored = known.clone();
+    let written = call.app.write("configuration_delete", move |tx| {
+        let there = store::configuration_get(tx, &known.id)?.map(|there| there.version);
+        if there != Some(known.version) {
+            return Ok::<_, ApiError>(None);
+        }
+        store::configuration_delete(tx, &known.id, known.version)?;
+        let record = VersionRecord {
+            id: known.id.clone(),
+            version: known.version.next(),
+            action: Action::Deleted,
+            document: known.document.clone(),
+            market: known.market.clone(),
+            client_id: audit.client_id.clone(),
+            reason: String::new(),
+            created: now,
+        };
+        store::configuration_version_insert(tx, &record)?;
+        let Written { pools } = write::pools(&app, tx, &known.id, &judged, false, now)?;
+        store::audit_insert(tx, &audit)?;
+        Ok(Some(pools))
+    });
+    Ok(written.await?.map(|pools| {
+        pools.iter().for_each(|pool| call.app.wake.pool(pool));
+        Edited(stored)
+    }))
+}

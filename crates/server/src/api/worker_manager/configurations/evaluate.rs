@@ -1,0 +1,89 @@
+//! What rules give under given conditions, and where each value comes from.
+
+use rules::{Evaluator, Presented, RuleSet};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::super::call::Call;
+use super::super::super::error::ApiError;
+use super::super::super::reply::Reply;
+use super::cache::compiled;
+use super::no_such_configuration;
+use super::rules::bad_rules;
+
+/// More conditions than that nobody presents.
+const MAX_CONDITIONS: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EvaluateBody {
+    conditions: Map<String, Value>,
+    /// A JSON pointer: explain this value.
+    #[serde(default)]
+    pointer: Option<String>,
+    /// evaluateRules only.
+    #[serde(default)]
+    rules: Value,
+}
+
+/// By the stored rules of a configuration.
+pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
+    let body: EvaluateBody = call.body()?;
+    let id = call.configuration_id()?;
+    let read = call.app.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
+    });
+    let stored = read.await?;
+    let compilation = compiled(&call.app, &stored).await?;
+    let mut reply = evaluate(compilation.evaluator(), &body)?;
+    reply["version"] = json!(stored.version.0);
+    Reply::json(&reply)
+}
+
+/// By the rules of the request; nothing is stored.
+pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
+    let body: EvaluateBody = call.body()?;
+    let reply = super::cache::beside(move || {
+        let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
+        evaluate(&Evaluator::new(&rules), &body)
+    });
+    Reply::json(&reply.await??)
+}
+
+fn evaluate(evaluator: &Evaluator, body: &EvaluateBody) -> Result<Value, ApiError> {
+    let presented = presented(&body.conditions)?;
+    let evaluation = evaluator.evaluate_with_origins(&presented);
+    let applying: Vec<&str> = evaluator
+        .applying(&presented)
+        .into_iter()
+        .map(|rule| rule.id())
+        .collect();
+    let mut reply = json!({
+        "conditions": body.conditions,
+        "values": evaluation.values,
+        "origins": evaluation.origins,
+        "applying": applying,
+    });
+    if let Some(pointer) = &body.pointer {
+        let explanation = evaluator.explain(&presented, pointer);
+        reply["explanation"] = json!(explanation);
+        reply["text"] = json!(explanation.to_string());
+    }
+    Ok(reply)
+}
+
+fn presented(conditions: &Map<String, Value>) -> Result<Presented, ApiError> {
+    if conditions.len() > MAX_CONDITIONS {
+        let text = format!("At most {MAX_CONDITIONS} conditions can be presented");
+        return Err(ApiError::input(text));
+    }
+    let texts = conditions.iter().map(|(name, value)| match value {
+        Value::String(value) => Ok((name.as_str(), value.as_str())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(ApiError::input(format!(
+                "The condition `{name}` must be a text"
+            )))
+        }
+    });
+    texts.collect()
+}

@@ -1,0 +1,104 @@
+//! The versions of a worker configuration: listed, shown, compared, taken back.
+
+use domain::Version;
+use domain::configuration::{Action, Configuration};
+use domain::id::ConfigurationId;
+use serde::{Deserialize, Serialize};
+
+use super::super::super::call::Call;
+use super::super::super::error::ApiError;
+use super::super::super::reply::Reply;
+use super::edit::{Edit, Next, carry_out, refused};
+use super::plan;
+use super::wire::{self, VersionReply};
+use super::{authority, no_such_configuration};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionsReply {
+    versions: Vec<VersionReply>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continuation_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RevertBody {
+    /// The version that shall be there again.
+    to: i64,
+    #[serde(default)]
+    version: Option<i64>,
+    #[serde(default)]
+    reason: String,
+}
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let page = call.page::<(i64,)>()?;
+    let before = page.after.map(|(version,)| Version(version));
+    let limit = page.limit_and_one();
+    let read = call
+        .app
+        .store
+        .scan("configuration_version_list", move |tx| {
+            store::configuration_version_list(tx, &id, before, limit)
+        });
+    let mut versions = read.await?;
+    if versions.is_empty() && before.is_none() {
+        return Err(no_such_configuration());
+    }
+    let continuation_token = page.cut(&mut versions, |record| (record.version.0,));
+    Reply::json(&VersionsReply {
+        versions: versions.iter().map(VersionReply::summary).collect(),
+        continuation_token,
+    })
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let version = wire::version(call.parameter("version"))?;
+    let record = record(&call, id, version).await?;
+    Reply::json(&VersionReply::from(&record))
+}
+
+pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let from = wire::version(call.parameter("from"))?;
+    let to = wire::version(call.parameter("to"))?;
+    let from = record(&call, id.clone(), from).await?;
+    let to = record(&call, id, to).await?;
+    Reply::json(&plan::versions(from, to).await?)
+}
+
+/// Makes an old version the newest.
+pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let body: RevertBody = call.body()?;
+    let record = record(&call, id.clone(), Version(body.to)).await?;
+    let wanted = Configuration::parse(&record.document).map_err(|problems| refused(&problems))?;
+    authority::for_whole(&mut call, &id, &wanted, false).await?;
+    let reason = match body.reason.as_str() {
+        "" => format!("to version {}", body.to),
+        reason => format!("to version {}: {reason}", body.to),
+    };
+    let edit = Edit::new(id, Action::Reverted, move |_| Ok(Next::Is(wanted.clone())));
+    let edit = edit.seen(body.version).because(reason);
+    carry_out(&call, edit).await?.reply()
+}
+
+async fn record(
+    call: &Call,
+    id: ConfigurationId,
+    version: Version,
+) -> Result<domain::configuration::VersionRecord, ApiError> {
+    let read = call.app.store.read("configuration_version_get", move |tx| {
+        store::configuration_version_get(tx, &id, version)
+    });
+    read.await?.ok_or_else(|| {
+        let text = format!(
+            "There is no version {} of this worker configuration",
+            version.0
+        );
+        ApiError::not_found(text)
+    })
+}

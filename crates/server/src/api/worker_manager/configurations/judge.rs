@@ -1,0 +1,296 @@
+//! What providers say to the pools of a worker configuration: each checks what is meant for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cloud::NotValidated;
+use contract::{Invalid, PayloadSchema};
+use domain::configuration::{
+    Compilation, CompiledPool, CompiledProvider, Takes, WorkerType, rules_behind,
+};
+use domain::id::{PoolId, ProviderId};
+use domain::launch_config::split_off;
+use domain::pool::PoolDefinition;
+use serde_json::{Map, Value, json};
+
+use super::super::super::error::{ApiError, Code};
+use super::super::providers;
+use crate::app::App;
+
+/// So many pools are told of, if they are wrong.
+const MAX_TOLD: usize = 10;
+/// What the planner reads and the schemas of some providers do not know.
+const PLANNING_KEYS: [&str; 3] = ["strategy", "minPrice", "maxPrice"];
+
+/// What is to be written.
+#[derive(Clone)]
+pub(super) struct Judged {
+    pub(super) pools: Vec<JudgedPool>,
+    /// Worker types that the configuration has no longer.
+    pub(super) gone: Vec<PoolId>,
+}
+
+#[derive(Clone)]
+pub(super) struct JudgedPool {
+    pub(super) compiled: Arc<CompiledPool>,
+    pub(super) definition: PoolDefinition,
+    pub(super) launch_configs: Vec<Map<String, Value>>,
+}
+
+impl Judged {
+    pub(super) fn nothing_left_of(before: &Compilation) -> Self {
+        let pools = before.pools.iter();
+        Self {
+            pools: Vec::new(),
+            gone: pools.map(|pool| pool.pool_id().clone()).collect(),
+        }
+    }
+}
+
+/// The pools that differ from before, with the consent of their providers.
+pub(super) async fn judge(
+    app: &App,
+    before: Option<&Compilation>,
+    after: &Compilation,
+) -> Result<Judged, ApiError> {
+    let mut judged = Judged {
+        pools: Vec::new(),
+        gone: Vec::new(),
+    };
+    let mut refusals = Refusals::default();
+    for compiled in &after.pools {
+        let known = before.and_then(|before| before.pool(compiled.pool_id()));
+        if known.is_some_and(|known| Arc::ptr_eq(known, compiled)) {
+            continue;
+        }
+        match pool(app, after, compiled).await {
+            Ok(pool) => judged.pools.push(pool),
+            Err(refused) => refusals.add(refused)?,
+        }
+    }
+    refusals.tell()?;
+    let stays: BTreeSet<&WorkerType> = after.pools.iter().map(|pool| &pool.worker_type).collect();
+    let were = before.into_iter().flat_map(|before| &before.pools);
+    let gone = were.filter(|pool| !stays.contains(&pool.worker_type));
+    judged.gone = gone.map(|pool| pool.pool_id().clone()).collect();
+    Ok(judged)
+}
+
+/// Refusals by content are gathered; anything else ends the edit.
+#[derive(Default)]
+struct Refusals {
+    lines: Vec<String>,
+    n_pools: usize,
+}
+
+impl Refusals {
+    fn add(&mut self, refused: ApiError) -> Result<(), ApiError> {
+        if refused.code != Code::InputValidationError {
+            return Err(refused);
+        }
+        self.n_pools += 1;
+        if self.n_pools <= MAX_TOLD {
+            self.lines.push(refused.message);
+        }
+        Ok(())
+    }
+
+    fn tell(self) -> Result<(), ApiError> {
+        if self.n_pools == 0 {
+            return Ok(());
+        }
+        let more = match self.n_pools.saturating_sub(MAX_TOLD) {
+            0 => String::new(),
+            more => format!("\n\n{more} more worker types are refused."),
+        };
+        let text = format!("{}{more}\n\nNothing was changed.", self.lines.join("\n\n"));
+        Err(ApiError::new(Code::InputValidationError, text))
+    }
+}
+
+async fn pool(
+    app: &App,
+    compilation: &Compilation,
+    compiled: &Arc<CompiledPool>,
+) -> Result<JudgedPool, ApiError> {
+    let mut ids = compiled.providers.iter().map(|provider| &provider.id);
+    let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
+    let mut definition = PoolDefinition {
+        provider_id: first.clone(),
+        further_provider_ids: ids.cloned().collect(),
+        description: compiled.description.clone(),
+        config: compiled.config.clone(),
+        owner: compiled.owner.clone(),
+        email_on_error: compiled.email_on_error,
+    };
+    check_definition(app, compilation, compiled, &definition)?;
+    let mut launch_configs = Vec::new();
+    for provider in &compiled.providers {
+        let Some(config) = checked(app, compilation, compiled, provider).await? else {
+            continue;
+        };
+        let (config, items) = config;
+        definition.config.extend(config);
+        for mut item in items {
+            if provider.id != first {
+                steer_to(&mut item, &provider.id);
+            }
+            launch_configs.push(item);
+        }
+    }
+    Ok(JudgedPool {
+        compiled: Arc::clone(compiled),
+        definition,
+        launch_configs,
+    })
+}
+
+/// A launch config of another provider than the pool's first says so.
+fn steer_to(launch_config: &mut Map<String, Value>, provider_id: &ProviderId) {
+    let steering = launch_config
+        .entry("workerManager")
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(steering) = steering {
+        steering.insert("providerId".to_owned(), json!(provider_id.as_str()));
+    }
+}
+
+/// Owner and description must be as a pool made by hand has them.
+fn check_definition(
+    app: &App,
+    compilation: &Compilation,
+    compiled: &CompiledPool,
+    definition: &PoolDefinition,
+) -> Result<(), ApiError> {
+    let mut body = json!({
+        "providerId": definition.provider_id.as_str(),
+        "description": definition.description,
+        "config": {},
+        "owner": definition.owner,
+        "emailOnError": definition.email_on_error,
+    });
+    let judged = app.schemas.validate(
+        "worker-manager/v1/create-worker-pool-request.json",
+        &mut body,
+    );
+    if let Some(schema) = &compiled.payload_schema {
+        PayloadSchema::compile(schema).map_err(|bad| {
+            let presented = compiled.worker_type.presented();
+            let rules = rules_behind(compilation.evaluator(), &presented, "/payloadSchema");
+            let text = format!(
+                "With {presented}:\n{}",
+                line("/payloadSchema", &bad.to_string(), &rules)
+            );
+            ApiError::new(Code::InputValidationError, text)
+        })?;
+    }
+    judged.map_err(|invalid| {
+        let presented = compiled.worker_type.presented();
+        let lines = invalid.problems.iter().map(|problem| {
+            let rules = rules_behind(compilation.evaluator(), &presented, &problem.pointer);
+            line(&problem.pointer, &problem.message, &rules)
+        });
+        let lines: Vec<String> = lines.collect();
+        let text = format!("With {presented}:\n{}", lines.join("\n"));
+        ApiError::new(Code::InputValidationError, text)
+    })
+}
+
+type Checked = (Map<String, Value>, Vec<Map<String, Value>>);
+
+/// The pool's config as the provider completes it, and the launch configs; `None`: it has nothing to do with pools.
+async fn checked(
+    app: &App,
+    compilation: &Compilation,
+    compiled: &CompiledPool,
+    provider: &CompiledProvider,
+) -> Result<Option<Checked>, ApiError> {
+    let mut config = compiled.config.clone();
+    config.retain(|key, _| !PLANNING_KEYS.contains(&key.as_str()));
+    match provider.takes {
+        Takes::Nothing => return Ok(None),
+        Takes::Launches => {
+            let configs = provider.launch_configs.iter();
+            let configs = configs.map(|config| Value::Object(config.configuration.clone()));
+            config.insert("launchConfigs".to_owned(), configs.collect());
+        }
+        Takes::Declarations => {
+            // What is for launching providers of the same pool is not for this one.
+            config.retain(|key, _| key == "lifecycle");
+            config.extend(provider.declared.clone());
+        }
+    }
+    let by = providers::wanted(app, &provider.id)?;
+    let mut config = Value::Object(config);
+    let refused = |invalid: &Invalid| refusal(compilation, compiled, provider, invalid);
+    by.validate(&mut config)
+        .map_err(|invalid| refused(&invalid))?;
+    let outside = by.validate_outside(&mut config).await;
+    outside.map_err(|problem| match problem {
+        NotValidated::Invalid(invalid) => refused(&invalid),
+        NotValidated::Cloud(problem) => ApiError::new(
+            Code::ProviderSetupFailed,
+            format!(
+                "The provider {} cannot check the worker type {} now: {problem}. Nothing was changed; try again.",
+                provider.id, compiled.worker_type
+            ),
+        ),
+    })?;
+    let Value::Object(mut config) = config else {
+        return Err(ApiError::input("config must be an object"));
+    };
+    let launch_configs = split_off(&mut config)?;
+    Ok(Some((config, launch_configs)))
+}
+
+/// What a provider refuses, by place and rules instead of by index.
+fn refusal(
+    compilation: &Compilation,
+    compiled: &CompiledPool,
+    provider: &CompiledProvider,
+    invalid: &Invalid,
+) -> ApiError {
+    let lines = invalid.problems.iter().map(|problem| {
+        let rest = problem.pointer.strip_prefix("/launchConfigs/");
+        let (index, rest) =
+            rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
+        let config = index.parse::<usize>().ok();
+        let config = config.and_then(|index| provider.launch_configs.get(index));
+        let (presented, pointer) = match config {
+            Some(config) => {
+                let pointer = format!("/{}/{rest}", provider.section);
+                (
+                    config.presented.clone(),
+                    pointer.trim_end_matches('/').to_owned(),
+                )
+            }
+            None => (compiled.worker_type.presented(), problem.pointer.clone()),
+        };
+        let rules = rules_behind(compilation.evaluator(), &presented, &pointer);
+        format!(
+            "with {presented}: {}",
+            line(&pointer, &problem.message, &rules)
+        )
+    });
+    let lines: Vec<String> = lines.map(|line| format!("* {line}")).collect();
+    let text = format!(
+        "The provider {} refuses the worker type {} (schema {}):\n{}",
+        provider.id,
+        compiled.worker_type,
+        invalid.schema,
+        lines.join("\n")
+    );
+    ApiError::new(Code::InputValidationError, text)
+}
+
+fn line(pointer: &str, message: &str, rules: &[String]) -> String {
+    let by = match rules {
+        [] => String::new(),
+        [rule] => format!(" (rule {rule:?})"),
+        rules => {
+            let named: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+            format!(" (rules {})", named.join(", "))
+        }
+    };
+    format!("{pointer} {message}{by}")
+}

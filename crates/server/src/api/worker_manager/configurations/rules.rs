@@ -1,0 +1,202 @@
+//! Single rules: an edit of one of them touches nothing else of its set.
+
+use domain::configuration::{Action, Configuration, named_providers};
+use rules::{EditError, Position, Problems, Rule, RuleSet};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::super::call::Call;
+use super::super::super::error::ApiError;
+use super::super::super::reply::Reply;
+use super::edit::{Edit, Next, carry_out};
+use super::{authority, no_such_configuration, wire};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleBody {
+    #[serde(default)]
+    rule_id: Option<String>,
+    #[serde(default)]
+    description: Value,
+    #[serde(default)]
+    conditions: Value,
+    values: Value,
+    #[serde(default)]
+    position: Option<PositionBody>,
+    #[serde(default)]
+    version: Option<i64>,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MoveBody {
+    position: PositionBody,
+    #[serde(default)]
+    version: Option<i64>,
+    #[serde(default)]
+    reason: String,
+}
+
+/// `first`, `last`, `before` or `after` a rule.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum PositionBody {
+    First,
+    Last,
+    Before(String),
+    After(String),
+}
+
+impl From<&PositionBody> for Position {
+    fn from(body: &PositionBody) -> Self {
+        match body {
+            PositionBody::First => Self::First,
+            PositionBody::Last => Self::Last,
+            PositionBody::Before(id) => Self::Before(id.clone()),
+            PositionBody::After(id) => Self::After(id.clone()),
+        }
+    }
+}
+
+impl From<EditError> for ApiError {
+    fn from(error: EditError) -> Self {
+        match &error {
+            EditError::NotThere { .. } => Self::not_found(error.to_string()),
+            EditError::Duplicate(_) => Self::conflict(error.to_string()),
+            EditError::NextToItself(_) | EditError::Invalid(_) => Self::input(error.to_string()),
+        }
+    }
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let id = call.configuration_id()?;
+    let rule_id = call.parameter("ruleId").to_owned();
+    let read = call.app.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
+    });
+    let stored = read.await?;
+    let rules = stored.document["rules"].as_array();
+    let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id.as_str()));
+    match rule {
+        Some(rule) => Reply::json(&json!({"rule": rule, "version": stored.version.0})),
+        None => Err(ApiError::not_found(format!("there is no rule {rule_id:?}"))),
+    }
+}
+
+pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
+    let body: RuleBody = call.body()?;
+    let rule = rule(&call, &body)?;
+    authority::for_rule(&mut call, named_providers([&rule])).await?;
+    let position = body
+        .position
+        .as_ref()
+        .map_or(Position::Last, Position::from);
+    let edit = Edit::new(
+        call.configuration_id()?,
+        Action::RuleAdded,
+        on_rules(move |rules| {
+            // The same again is a repeat of a request whose answer was lost.
+            match rules.get(rule.id()) {
+                Some(known) if *known == rule => Ok(rules.clone()),
+                Some(_) | None => Ok(rules.add(rule.clone(), position.clone())?),
+            }
+        }),
+    );
+    finish(call, edit, body.version, &body.reason).await
+}
+
+pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
+    let body: RuleBody = call.body()?;
+    if body.position.is_some() {
+        let text =
+            "A rule that is replaced stays where it is; move it with moveWorkerConfigurationRule";
+        return Err(ApiError::input(text));
+    }
+    let rule = rule(&call, &body)?;
+    authority::for_rule(&mut call, named_providers([&rule])).await?;
+    let edit = Edit::new(
+        call.configuration_id()?,
+        Action::RuleReplaced,
+        on_rules(move |rules| Ok(rules.replace(rule.clone())?)),
+    );
+    finish(call, edit, body.version, &body.reason).await
+}
+
+pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
+    authority::for_rule(&mut call, []).await?;
+    let rule_id = call.parameter("ruleId").to_owned();
+    let edit = Edit::new(
+        call.configuration_id()?,
+        Action::RuleRemoved,
+        on_rules(move |rules| Ok(rules.remove(&rule_id)?)),
+    );
+    let seen = wire::seen(&call)?;
+    finish(call, edit, seen, "").await
+}
+
+pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
+    let body: MoveBody = call.body()?;
+    authority::for_rule(&mut call, []).await?;
+    let (rule_id, position) = (call.parameter("ruleId").to_owned(), body.position.clone());
+    let edit = Edit::new(
+        call.configuration_id()?,
+        Action::RuleMoved,
+        on_rules(move |rules| Ok(rules.move_to(&rule_id, Position::from(&position))?)),
+    );
+    finish(call, edit, body.version, &body.reason).await
+}
+
+async fn finish(
+    call: Call,
+    edit: Edit,
+    seen: Option<i64>,
+    reason: &str,
+) -> Result<Reply, ApiError> {
+    let rule_id = call.parameter("ruleId");
+    let reason = match reason {
+        "" => rule_id.to_owned(),
+        reason => format!("{rule_id}: {reason}"),
+    };
+    carry_out(&call, edit.seen(seen).because(reason))
+        .await?
+        .reply()
+}
+
+/// The configuration with other rules.
+fn on_rules(
+    next: impl Fn(&RuleSet) -> Result<RuleSet, ApiError> + Send + Sync + 'static,
+) -> impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static {
+    move |known| {
+        let known = known.ok_or_else(no_such_configuration)?;
+        Ok(Next::Is(Configuration {
+            rules: next(&known.rules)?,
+            ..known.clone()
+        }))
+    }
+}
+
+/// The rule of the URL with the body's content.
+fn rule(call: &Call, body: &RuleBody) -> Result<Rule, ApiError> {
+    if body
+        .rule_id
+        .as_ref()
+        .is_some_and(|claimed| claimed != call.parameter("ruleId"))
+    {
+        return Err(ApiError::input("Incorrect ruleId in request body"));
+    }
+    let mut document = json!({
+        "ruleId": call.parameter("ruleId"),
+        "conditions": body.conditions,
+        "values": body.values,
+    });
+    if !body.description.is_null() {
+        document["description"] = body.description.clone();
+    }
+    Rule::parse(&document).map_err(|problems| bad_rules(&problems))
+}
+
+pub(super) fn bad_rules(problems: &Problems) -> ApiError {
+    ApiError::input(problems.to_string())
+}

@@ -1,0 +1,171 @@
+//! Writes the pools of a worker configuration, in the transaction of its edit.
+
+use domain::configuration::{CompiledPool, WorkerTypeRecord};
+use domain::event::EventBody;
+use domain::id::{ConfigurationId, PoolId, ProviderId};
+use domain::launch_config::reconcile;
+use domain::pool::{Pool, PoolDefinition};
+use domain::time::Timestamp;
+use serde_json::Value;
+use store::Tx;
+
+use super::super::super::error::ApiError;
+use super::super::pools::{changes_nothing, launch_config_events, write_launch_configs};
+use super::judge::{Judged, JudgedPool};
+use crate::app::App;
+
+pub(super) struct Written {
+    /// Those that changed.
+    pub(super) pools: Vec<PoolId>,
+}
+
+pub(super) fn pools(
+    app: &App,
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    judged: &Judged,
+    adopts: bool,
+    now: Timestamp,
+) -> Result<Written, ApiError> {
+    let mut changed = Vec::new();
+    for pool_id in &judged.gone {
+        store::worker_type_release(tx, pool_id, id)?;
+        if let Some(pool) = store::pool_get(tx, pool_id)?
+            && pool.worker_configuration_id.as_ref() == Some(id)
+        {
+            let emptied = PoolDefinition {
+                provider_id: ProviderId::null(),
+                further_provider_ids: Vec::new(),
+                ..pool.definition.clone()
+            };
+            let target = Target {
+                definition: emptied,
+                launch_configs: Vec::new(),
+                owner: None,
+            };
+            redefine(app, tx, pool, target, now)?;
+            changed.push(pool_id.clone());
+        }
+    }
+    for pool in &judged.pools {
+        claim(tx, id, &pool.compiled)?;
+        if write_pool(app, tx, id, pool, adopts, now)? {
+            changed.push(pool.compiled.pool_id().clone());
+        }
+    }
+    Ok(Written { pools: changed })
+}
+
+/// The database decides whose a worker type is.
+fn claim(tx: &mut Tx<'_>, id: &ConfigurationId, pool: &CompiledPool) -> Result<(), ApiError> {
+    let record = WorkerTypeRecord {
+        pool_id: pool.pool_id().clone(),
+        configuration_id: id.clone(),
+        payload_schema: pool.payload_schema.as_deref().cloned(),
+        check_payload: pool.check_payload,
+    };
+    if store::worker_type_claim(tx, &record)? {
+        return Ok(());
+    }
+    let owner = store::worker_type_get(tx, pool.pool_id())?;
+    let owner = owner.map_or_else(
+        || "another one".to_owned(),
+        |owner| owner.configuration_id.to_string(),
+    );
+    Err(ApiError::conflict(format!(
+        "The worker type {} belongs to the worker configuration {owner}. Nothing was changed; remove it there first.",
+        pool.worker_type
+    )))
+}
+
+/// What a pool is to become.
+struct Target {
+    definition: PoolDefinition,
+    launch_configs: Vec<serde_json::Map<String, Value>>,
+    owner: Option<ConfigurationId>,
+}
+
+/// Whether anything changed.
+fn write_pool(
+    app: &App,
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    judged: &JudgedPool,
+    adopts: bool,
+    now: Timestamp,
+) -> Result<bool, ApiError> {
+    let target = Target {
+        definition: judged.definition.clone(),
+        launch_configs: judged.launch_configs.clone(),
+        owner: Some(id.clone()),
+    };
+    let pool_id = judged.compiled.pool_id();
+    let Some(pool) = store::pool_get(tx, pool_id)? else {
+        create(app, tx, pool_id, target, now)?;
+        return Ok(true);
+    };
+    let is_ours = pool.worker_configuration_id.as_ref() == Some(id);
+    let is_going = pool.worker_configuration_id.is_none() && pool.definition.provider_id.is_null();
+    if !is_ours && !is_going && !adopts {
+        return Err(ApiError::conflict(format!(
+            "There is a worker pool {pool_id} that was made by hand. Nothing was changed; delete it first, or make it \
+             the configuration's with `adoptPools`."
+        )));
+    }
+    redefine(app, tx, pool, target, now)
+}
+
+fn create(
+    app: &App,
+    tx: &mut Tx<'_>,
+    id: &PoolId,
+    target: Target,
+    now: Timestamp,
+) -> Result<(), ApiError> {
+    let known = store::launch_config_all(tx, id)?;
+    let done = reconcile(id, known, target.launch_configs, now)?;
+    let mut pool = Pool::new(id.clone(), target.definition, now);
+    pool.worker_configuration_id = target.owner;
+    if !store::pool_insert(tx, &pool)? {
+        return Err(tx.lost_race().into());
+    }
+    let created = EventBody::PoolCreated {
+        pool_id: id.clone(),
+        provider_id: pool.definition.provider_id.clone(),
+    };
+    let events = std::iter::once(created).chain(launch_config_events(&pool, &pool, &done));
+    app.announce(tx, now, events)?;
+    write_launch_configs(tx, &done, now)?;
+    Ok(())
+}
+
+/// As an edit by the API does it; a pool that stays as it is costs nothing and is not told of.
+fn redefine(
+    app: &App,
+    tx: &mut Tx<'_>,
+    mut pool: Pool,
+    target: Target,
+    now: Timestamp,
+) -> Result<bool, ApiError> {
+    let known = store::launch_config_all(tx, &pool.id)?;
+    let done = reconcile(&pool.id, known.clone(), target.launch_configs, now)?;
+    let same = pool.definition == target.definition
+        && pool.worker_configuration_id == target.owner
+        && changes_nothing(&known, &done);
+    if same {
+        return Ok(false);
+    }
+    let before = pool.clone();
+    pool.redefine(target.definition, now);
+    pool.worker_configuration_id = target.owner;
+    store::pool_update(tx, &pool)?;
+    let updated = EventBody::PoolUpdated {
+        pool_id: pool.id.clone(),
+        provider_id: pool.definition.provider_id.clone(),
+        previous_provider_id: before.definition.provider_id.clone(),
+    };
+    let events = std::iter::once(updated).chain(launch_config_events(&before, &pool, &done));
+    app.announce(tx, now, events)?;
+    write_launch_configs(tx, &done, now)?;
+    Ok(true)
+}
