@@ -16,6 +16,8 @@ pub struct Problem {
     pub message: String,
     /// The ids of the rules involved.
     pub rules: Vec<String>,
+    /// In how many further evaluations the very same is wrong.
+    pub n_like_it: usize,
 }
 
 /// At least one, if it is an error; bounded.
@@ -35,6 +37,14 @@ impl Problem {
         }
     }
 
+    /// Is the same wrong, by the same rules, in another evaluation?
+    fn is_like(&self, other: &Self) -> bool {
+        self.presented.is_some()
+            && other.presented.is_some()
+            && (&self.pointer, &self.message, &self.rules)
+                == (&other.pointer, &other.message, &other.rules)
+    }
+
     pub(super) fn when(mut self, presented: &Presented) -> Self {
         self.presented = Some(presented.clone());
         self
@@ -49,7 +59,10 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(presented) = &self.presented {
-            write!(f, "with {presented}: ")?;
+            match self.n_like_it {
+                0 => write!(f, "with {presented}: ")?,
+                more => write!(f, "with {presented} and {more} more: ")?,
+            }
         }
         if !self.pointer.is_empty() {
             write!(f, "{}: ", self.pointer)?;
@@ -66,6 +79,10 @@ impl fmt::Display for Problem {
 
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
+        if let Some(known) = self.listed.iter_mut().find(|known| known.is_like(&problem)) {
+            known.n_like_it += 1;
+            return;
+        }
         match self.listed.len() < MAX_PROBLEMS {
             true => self.listed.push(problem),
             false => self.n_more += 1,
@@ -79,6 +96,7 @@ impl Problems {
                 pointer: format!("/rules{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
+                n_like_it: 0,
             });
         }
     }

@@ -14,6 +14,9 @@ macro_rules! on_both {
     ($name:ident, |$config:ident| $change:block, |$world:ident| $body:block) => {
         crate::database::on_both!(@ $name, $config $change, $world $body, (tokio::test));
     };
+    ($name:ident, $change:ident, |$world:ident| $body:block) => {
+        crate::database::on_both!(@ $name, config { super::$change(config) }, $world $body, (tokio::test));
+    };
     (parallel $name:ident, |$world:ident| $body:block) => {
         crate::database::on_both!(@ $name, _config {}, $world $body,
             (tokio::test(flavor = "multi_thread", worker_threads = 4)));

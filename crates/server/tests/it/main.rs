@@ -12,6 +12,7 @@ mod authenticate;
 mod authorization;
 mod broker;
 mod clients;
+mod configurations;
 mod database;
 mod doctor;
 mod error_reports;

@@ -238,18 +238,6 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
             "Evaluate rules",
             "The same for the rules of the request, which are not stored.",
         ),
-    on("workerTypePayloadSchema", Get, "/worker-type/<workerType>/payload-schema", |call| {
-        Box::pin(worker_types::payload_schema(call))
-    })
-    .wildcard("workerType")
-    .output("payload-schema-response.json")
-    .scopes(Scope("worker-manager:get-payload-schema:<workerType>"))
-    .about(
-        WORKER_TYPES,
-        "Get the payload schema of a worker type",
-        "What the payload of its tasks must look like, as its rules say. A worker type is a whole worker pool id, or a name \
-         within `worker-manager`.",
-    ),
     on(
         "launchConfigPayloadSchema",
         Get,
@@ -263,5 +251,17 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         WORKER_TYPES,
         "Get the payload schema of a launch config",
         "The same, as the rules say for the place of one launch config.",
+    ),
+    on("workerTypePayloadSchema", Get, "/worker-type/<workerType>/payload-schema", |call| {
+        Box::pin(worker_types::payload_schema(call))
+    })
+    .wildcard("workerType")
+    .output("payload-schema-response.json")
+    .scopes(Scope("worker-manager:get-payload-schema:<workerType>"))
+    .about(
+        WORKER_TYPES,
+        "Get the payload schema of a worker type",
+        "What the payload of its tasks must look like, as its rules say. A worker type is a whole worker pool id, or a name \
+         within `worker-manager`.",
     ),
 ];

@@ -1,0 +1,826 @@
+//! Worker configurations: what becomes of their rules, and who may not be overlooked on the way.
+
+use cloud::ProviderConfig;
+use serde_json::{Value, json};
+use server::config::Config;
+
+use crate::ask::Ask;
+use crate::database::{assert_snapshot, on_both};
+use crate::queue_samples::{new_task, task_id};
+use crate::samples::static_pool;
+use crate::world::World;
+
+const BUILD: &str = "/worker-configuration/build";
+const OPT: &str = "/worker-pool/worker-manager%2Fbuild-opt";
+
+/// `aws` presents three zones in two regions.
+pub(crate) fn zones(config: &mut Config) {
+    let aws = config
+        .providers
+        .0
+        .iter_mut()
+        .find(|(id, _)| id.as_str() == "aws")
+        .unwrap();
+    let ProviderConfig::Fake(settings) = &mut aws.1 else {
+        panic!("aws is a fake cloud here");
+    };
+    let place = |region: &str, zone: &str| {
+        [("region", region), ("availabilityZone", zone)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    };
+    settings.places = vec![
+        place("us-east-1", "us-east-1a"),
+        place("us-east-1", "us-east-1b"),
+        place("us-west-2", "us-west-2a"),
+    ];
+}
+
+pub(crate) fn rule(id: &str, conditions: Value, values: Value) -> Value {
+    json!({"ruleId": id, "description": id, "conditions": conditions, "values": values})
+}
+
+/// Two worker types, one provider, three rules.
+pub(crate) fn build() -> Value {
+    json!({
+        "description": "what builds",
+        "workerTypes": ["build-opt", "build-dbg"],
+        "rules": [
+            rule("basics", Value::Null, json!({"owner": "ops@example.com", "description": "builds", "maxCapacity": 10,
+                "providers": {"aws": {}}})),
+            rule("machine", json!({"provider": "aws"}), json!({"aws": {"capacityPerInstance": 1}})),
+            rule("image", json!({"provider": "aws"}), json!({"aws": {"launchConfig": {"ImageId": "ami-1"}}})),
+        ],
+    })
+}
+
+fn with_rule(mut document: Value, rule: Value) -> Value {
+    document["rules"].as_array_mut().unwrap().push(rule);
+    document
+}
+
+fn image(ami: &str) -> Value {
+    json!({"description": "image", "conditions": {"provider": "aws"}, "values": {"aws": {"launchConfig": {"ImageId": ami}}}})
+}
+
+pub(crate) async fn made(world: &World) -> Value {
+    world.put(BUILD, build()).await.expect(200)
+}
+
+/// Launch config ids by zone.
+async fn ids(world: &World, pool: &str) -> Vec<(String, String)> {
+    let pool = world.get(pool).await.expect(200);
+    let configs = pool["config"]["launchConfigs"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut ids: Vec<_> = configs
+        .iter()
+        .map(|config| {
+            let zone = &config["launchConfig"]["Placement"]["AvailabilityZone"];
+            (text(zone), text(&config["workerManager"]["launchConfigId"]))
+        })
+        .collect();
+    ids.sort();
+    ids
+}
+
+async fn refused(ask: Ask, status: u16) -> String {
+    let body = ask.await.expect(status);
+    let text = body["message"].as_str().unwrap();
+    text.split("\n\n---\n\n").next().unwrap().to_owned()
+}
+
+on_both!(
+    rules_become_pools_with_a_launch_config_for_each_place,
+    zones,
+    |world| {
+        let reply = made(world).await;
+        assert_eq!(reply["version"], 1);
+        assert_eq!(reply["workerTypes"], json!(["build-opt", "build-dbg"]));
+        let pool = world.get(OPT).await.expect(200);
+        assert_eq!(pool["providerId"], "aws");
+        assert_eq!(pool["config"]["maxCapacity"], 10);
+        let configs = pool["config"]["launchConfigs"].as_array().unwrap();
+        assert_eq!(configs.len(), 3);
+        assert_eq!(configs[0]["region"], "us-east-1");
+        assert_eq!(
+            configs[0]["launchConfig"],
+            json!({"ImageId": "ami-1", "Placement": {"AvailabilityZone": "us-east-1a"}})
+        );
+        let told = world.told().await;
+        assert_eq!(told.matches("worker-pool-created").count(), 2);
+        assert_eq!(told.matches("launch-config-created").count(), 6);
+        // The same again changes nothing and is told to nobody.
+        assert_eq!(made(world).await, reply);
+        assert_eq!(world.told().await, "");
+    }
+);
+
+on_both!(
+    an_edit_of_one_rule_changes_only_what_it_is_about,
+    zones,
+    |world| {
+        made(world).await;
+        let before = ids(world, OPT).await;
+        let narrow = json!({"description": "", "conditions": {"availabilityZone": "us-east-1b"},
+        "values": {"aws": {"launchConfig": {"ImageId": "ami-2"}}}});
+        world.events().await;
+        let reply = world
+            .put(&format!("{BUILD}/rule/b%20only"), narrow)
+            .await
+            .expect(200);
+        assert_eq!(reply["version"], 2);
+        assert_eq!(reply["rules"][3]["ruleId"], "b only");
+        let after = ids(world, OPT).await;
+        assert_eq!((&before[0], &before[2]), (&after[0], &after[2]));
+        assert_ne!(before[1], after[1]);
+        let told = world.told().await;
+        for (event, n) in [
+            ("worker-pool-updated", 2),
+            ("launch-config-created", 2),
+            ("launch-config-archived", 2),
+        ] {
+            assert_eq!(told.matches(event).count(), n, "{event}");
+        }
+    }
+);
+
+on_both!(
+    a_pool_made_of_rules_is_read_only_for_the_api_of_pools,
+    zones,
+    |world| {
+        made(world).await;
+        let text = "Worker pool worker-manager/build-opt is made of the worker configuration build: change its rules instead, or \
+                take the worker type out of it first";
+        assert_eq!(refused(world.post(OPT, static_pool()), 409).await, text);
+        assert_eq!(refused(world.put(OPT, static_pool()), 409).await, text);
+        assert_eq!(refused(world.delete(OPT), 409).await, text);
+    }
+);
+
+on_both!(
+    a_worker_type_is_in_one_configuration_at_most,
+    zones,
+    |world| {
+        made(world).await;
+        let mut other = build();
+        other["workerTypes"] = json!(["new", "build-dbg"]);
+        let text = refused(world.put("/worker-configuration/other", other), 409).await;
+        assert_eq!(
+            text,
+            "The worker type build-dbg belongs to the worker configuration build. Nothing was changed; remove it there first."
+        );
+        world.get("/worker-configuration/other").await.expect(404);
+        world
+            .get("/worker-pool/worker-manager%2Fnew")
+            .await
+            .expect(404);
+    }
+);
+
+on_both!(
+    an_edit_on_an_old_version_is_refused_and_nothing_is_lost,
+    zones,
+    |world| {
+        made(world).await;
+        let mut first = image("ami-2");
+        first["version"] = json!(1);
+        let mut second = image("ami-3");
+        second["version"] = json!(1);
+        world
+            .post(&format!("{BUILD}/rule/image"), first)
+            .await
+            .expect(200);
+        let text = refused(world.post(&format!("{BUILD}/rule/image"), second), 409).await;
+        assert_eq!(
+            text,
+            "The worker configuration is at version 2 and not at 1: somebody changed it meanwhile. Nothing was changed; \
+        read it again and repeat the edit on that."
+        );
+        let mut whole = build();
+        whole["version"] = json!(1);
+        world.post(BUILD, whole).await.expect(409);
+        let rule = world.get(&format!("{BUILD}/rule/image")).await.expect(200);
+        assert_eq!(
+            rule["rule"]["values"]["aws"]["launchConfig"]["ImageId"],
+            "ami-2"
+        );
+        assert_eq!(rule["version"], 2);
+        world
+            .delete(&format!("{BUILD}?version=1"))
+            .await
+            .expect(409);
+    }
+);
+
+on_both!(parallel many_writers_of_different_rules_lose_no_edit, |world| {
+    const WRITERS: usize = 24;
+    let mut document = build();
+    document["workerTypes"] = json!(["a"]);
+    document["rules"][0]["values"]["providers"] = json!({"aws": {"places": [{"region": "us-west-2"}]}});
+    document["rules"][1]["values"]["aws"]["region"] = json!("us-west-2");
+    world.put(BUILD, document).await.expect(200);
+    let edits = (0..WRITERS).map(|n| {
+        let body = json!({"description": "", "conditions": null,
+            "values": {"aws": {"launchConfig": {"UserData": {format!("k{n}"): n}}}}});
+        let ask = world.put(&format!("{BUILD}/rule/r{n}"), body);
+        tokio::spawn(async move {
+            let answer = ask.await;
+            answer.status
+        })
+    });
+    let edits: Vec<_> = edits.collect();
+    let mut landed = Vec::new();
+    for (n, edit) in edits.into_iter().enumerate() {
+        match edit.await.unwrap() {
+            200 => landed.push(n),
+            // Told to try again: nothing of it may be there.
+            status => assert_eq!(status, 409),
+        }
+    }
+    let now = world.get(BUILD).await.expect(200);
+    let mut there: Vec<usize> = now["rules"].as_array().unwrap().iter()
+        .filter_map(|rule| rule["ruleId"].as_str().unwrap().strip_prefix('r')?.parse().ok())
+        .collect();
+    there.sort_unstable();
+    assert_eq!(there, landed);
+    assert_eq!(now["version"], 1 + landed.len());
+    assert!(landed.len() > WRITERS / 2, "{landed:?}");
+    let pool = world.get("/worker-pool/worker-manager%2Fa").await.expect(200);
+    let data = &pool["config"]["launchConfigs"][0]["launchConfig"]["UserData"];
+    assert_eq!(data.as_object().unwrap().len(), landed.len());
+    let history = world.get(&format!("{BUILD}/versions")).await.expect(200);
+    assert_eq!(history["versions"].as_array().unwrap().len(), 1 + landed.len());
+});
+
+on_both!(
+    rules_are_added_moved_replaced_and_removed_in_place,
+    zones,
+    |world| {
+        made(world).await;
+        let at = |document: &Value| -> Vec<String> {
+            let rules = document["rules"].as_array().unwrap();
+            rules
+                .iter()
+                .map(|rule| rule["ruleId"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let mut added = image("ami-9");
+        added["position"] = json!({"after": "basics"});
+        let path = format!("{BUILD}/rule/extra");
+        let reply = world.put(&path, added.clone()).await.expect(200);
+        assert_eq!(at(&reply), ["basics", "extra", "machine", "image"]);
+        // Sent again, because the answer was lost.
+        assert_eq!(world.put(&path, added).await.expect(200)["version"], 2);
+        let reply = world
+            .post(&format!("{path}/move"), json!({"position": "last"}))
+            .await
+            .expect(200);
+        assert_eq!(at(&reply), ["basics", "machine", "image", "extra"]);
+        let reply = world.delete(&path).await.expect(200);
+        assert_eq!(at(&reply), ["basics", "machine", "image"]);
+        for (ask, status, text) in [
+            (
+                world.put(&format!("{BUILD}/rule/image"), image("ami-5")),
+                409,
+                "there is a rule \"image\" already",
+            ),
+            (
+                world.post(&format!("{BUILD}/rule/imag"), image("ami-5")),
+                404,
+                "there is no rule \"imag\"",
+            ),
+            (
+                world.delete(&format!("{BUILD}/rule/nosuch")),
+                404,
+                "there is no rule \"nosuch\"",
+            ),
+            (
+                world.get(&format!("{BUILD}/rule/nosuch")),
+                404,
+                "there is no rule \"nosuch\"",
+            ),
+            (
+                world.post(
+                    &format!("{BUILD}/rule/image/move"),
+                    json!({"position": {"after": "image"}}),
+                ),
+                400,
+                "next to itself",
+            ),
+            (
+                world.post(&format!("{BUILD}/rule/image"), json!({"values": 1})),
+                400,
+                "/values",
+            ),
+            (
+                world.post(
+                    &format!("{BUILD}/rule/image"),
+                    json!({"values": {}, "conditions": {"region": "[a"}}),
+                ),
+                400,
+                "/conditions/region",
+            ),
+            (
+                world.post("/worker-configuration/nosuch/rule/image", image("ami-5")),
+                404,
+                "Worker configuration does not exist",
+            ),
+        ] {
+            let told = refused(ask, status).await;
+            assert!(told.contains(text), "{told}");
+        }
+    }
+);
+
+on_both!(
+    the_whole_history_is_kept_compared_and_taken_back,
+    zones,
+    |world| {
+        made(world).await;
+        let first = ids(world, OPT).await;
+        let mut second = image("ami-2");
+        second["reason"] = json!("new kernel");
+        world
+            .post(&format!("{BUILD}/rule/image"), second)
+            .await
+            .expect(200);
+        let versions = world.get(&format!("{BUILD}/versions")).await.expect(200);
+        let seen: Vec<_> = versions["versions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| {
+                format!(
+                    "{} {} {} {}",
+                    v["version"], v["action"], v["clientId"], v["reason"]
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                r#"2 "rule-replaced" "static/root" "image: new kernel""#,
+                r#"1 "created" "static/root" """#,
+            ]
+        );
+        let difference = world
+            .get(&format!("{BUILD}/difference/1/2"))
+            .await
+            .expect(200);
+        assert_eq!(
+            difference["rules"],
+            json!([{"ruleId": "image", "change": "changed", "values": [
+        {"pointer": "/values/aws/launchConfig/ImageId", "before": "ami-1", "after": "ami-2"}]}])
+        );
+        assert_eq!(
+            difference["launchConfigs"],
+            json!({"created": 0, "replaced": 6, "archived": 0, "kept": 0})
+        );
+        let reply = world
+            .post(&format!("{BUILD}/revert"), json!({"to": 1}))
+            .await
+            .expect(200);
+        assert_eq!(reply["version"], 3);
+        assert_eq!(ids(world, OPT).await, first);
+        let old = world.get(&format!("{BUILD}/version/2")).await.expect(200);
+        assert_eq!(
+            old["rules"][2]["values"]["aws"]["launchConfig"]["ImageId"],
+            "ami-2"
+        );
+        world.get(&format!("{BUILD}/version/4")).await.expect(404);
+        world
+            .post(&format!("{BUILD}/revert"), json!({"to": 9}))
+            .await
+            .expect(404);
+        world
+            .get("/worker-configuration/nosuch/versions")
+            .await
+            .expect(404);
+    }
+);
+
+on_both!(
+    a_deleted_configuration_frees_its_worker_types_and_can_be_brought_back,
+    zones,
+    |world| {
+        made(world).await;
+        let first = ids(world, OPT).await;
+        world.delete(BUILD).await.expect(200);
+        world.get(BUILD).await.expect(404);
+        let pool = world.get(OPT).await.expect(200);
+        assert_eq!(pool["providerId"], "null-provider");
+        let mut other = build();
+        other["workerTypes"] = json!(["build-opt"]);
+        world
+            .put("/worker-configuration/other", other)
+            .await
+            .expect(200);
+        world
+            .post(&format!("{BUILD}/revert"), json!({"to": 1}))
+            .await
+            .expect(409);
+        world
+            .delete("/worker-configuration/other")
+            .await
+            .expect(200);
+        let back = world
+            .post(&format!("{BUILD}/revert"), json!({"to": 1}))
+            .await
+            .expect(200);
+        assert_eq!(back["version"], 3);
+        assert_eq!(ids(world, OPT).await, first);
+        world
+            .delete("/worker-configuration/nosuch")
+            .await
+            .expect(404);
+    }
+);
+
+on_both!(
+    a_worker_type_that_is_taken_out_loses_its_workers_provider_and_may_come_back,
+    zones,
+    |world| {
+        made(world).await;
+        let mut fewer = build();
+        fewer["workerTypes"] = json!(["build-dbg"]);
+        world.post(BUILD, fewer).await.expect(200);
+        assert_eq!(
+            world.get(OPT).await.expect(200)["providerId"],
+            "null-provider"
+        );
+        world.keep_house().await;
+        world.get(OPT).await.expect(404);
+        world.post(BUILD, build()).await.expect(200);
+        assert_eq!(world.get(OPT).await.expect(200)["providerId"], "aws");
+        // And housekeeping leaves alone what belongs to a configuration.
+        world.keep_house().await;
+        world.get(OPT).await.expect(200);
+    }
+);
+
+on_both!(
+    a_pool_made_by_hand_is_taken_over_only_when_asked_to,
+    zones,
+    |world| {
+        world.put(OPT, static_pool()).await.expect(200);
+        let text = refused(world.put(BUILD, build()), 409).await;
+        assert!(
+            text.starts_with(
+                "There is a worker pool worker-manager/build-opt that was made by hand."
+            ),
+            "{text}"
+        );
+        let mut adopting = build();
+        adopting["adoptPools"] = json!(true);
+        let plan = world
+            .post(&format!("{BUILD}/plan"), build())
+            .await
+            .expect(200);
+        assert_eq!(
+            plan["conflicts"],
+            json!([
+                "there is a worker pool worker-manager/build-opt that was made by hand (see adoptPools)"
+            ])
+        );
+        world.put(BUILD, adopting).await.expect(200);
+        assert_eq!(world.get(OPT).await.expect(200)["providerId"], "aws");
+    }
+);
+
+on_both!(
+    a_pool_can_have_launch_configs_of_several_providers,
+    zones,
+    |world| {
+        let google = json!({"machineType": "n2", "region": "us-central1", "zone": "us-central1-a", "scheduling": {},
+        "disks": [], "networkInterfaces": [], "capacityPerInstance": 1});
+        let both = with_rule(
+            build(),
+            rule(
+                "google",
+                Value::Null,
+                json!({"providers": {"google": {}}, "google": google}),
+            ),
+        );
+        world.put(BUILD, both).await.expect(200);
+        let pool = world.get(OPT).await.expect(200);
+        let configs = pool["config"]["launchConfigs"].as_array().unwrap();
+        let providers: Vec<_> = configs
+            .iter()
+            .map(|config| config["workerManager"]["providerId"].clone())
+            .collect();
+        assert_eq!(
+            providers,
+            [Value::Null, Value::Null, Value::Null, json!("google")]
+        );
+        let stored = world
+            .read(|tx| store::pool_get(tx, &"worker-manager/build-opt".parse().unwrap()))
+            .await
+            .unwrap();
+        assert!(stored.has_provider(&"google".parse().unwrap()));
+        // And back to one.
+        world.post(BUILD, build()).await.expect(200);
+        let stored = world
+            .read(|tx| store::pool_get(tx, &"worker-manager/build-opt".parse().unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(stored.previous_provider_ids, ["google".parse().unwrap()]);
+    }
+);
+
+on_both!(
+    what_a_provider_refuses_is_told_with_place_and_rule,
+    zones,
+    |world| {
+        let wrong = with_rule(
+            build(),
+            rule(
+                "oops",
+                json!({"availabilityZone": "us-east-1b"}),
+                json!({"aws": {"capacityPerInstance": 0}}),
+            ),
+        );
+        let text = refused(world.put(BUILD, wrong), 400).await;
+        assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"), @"
+    The provider aws refuses the worker type build-opt (schema worker-manager/v1/config-aws.json):
+    * with availabilityZone=us-east-1b, provider=aws, region=us-east-1, workerType=build-opt: /aws/capacityPerInstance must be >= 1 (rules \"machine\", \"oops\")
+    ");
+        world.get(BUILD).await.expect(404);
+        world.get(OPT).await.expect(404);
+    }
+);
+
+on_both!(
+    bad_documents_are_refused_with_rule_and_path_and_change_nothing,
+    zones,
+    |world| {
+        made(world).await;
+        let told_before = world.told().await;
+        assert!(told_before.contains("worker-pool-created"));
+        for (extra, text) in [
+            (
+                json!({"ruleId": "x", "values": {}, "vlaues": {}}),
+                "/rules/3",
+            ),
+            (rule("image", Value::Null, json!({})), "image"),
+            (
+                rule("x", Value::Null, json!({"owner": null})),
+                "/owner: is mandatory, and no rule that applies sets it (rules \"basics\", \"x\")",
+            ),
+            (rule("x", Value::Null, json!({"owner": "nobody"})), "/owner"),
+            (
+                rule("x", Value::Null, json!({"providers": {"nosuch": {}}})),
+                "there is no provider \"nosuch\"; there are: aws, azure, google, pausing, static",
+            ),
+            (
+                rule("x", Value::Null, json!({"payloadSchema": {"type": "x"}})),
+                "/payloadSchema the JSON Schema cannot be used",
+            ),
+            (
+                rule("x", json!({"region": "[z-"}), json!({})),
+                "/rules/3/conditions/region",
+            ),
+        ] {
+            let text_told = refused(world.post(BUILD, with_rule(build(), extra)), 400).await;
+            assert!(text_told.contains(text), "{text}: {text_told}");
+        }
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+        assert_eq!(world.told().await, "");
+    }
+);
+
+on_both!(
+    a_provider_that_is_down_is_told_apart_from_a_mistake,
+    |world| {
+        let wanted = json!({"workerTypes": ["a"], "rules": [rule("basics", Value::Null,
+        json!({"owner": "ops@example.com", "description": "d", "maxCapacity": 1, "providers": {"shaky": {}}, "shaky": {}}))]});
+        let text = refused(world.put(BUILD, wanted), 503).await;
+        assert!(
+            text.contains("/providers/shaky: what the provider presents is not known now"),
+            "{text}"
+        );
+        world.get(BUILD).await.expect(404);
+    }
+);
+
+on_both!(
+    an_evaluation_says_where_each_value_comes_from,
+    zones,
+    |world| {
+        made(world).await;
+        world.put(&format!("{BUILD}/rule/b"), json!({"conditions": {"availabilityZone": "*b"}, "values": {"aws": {"launchConfig": {"ImageId": "ami-b"}}}})).await.expect(200);
+        let asked = json!({"conditions": {"workerType": "build-opt", "provider": "aws", "region": "us-east-1", "availabilityZone": "us-east-1b"},
+        "pointer": "/aws/launchConfig/ImageId"});
+        let reply = world
+            .post(&format!("{BUILD}/evaluate"), asked)
+            .await
+            .expect(200);
+        assert_eq!(
+            reply["values"]["aws"],
+            json!({"capacityPerInstance": 1, "launchConfig": {"ImageId": "ami-b"}})
+        );
+        assert_eq!(
+            reply["applying"],
+            json!(["basics", "machine", "image", "b"])
+        );
+        assert_eq!(reply["origins"]["/aws/launchConfig/ImageId"]["ruleId"], "b");
+        assert!(
+            reply["text"].as_str().unwrap().contains("image"),
+            "{}",
+            reply["text"]
+        );
+        world
+            .post(
+                &format!("{BUILD}/evaluate"),
+                json!({"conditions": {"a": 1}}),
+            )
+            .await
+            .expect(400);
+        world
+            .post(
+                "/worker-configuration/nosuch/evaluate",
+                json!({"conditions": {}}),
+            )
+            .await
+            .expect(404);
+    }
+);
+
+on_both!(rules_are_evaluated_without_being_stored, |world| {
+    let rules = json!([
+        rule("one", Value::Null, json!({"a": 1})),
+        rule("two", json!({"x": "y*"}), json!({"a": 2}))
+    ]);
+    let reply = world
+        .post(
+            "/evaluate-rules",
+            json!({"rules": rules, "conditions": {"x": "yes"}}),
+        )
+        .await
+        .expect(200);
+    assert_eq!(reply["values"], json!({"a": 2}));
+    let text = refused(
+        world.post(
+            "/evaluate-rules",
+            json!({"rules": [{"ruleId": ""}], "conditions": {}}),
+        ),
+        400,
+    )
+    .await;
+    assert!(text.contains("/0"), "{text}");
+});
+
+on_both!(
+    a_plan_says_what_would_happen_and_does_nothing,
+    zones,
+    |world| {
+        let plan = world
+            .post(&format!("{BUILD}/plan"), build())
+            .await
+            .expect(200);
+        assert_eq!(plan["version"], Value::Null);
+        assert_eq!(plan["launchConfigs"]["created"], 6);
+        world.get(BUILD).await.expect(404);
+        made(world).await;
+        let same = world
+            .post(&format!("{BUILD}/plan"), build())
+            .await
+            .expect(200);
+        assert_eq!(
+            (&same["pools"], &same["rules"], &same["unchangedPools"]),
+            (&json!([]), &json!([]), &json!(2))
+        );
+        // One worker runs from what would be replaced.
+        let id = ids(world, OPT).await[0].1.clone();
+        let mut worker = crate::samples::worker("worker-manager/build-opt", "us-east-1", "i-1");
+        worker.launch_config_id = Some(id.parse().unwrap());
+        world.insert(worker).await;
+        let next = with_rule(
+            build(),
+            rule(
+                "a",
+                json!({"workerType": "build-opt", "availabilityZone": "us-east-1a"}),
+                json!({"aws": {"launchConfig": {"ImageId": "ami-2"}}}),
+            ),
+        );
+        let plan = world.post(&format!("{BUILD}/plan"), next).await.expect(200);
+        assert_eq!(plan["rules"], json!([{"ruleId": "a", "change": "added"}]));
+        assert_eq!(
+            plan["launchConfigs"],
+            json!({"created": 0, "replaced": 1, "archived": 0, "kept": 2})
+        );
+        assert_eq!(plan["outdatedWorkers"], 1);
+        let replaced = &plan["pools"][0]["replaced"][0];
+        assert_eq!(
+            (&replaced["before"], &replaced["workers"]),
+            (&json!(id), &json!(1))
+        );
+        assert_eq!(
+            replaced["values"],
+            json!([{"pointer": "/launchConfig/ImageId", "before": "ami-1", "after": "ami-2"}])
+        );
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+    }
+);
+
+on_both!(
+    payload_schemas_are_shown_and_checked_if_rules_ask_for_that,
+    zones,
+    |world| {
+        let schema = |name: &str| json!({"type": "object", "required": [name]});
+        let mut document = build();
+        document["rules"].as_array_mut().unwrap().extend([
+            rule(
+                "schema",
+                Value::Null,
+                json!({"payloadSchema": schema("command")}),
+            ),
+            rule(
+                "check",
+                json!({"workerType": "build-opt"}),
+                json!({"checkPayload": true}),
+            ),
+            rule(
+                "b",
+                json!({"availabilityZone": "us-east-1b"}),
+                json!({"payloadSchema": schema("zone")}),
+            ),
+        ]);
+        world.put(BUILD, document).await.expect(200);
+        let shown = world
+            .get("/worker-type/build-opt/payload-schema")
+            .await
+            .expect(200);
+        assert_eq!(
+            shown,
+            json!({"workerConfigurationId": "build", "checkPayload": true, "payloadSchema": schema("command")})
+        );
+        let ids = ids(world, OPT).await;
+        let of = |id: &str| {
+            format!("/worker-type/worker-manager/build-opt/launch-config/{id}/payload-schema")
+        };
+        assert_eq!(
+            world.get(&of(&ids[0].1)).await.expect(200)["payloadSchema"]["required"],
+            json!(["command"])
+        );
+        let narrow = world.get(&of(&ids[1].1)).await.expect(200)["payloadSchema"].clone();
+        assert_eq!(narrow["required"], json!(["zone"]));
+        world.get(&of("nosuch")).await.expect(404);
+        world
+            .get("/worker-type/nosuch/payload-schema")
+            .await
+            .expect(404);
+
+        let task = |queue: &str, payload: Value| {
+            new_task(world, json!({"taskQueueId": queue, "payload": payload}))
+        };
+        let path = |number: u32| format!("queue:/task/{}", task_id(number));
+        let misfit = task("worker-manager/build-opt", json!({"commnd": []}));
+        let text = refused(world.put(&path(1), misfit), 400).await;
+        assert_snapshot!(text, @"
+    The payload does not fit the payload schema of worker-manager/build-opt:
+    * payload must have required property 'command'
+
+    The schema is at http://fleet.example.com/api/worker-manager/v1/worker-type/worker-manager/build-opt/payload-schema; the worker configuration build asks that payloads are checked. Nothing was created.
+    ");
+        world.get(&path(1)).await.expect(404);
+        world
+            .put(
+                &path(1),
+                task("worker-manager/build-opt", json!({"command": []})),
+            )
+            .await
+            .expect(200);
+        // Nobody asked for it there.
+        world
+            .put(&path(2), task("worker-manager/build-dbg", json!({})))
+            .await
+            .expect(200);
+    }
+);
+
+on_both!(
+    what_is_bound_for_clients_that_know_no_rules_stays_as_they_know_it,
+    zones,
+    |world| {
+        made(world).await;
+        let pools = world.get("/worker-pools").await.expect(200);
+        assert_eq!(pools["workerPools"].as_array().unwrap().len(), 2);
+        let configs = world
+            .get(&format!("{OPT}/launch-configs"))
+            .await
+            .expect(200);
+        assert_eq!(
+            configs["workerPoolLaunchConfigs"].as_array().unwrap().len(),
+            3
+        );
+        let listed = world.get("/worker-configurations").await.expect(200);
+        assert_eq!(
+            listed["workerConfigurations"][0]["workerConfigurationId"],
+            "build"
+        );
+        assert_eq!(listed["workerConfigurations"][0].get("rules"), None);
+    }
+);
