@@ -323,7 +323,7 @@ fn each_mistake_is_told_with_its_place_and_rule() {
         (json!({"description": 1}), "/description: must be a text"),
         (
             json!({"ec2": 1}),
-            "region=us-east-1, workerType=build: /ec2: must be an object",
+            "region=us-east-1, workerType=build and 2 more: /ec2: must be an object",
         ),
         (
             json!({"ec2": null}),

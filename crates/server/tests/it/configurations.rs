@@ -495,7 +495,7 @@ on_both!(
     zones,
     |world| {
         let google = json!({"machineType": "n2", "region": "us-central1", "zone": "us-central1-a", "scheduling": {},
-        "disks": [], "networkInterfaces": [], "capacityPerInstance": 1});
+        "disks": [], "networkInterfaces": [], "workerConfig": {}, "capacityPerInstance": 1});
         let both = with_rule(
             build(),
             rule(

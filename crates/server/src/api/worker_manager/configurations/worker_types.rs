@@ -61,7 +61,7 @@ pub(in crate::api) fn check_payload(
     let schema =
         schema.map_err(|bad| ApiError::input(format!("the payload schema of {name}: {bad}")))?;
     schema.judge(payload).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(|problem| format!("* payload{problem}")).collect();
+        let lines: Vec<String> = problems.iter().map(|problem| format!("* payload{} {}", problem.pointer, problem.message)).collect();
         let text = format!(
             "The payload does not fit the payload schema of {pool_id}:\n{}\n\nThe schema is at \
              {}/api/worker-manager/v1/worker-type/{pool_id}/payload-schema; the worker configuration {} asks that \
