@@ -77,7 +77,7 @@ pub(super) fn choose(
 fn shortage(snapshot: &Snapshot, budget: &Budget) -> String {
     let full = snapshot.sources.iter().zip(&budget.rooms);
     let full = full.filter_map(|(source, left)| {
-        let room = source.room.filter(|_| *left == 0)?;
+        let room = source.room.filter(|room| *room > 0 && *left == 0)?;
         Some(match snapshot.has_several_providers() {
             false => format!("the provider takes {room} more machines now"),
             true => {

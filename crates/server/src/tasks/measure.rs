@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::counts::Counts;
-use domain::id::{PoolId, ProviderId};
+use domain::id::PoolId;
 use domain::time::Timestamp;
 use metrics::gauge;
 use serde_json::Value;
-use store::{StoreError, Tx};
+use store::{PoolAndProvider, StoreError, Tx};
 
 use super::driver::Task;
 use super::publish::READER as BROKER_READER;
@@ -82,13 +82,15 @@ impl Measure {
                 Ok::<_, StoreError>((pools, counts))
             });
             let (pools, by_pool) = read.await?;
-            let counts: BTreeMap<_, _> = by_pool.into_iter().collect();
+            let mut shown = BTreeMap::new();
             for pool in &pools {
-                // Providers that the pool has left may still have workers in it.
                 for provider in pool.provider_ids().chain(&pool.previous_provider_ids) {
-                    let key = (pool.id.clone(), provider.clone());
-                    show(&key, &counts.get(&key).copied().unwrap_or_default());
+                    shown.insert((pool.id.clone(), provider.clone()), Counts::default());
                 }
+            }
+            shown.extend(by_pool);
+            for (place, counts) in &shown {
+                show(place, counts);
             }
             let full = pools.len() == PAGE as usize;
             after = pools.into_iter().next_back().map(|pool| pool.id);
@@ -126,7 +128,7 @@ impl Lag {
     }
 }
 
-fn show((pool, provider): &(PoolId, ProviderId), counts: &Counts) {
+fn show((pool, provider): &PoolAndProvider, counts: &Counts) {
     let labels = [
         ("workerPoolId", pool.to_string()),
         ("providerId", provider.to_string()),

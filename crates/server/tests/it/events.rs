@@ -120,11 +120,13 @@ on_both!(pools_workers_and_waiting_events_are_measured, |world| {
     for id in ["a", "b"] {
         world.insert(worker("measured/pool", "g", id)).await;
     }
+    // Its provider is not the pool's.
     Measure(Arc::clone(&world.app)).activate().await.unwrap();
     let metrics = world.get("root:/metrics").locally().await.text;
     let capacity = "worker_manager_requested_capacity{workerPoolId=\"measured/pool\",\
-                    providerId=\"static\"} 2";
+                    providerId=\"google\"} 2";
     assert!(metrics.contains(capacity), "{metrics}");
+    assert!(metrics.contains(&capacity.replace("google", "static").replace("} 2", "} 0")));
     assert!(metrics.contains("fleetwright_outbox_events "));
 });
 

@@ -72,7 +72,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
             pool_id: id.clone(),
             provider_id,
         };
-        let events = std::iter::once(created).chain(launch_config_events(&pool, &pool, &done));
+        let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
         app.announce(tx, now, events)?;
         write_launch_configs(tx, &done, now)?;
         store::audit_insert(tx, &audit)?;
@@ -216,7 +216,7 @@ async fn redefine(
     let written = call.app.write("pool_redefine", move |tx| {
         let mut pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
         refuse_compiled(&pool)?;
-        let before = pool.clone();
+        let previous_provider_id = pool.definition.provider_id.clone();
         let Wanted {
             definition,
             launch_configs,
@@ -228,9 +228,9 @@ async fn redefine(
         let updated = EventBody::PoolUpdated {
             pool_id: id.clone(),
             provider_id: pool.definition.provider_id.clone(),
-            previous_provider_id: before.definition.provider_id.clone(),
+            previous_provider_id,
         };
-        let events = std::iter::once(updated).chain(launch_config_events(&before, &pool, &done));
+        let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
         app.announce(tx, now, events)?;
         write_launch_configs(tx, &done, now)?;
         store::audit_insert(tx, &audit)?;
@@ -306,17 +306,14 @@ pub(super) fn write_launch_configs(
     Ok(())
 }
 
-/// Each names the provider of its launch config; what is archived is still from one that the pool had before.
-pub(super) fn launch_config_events(
-    before: &Pool,
-    pool: &Pool,
-    done: &Reconciled,
-) -> Vec<EventBody> {
-    let kept = done.inserts.iter().chain(&done.rewrites);
-    let kept = kept.map(|config| (&config.id, config.provider_id(pool)));
-    let retired = done.retirements.iter();
-    let retired = retired.map(|config| (&config.id, config.provider_id(before)));
-    let providers: BTreeMap<_, _> = kept.chain(retired).collect();
+/// Each names the provider of its launch config; if that one is archived because the pool has left its provider, the
+/// pool's first, as Taskcluster has it.
+pub(super) fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+    let configs = done.inserts.iter().chain(&done.rewrites);
+    let configs = configs.chain(&done.retirements);
+    let providers: BTreeMap<_, _> = configs
+        .map(|config| (&config.id, config.provider_id(pool)))
+        .collect();
     let first = &pool.definition.provider_id;
     let lists = [
         (LaunchConfigChange::Updated, &done.updated),

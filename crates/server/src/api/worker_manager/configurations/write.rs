@@ -133,7 +133,7 @@ fn create(
         pool_id: id.clone(),
         provider_id: pool.definition.provider_id.clone(),
     };
-    let events = std::iter::once(created).chain(launch_config_events(&pool, &pool, &done));
+    let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
     app.announce(tx, now, events)?;
     write_launch_configs(tx, &done, now)?;
     Ok(())
@@ -155,16 +155,16 @@ fn redefine(
     if same {
         return Ok(false);
     }
-    let before = pool.clone();
+    let previous_provider_id = pool.definition.provider_id.clone();
     pool.redefine(target.definition, now);
     pool.worker_configuration_id = target.owner;
     store::pool_update(tx, &pool)?;
     let updated = EventBody::PoolUpdated {
         pool_id: pool.id.clone(),
         provider_id: pool.definition.provider_id.clone(),
-        previous_provider_id: before.definition.provider_id.clone(),
+        previous_provider_id,
     };
-    let events = std::iter::once(updated).chain(launch_config_events(&before, &pool, &done));
+    let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
     app.announce(tx, now, events)?;
     write_launch_configs(tx, &done, now)?;
     Ok(true)
