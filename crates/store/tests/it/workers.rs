@@ -215,8 +215,8 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     .await;
     assert_eq!(between.len(), 2);
     assert_eq!(between[0], (pool_id("a/b"), counts));
-    let between = read(&store, |tx| {
-        let mut other = worker_in(WorkerState::Running, "6", Some("lc-1"));
+    let between = write(&store, |tx| {
+        let mut other = worker_in(WorkerState::Running, "6", None);
         other.provider_id = "other".parse().unwrap();
         worker_insert(tx, &other)?;
         worker_counts_by_provider_between(tx, &pool_id("a/a"), &pool_id("a/d"))
@@ -242,13 +242,13 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     assert_eq!(
         by,
         [
-            (None, 1),
+            (None, 2),
             (Some("lc-1".into()), 1),
             (Some("lc-2".into()), 0)
         ]
     );
     let all = read(&store, worker_count_by_state).await;
-    assert_eq!((all.running.count, all.requested.count), (3, 1));
+    assert_eq!((all.running.count, all.requested.count), (4, 1));
 });
 
 on_both!(
