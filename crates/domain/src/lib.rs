@@ -17,6 +17,7 @@ pub mod lifecycle;
 pub mod plan;
 pub mod pool;
 pub mod queue_worker;
+pub mod run_outcome;
 pub mod task;
 pub mod time;
 pub mod version;

@@ -21,7 +21,7 @@ pub use definition::{BadDefinition, Requires, TaskDefinition, TaskDocument};
 pub use group::TaskGroup;
 pub use moves::{ExceptionReason, MAX_RUNS, Moved, Refused, TaskNews};
 pub use priority::{BadPriority, Priority};
-pub use run::{Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
+pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {

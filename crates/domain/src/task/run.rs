@@ -1,5 +1,7 @@
 //! One try of a task: it waits, a worker claims it, it ends.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -131,7 +133,63 @@ impl TaskState {
     }
 }
 
+impl StartReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Retry => "retry",
+            Self::TaskRetry => "task-retry",
+            Self::Rerun => "rerun",
+            Self::Exception => "exception",
+        }
+    }
+}
+
+/// What is no reason for a run to end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no reason for a run to end")]
+pub struct BadEndReason(pub String);
+
+impl FromStr for EndReason {
+    type Err = BadEndReason;
+
+    fn from_str(text: &str) -> Result<Self, BadEndReason> {
+        let known = Self::ALL.into_iter().find(|known| known.as_str() == text);
+        known.ok_or_else(|| BadEndReason(text.to_owned()))
+    }
+}
+
 impl EndReason {
+    pub const ALL: [Self; 11] = [
+        Self::Completed,
+        Self::Failed,
+        Self::DeadlineExceeded,
+        Self::Canceled,
+        Self::ClaimExpired,
+        Self::WorkerShutdown,
+        Self::MalformedPayload,
+        Self::ResourceUnavailable,
+        Self::InternalError,
+        Self::IntermittentTask,
+        Self::Superseded,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::DeadlineExceeded => "deadline-exceeded",
+            Self::Canceled => "canceled",
+            Self::ClaimExpired => "claim-expired",
+            Self::WorkerShutdown => "worker-shutdown",
+            Self::MalformedPayload => "malformed-payload",
+            Self::ResourceUnavailable => "resource-unavailable",
+            Self::InternalError => "internal-error",
+            Self::IntermittentTask => "intermittent-task",
+            Self::Superseded => "superseded",
+        }
+    }
+
     /// The state that it leaves the run in.
     pub fn state(self) -> TaskState {
         match self {
@@ -292,6 +350,18 @@ mod tests {
             let text = serde_json::to_string(&RunDocument::from(&run)).unwrap();
             let read: RunDocument = serde_json::from_str(&text).unwrap();
             assert_eq!(Run::try_from(read), Ok(run));
+        }
+    }
+
+    #[test]
+    fn a_reason_has_one_name_in_json_and_elsewhere() {
+        for reason in EndReason::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+        assert!("fallen-over".parse::<EndReason>().is_err());
+        for reason in [StartReason::Retry, StartReason::TaskRetry] {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
     }
 

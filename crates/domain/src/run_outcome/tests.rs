@@ -1,0 +1,220 @@
+//! Outcomes are read out of what the queue says, and only once each.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::EventBody;
+use crate::task::{ExceptionReason, Task, TaskDocument, TaskNews};
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+const TASK: &str = "AAAAAAAAQACAAAAAAAAAAA";
+
+/// A message as another deployment's queue writes it.
+fn message(run_id: Option<usize>, runs: Value) -> Vec<u8> {
+    let mut message = json!({
+        "version": 1, "workerGroup": "g", "workerId": "w", "task": {"tags": {"createdForUser": "x"}},
+        "status": {"taskId": TASK, "taskQueueId": "proj-x/ci", "provisionerId": "proj-x",
+            "workerType": "ci", "schedulerId": "-", "taskGroupId": TASK, "runs": runs, "later": 1},
+    });
+    if let Some(run_id) = run_id {
+        message["runId"] = json!(run_id);
+    }
+    message.to_string().into_bytes()
+}
+
+fn run(created: &str, resolved: Option<&str>) -> Value {
+    let mut run = json!({"runId": 0, "state": "s", "reasonCreated": created, "workerGroup": "g",
+        "workerId": "w", "takenUntil": "2026-09-21T14:33:20Z", "scheduled": "2026-09-21T14:13:20Z",
+        "started": "2026-09-21T14:13:20Z"});
+    if let Some(reason) = resolved {
+        run["reasonResolved"] = json!(reason);
+        run["resolved"] = json!("2026-09-21T14:13:21.007Z");
+    }
+    run
+}
+
+fn waiting(created: &str) -> Value {
+    json!({"runId": 1, "state": "pending", "reasonCreated": created,
+        "scheduled": "2026-09-21T14:13:20Z"})
+}
+
+/// Which run of a message has ended, and how.
+fn ended(run_id: Option<usize>, runs: Value) -> Option<(u32, EndReason)> {
+    let outcome = RunOutcome::of_message(&message(run_id, runs)).unwrap();
+    outcome.map(|outcome| (outcome.run_id, outcome.reason))
+}
+
+#[test]
+fn a_message_says_which_worker_ended_which_run_how_and_when() {
+    let body = message(Some(0), json!([run("scheduled", Some("failed"))]));
+    let outcome = RunOutcome::of_message(&body).unwrap().unwrap();
+    assert_eq!(
+        outcome,
+        RunOutcome {
+            worker: WorkerKey {
+                pool_id: "proj-x/ci".parse().unwrap(),
+                group: "g".parse().unwrap(),
+                id: "w".parse().unwrap(),
+            },
+            task_id: TASK.parse().unwrap(),
+            run_id: 0,
+            reason: EndReason::Failed,
+            resolved: at(1_790_000_001_007),
+        }
+    );
+}
+
+#[test]
+fn a_run_that_was_lost_is_told_by_the_one_that_takes_its_place() {
+    for (created, reason) in [
+        ("retry", EndReason::WorkerShutdown),
+        ("task-retry", EndReason::IntermittentTask),
+    ] {
+        let runs = json!([run("scheduled", Some(reason.as_str())), waiting(created)]);
+        assert_eq!(ended(Some(1), runs), Some((0, reason)));
+    }
+}
+
+#[test]
+fn old_runs_that_a_status_repeats_are_no_news() {
+    let again = json!([run("scheduled", Some("failed")), waiting("rerun")]);
+    assert_eq!(ended(Some(1), again), None);
+    let done = json!([
+        run("scheduled", Some("claim-expired")),
+        run("retry", Some("completed"))
+    ]);
+    assert_eq!(ended(Some(1), done), Some((1, EndReason::Completed)));
+    let first = json!([waiting("scheduled")]);
+    assert_eq!(ended(Some(0), first), None);
+}
+
+#[test]
+fn a_run_that_nobody_had_claimed_says_nothing_of_workers() {
+    let mut canceled = waiting("scheduled");
+    canceled["reasonResolved"] = json!("canceled");
+    canceled["resolved"] = json!("2026-09-21T14:13:21Z");
+    assert_eq!(ended(Some(0), json!([canceled])), None);
+    assert_eq!(ended(None, json!([])), None);
+}
+
+#[test]
+fn without_a_number_it_is_about_the_last_run() {
+    let runs = json!([
+        run("scheduled", Some("failed")),
+        run("rerun", Some("canceled"))
+    ]);
+    assert_eq!(ended(None, runs), Some((1, EndReason::Canceled)));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let with = |field: &str, value: Value| {
+        let mut run = run("scheduled", Some("completed"));
+        run[field] = value;
+        message(Some(0), json!([run]))
+    };
+    for body in [
+        b"".to_vec(),
+        b"[]".to_vec(),
+        b"{\"status\": 1}".to_vec(),
+        message(Some(7), json!([])),
+        with("reasonResolved", json!("fallen-over")),
+        with("resolved", json!(null)),
+        with("resolved", json!("yesterday")),
+        with("workerId", json!("no id")),
+        with("workerGroup", json!("")),
+    ] {
+        let text = String::from_utf8_lossy(&body).into_owned();
+        assert!(RunOutcome::of_message(&body).is_err(), "{text}");
+    }
+}
+
+/// What our own queue tells of a task, message by message.
+fn own_messages(news: impl IntoIterator<Item = TaskNews>, task: &Task) -> Vec<Vec<u8>> {
+    let bodies = news.into_iter().map(|news| {
+        let task = Box::new(task.clone());
+        EventBody::Task { news, task }
+            .payload(at(9))
+            .to_string()
+            .into_bytes()
+    });
+    bodies.collect()
+}
+
+#[test]
+fn what_our_own_queue_tells_is_understood() {
+    let document: TaskDocument = serde_json::from_value(json!({
+        "taskQueueId": "proj-x/ci", "schedulerId": "me", "dependencies": [],
+        "requires": "all-completed", "routes": [], "priority": "low", "retries": 5,
+        "created": "1970-01-01T00:00:00Z", "deadline": "1970-01-02T00:00:00Z", "scopes": [],
+        "payload": {}, "metadata": {}, "tags": {}, "extra": {},
+    }))
+    .unwrap();
+    let id: TaskId = TASK.parse().unwrap();
+    let task = Task::new(id.clone(), document.define(&id).unwrap());
+    let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
+    let mut told = Vec::new();
+    let mut note = |moved: crate::task::Moved| {
+        told.extend(own_messages(moved.news, &moved.task));
+        moved.task
+    };
+    let task = note(task.schedule(at(1)).unwrap());
+    let task = note(task.claim(0, &group, &worker, at(2), at(9)).unwrap());
+    let gone = ExceptionReason::WorkerShutdown;
+    let task = note(task.report_exception(0, gone, at(3)).unwrap());
+    let task = note(task.claim(1, &group, &worker, at(4), at(9)).unwrap());
+    note(task.report(1, true, at(5)).unwrap());
+    let mut known = Vec::new();
+    for body in &told {
+        if let Some(outcome) = RunOutcome::of_message(body).unwrap()
+            && !known.contains(&outcome)
+        {
+            known.push(outcome);
+        }
+    }
+    let said: Vec<_> = known
+        .iter()
+        .map(|outcome| (outcome.run_id, outcome.reason, outcome.resolved))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (0, EndReason::WorkerShutdown, at(3)),
+            (1, EndReason::Completed, at(5)),
+        ]
+    );
+}
+
+#[test]
+fn a_tally_keeps_exceptions_apart_by_their_reason() {
+    let mut tally = Tally::default();
+    assert_eq!(tally.success_rate(), None);
+    tally.add(EndReason::Completed, 6);
+    tally.add(EndReason::Failed, 1);
+    tally.add(EndReason::ClaimExpired, 2);
+    tally.add(EndReason::ClaimExpired, 1);
+    tally.add(EndReason::Canceled, 2);
+    assert_eq!(
+        (tally.completed, tally.failed, tally.exception()),
+        (6, 1, 5)
+    );
+    assert_eq!(tally.exceptions["claim-expired"], 3);
+    assert_eq!(tally.success_rate(), Some(0.5));
+}
+
+#[test]
+fn a_window_begins_with_the_hour_of_its_first_moment() {
+    let now: Timestamp = "2026-09-21T14:13:20Z".parse().unwrap();
+    let since = Window::ALL.map(|window| window.since(now).to_string());
+    assert_eq!(
+        since,
+        [
+            "2026-09-21T13:00:00.000Z",
+            "2026-09-20T14:00:00.000Z",
+            "2026-09-14T14:00:00.000Z"
+        ]
+    );
+}
