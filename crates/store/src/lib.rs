@@ -29,6 +29,10 @@ mod postgres_session;
 mod queue_worker;
 mod role;
 mod row;
+mod run_count;
+mod run_message;
+mod run_outcome;
+mod run_outcome_trim;
 mod session;
 mod sqlite;
 mod statement;
@@ -111,6 +115,15 @@ pub use queue_worker::{
     queue_worker_upsert,
 };
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
+pub use run_count::{
+    Tallies, run_count_delete_before, run_count_of_configuration, run_count_of_pool,
+};
+pub use run_message::run_message_list;
+pub use run_outcome::{
+    RunCursor, configuration_pools, run_outcome_list_of_pools, run_outcome_list_of_worker,
+    run_outcome_note,
+};
+pub use run_outcome_trim::{KeptRuns, run_outcome_next_pool, run_outcome_trim};
 pub use session::MAX_ATTEMPTS;
 pub use store::{Engine, Store};
 pub use task::{task_get, task_insert, task_several, task_touch, task_update};

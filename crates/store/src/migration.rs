@@ -39,6 +39,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     7 "0007_notices"
     8 "0008_providers_of_pools"
     9 "0009_worker_configurations"
+    10 "0010_run_outcomes"
 };
 
 static TABLE: Table = Table {

@@ -17,6 +17,7 @@ mod notices;
 mod pools;
 mod queue_workers;
 mod reconnect;
+mod run_outcomes;
 mod samples;
 mod task_dependencies;
 mod task_queues;

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 10] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -39,6 +39,14 @@ const FILES: [(&str, &str); 8] = [
     (
         "0008_providers_of_pools",
         include_str!("../../migrations/0008_providers_of_pools.sql"),
+    ),
+    (
+        "0009_worker_configurations",
+        include_str!("../../migrations/0009_worker_configurations.sql"),
+    ),
+    (
+        "0010_run_outcomes",
+        include_str!("../../migrations/0010_run_outcomes.sql"),
     ),
 ];
 
