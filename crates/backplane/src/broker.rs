@@ -48,6 +48,8 @@ pub enum BrokerError {
     TooLong(String),
     #[error("the connection to the broker was lost")]
     Lost(#[source] lapin::Error),
+    #[error("the broker stopped to send messages; was the queue deleted?")]
+    Ended,
     #[error(
         "the broker did not confirm a message within {} seconds; it may be short of memory or disk",
         crate::CONFIRM_LIMIT.as_secs()

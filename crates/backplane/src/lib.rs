@@ -1,11 +1,13 @@
-//! What many processes share: events over AMQP, and demand from a queue elsewhere.
+//! What many processes share: events over AMQP, and demand and outcomes from a queue elsewhere.
 
 mod broker;
+mod inbox;
 mod listener;
 mod publisher;
 mod taskcluster_queue;
 
 pub use broker::{Broker, BrokerError};
+pub use inbox::{Inbox, Taken};
 pub use listener::{Binding, Listener};
 pub use publisher::{CONFIRM_LIMIT, Message, Published, Publisher};
 pub use taskcluster_queue::{

@@ -126,3 +126,11 @@ impl FullQueue {
         got.await.unwrap().expect("there is one").delivery.data
     }
 }
+
+pub(crate) async fn delete_queue(broker: &Broker, queue: &str) {
+    let properties = ConnectionProperties::default();
+    let connection = Connection::connect(broker.url.expose(), properties);
+    let channel = connection.await.unwrap().create_channel().await.unwrap();
+    let options = lapin::options::QueueDeleteOptions::default();
+    channel.queue_delete(queue.into(), options).await.unwrap();
+}

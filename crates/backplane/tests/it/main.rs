@@ -7,5 +7,6 @@
 mod broker;
 mod events;
 mod hints;
+mod inbox;
 mod queue;
 mod scripted;

@@ -56,7 +56,7 @@ async fn of_pools(store: &Store, pools: &[&str], after: Option<RunCursor>, n: u3
     let found = read(store, move |tx| {
         run_outcome_list_of_pools(tx, &pools, after.as_ref(), n)
     });
-    found.await.iter().map(|found| name(found)).collect()
+    found.await.iter().map(name).collect()
 }
 
 async fn of_worker(store: &Store, worker: &str, after: Option<RunCursor>, n: u32) -> Vec<String> {
@@ -64,7 +64,7 @@ async fn of_worker(store: &Store, worker: &str, after: Option<RunCursor>, n: u32
     let found = read(store, move |tx| {
         run_outcome_list_of_worker(tx, &key, after.as_ref(), n)
     });
-    found.await.iter().map(|found| name(found)).collect()
+    found.await.iter().map(name).collect()
 }
 
 /// Worker, task and run.
