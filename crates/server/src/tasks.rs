@@ -7,6 +7,7 @@ mod hints;
 mod housekeeping;
 mod measure;
 mod notify;
+mod outcomes;
 mod provider_setup;
 mod provision;
 mod publish;
@@ -26,6 +27,7 @@ pub use hints::Hints;
 pub use housekeeping::Housekeeping;
 pub use measure::Measure;
 pub use notify::Notify;
+pub use outcomes::{Outcomes, OutsideOutcomes};
 pub use provider_setup::ProviderSetup;
 pub use provision::{Provision, Rounds};
 pub use publish::{Publish, PublishToBroker, READER as BROKER_READER, leave as leave_broker};
@@ -79,6 +81,12 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
     }
     if plays(Role::Housekeeper) {
+        if let Some(pulse) = app.demands.pulse() {
+            driver.start(every(1), OutsideOutcomes::new(own(), pulse));
+        }
+        if !app.demands.is_outside() {
+            driver.start(every(1), Outcomes(own()));
+        }
         driver.start(every(2), QueueClaims(own()));
         driver.start(every(5), QueueDeadlines(own()));
         driver.start(every(300), QueueHousekeeping(own()));

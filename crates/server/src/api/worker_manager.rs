@@ -8,6 +8,7 @@ pub(in crate::api) mod monitoring;
 mod pools;
 mod providers;
 mod registration;
+mod state;
 mod stats;
 mod table;
 mod wire;

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+/// More of one pool are a matter for whoever evaluates events.
+const MAX_KEPT_RUNS: u32 = 100_000;
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fleet {
@@ -13,6 +16,8 @@ pub struct Fleet {
     pub scan_seconds: u64,
     /// What was decided and launched is remembered this long.
     pub history_days: u32,
+    /// So many of the last task runs are remembered for each pool, and of each worker the last 20 of them.
+    pub kept_task_runs: u32,
 }
 
 impl Default for Fleet {
@@ -21,6 +26,7 @@ impl Default for Fleet {
             round_seconds: 10,
             scan_seconds: 20,
             history_days: 30,
+            kept_task_runs: 2_000,
         }
     }
 }
@@ -45,6 +51,9 @@ impl Fleet {
         if self.history_days == 0 {
             return Some(("fleet.history_days", "must be at least 1"));
         }
+        if self.kept_task_runs > MAX_KEPT_RUNS {
+            return Some(("fleet.kept_task_runs", "must be at most 100000"));
+        }
         None
     }
 }
@@ -54,12 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_refused_wherever_it_would_spin_or_forget_at_once() {
+    fn what_would_spin_or_forget_at_once_or_never_is_refused() {
         assert_eq!(Fleet::default().problem(), None);
         for (text, key) in [
             ("round_seconds = 0", "fleet.round_seconds"),
             ("scan_seconds = 0", "fleet.scan_seconds"),
             ("history_days = 0", "fleet.history_days"),
+            ("kept_task_runs = 100001", "fleet.kept_task_runs"),
         ] {
             let fleet: Fleet = toml::from_str(text).unwrap();
             assert_eq!(fleet.problem().map(|(key, _)| key), Some(key));

@@ -14,6 +14,7 @@ use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
+use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
@@ -62,11 +63,15 @@ impl Housekeeping {
         });
         let errors = errors.await?;
         let has_broker = app.events.broker.is_some();
+        let has_queue = !app.demands.is_outside();
         let events = self.batches("outbox_expire", move |tx| {
-            let keep_after = needed_by_broker(tx, has_broker, old_events)?;
+            let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
+            let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
+            let keep_after = by_broker.min(by_outcomes);
             store::event_delete_before(tx, old_events, keep_after, BATCH)
         });
         let events = events.await?;
+        let outcomes = forget_outcomes(app, now).await?;
         let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
         let launches = self.batches("launch_expire", move |tx| {
             store::launch_delete_before(tx, old_plans, BATCH)
@@ -85,6 +90,7 @@ impl Housekeeping {
             ("launch_configs", configs),
             ("errors", errors),
             ("events", events),
+            ("outcomes", outcomes),
             ("launches", launches),
             ("plans", plans),
             ("clients", clients),
@@ -171,13 +177,14 @@ impl Housekeeping {
     }
 }
 
-/// The place after which events wait for a broker: ours, or one of which another process knows.
-fn needed_by_broker(
+/// The place after which events wait for a reader: ours, or one of which another process knows.
+fn needed_by(
     tx: &mut store::Tx<'_>,
+    reader: &str,
     is_ours: bool,
     dead: Timestamp,
 ) -> Result<i64, StoreError> {
-    let reader = store::event_reader_get(tx, BROKER_READER)?;
+    let reader = store::event_reader_get(tx, reader)?;
     let alive = reader.filter(|reader| is_ours || reader.held_until > dead);
     Ok(alive.map_or(i64::MAX, |reader| reader.position))
 }

@@ -1,11 +1,11 @@
 //! What there is to measure and to read: every metric, and the kinds of log records.
 
 use super::{
-    AUTH_FAILURE, AUTH_SUCCESS, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO, DEMAND_FAILURES,
-    EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS,
-    LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, POOLS, PROVISION_SECONDS,
-    REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY,
-    STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+    AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
+    DEMAND_FAILURES, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
+    HTTP_SECONDS, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
+    PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
+    REQUESTED_CAPACITY, STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
 use crate::api::endpoint::Service;
 
@@ -89,7 +89,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 30] = [
+pub static METRICS: [Metric; 32] = [
     metric(
         None,
         Kind::Counter,
@@ -260,6 +260,20 @@ pub static METRICS: [Metric; 30] = [
         DEMAND_FAILURES,
         &[],
         "Questions about a pool that an outside queue did not answer.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        OUTCOMES,
+        &[("outcome", "completed, failed or exception")],
+        "Task runs on workers of pools, of which this process took note when they had ended.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        BAD_OUTCOMES,
+        &[],
+        "Messages of the queue about runs that made no sense.",
     ),
     metric(
         None,

@@ -190,6 +190,24 @@ fn worker_cases() -> Vec<Case> {
     ]
 }
 
+fn state_cases() -> Vec<Case> {
+    let of_pool: &[&str] = &["worker-manager:get-worker-state:pp/ee"];
+    vec![
+        case("workerState", "/worker-state/pp%2Fee/g/w", of_pool),
+        case("workerPoolState", "/worker-state/pool/pp%2Fee", of_pool),
+        case(
+            "workerTypeState",
+            "/worker-state/worker-type/ee",
+            &["worker-manager:get-worker-state:worker-manager/ee"],
+        ),
+        case(
+            "workerConfigurationState",
+            "/worker-state/configuration/build",
+            &["worker-manager:get-worker-configuration:build"],
+        ),
+    ]
+}
+
 fn client_cases() -> Vec<Case> {
     let client = json!({"expires": "2027-01-01T00:00:00.000Z", "description": "",
         "scopes": ["old", "a", "b"]});
@@ -299,7 +317,13 @@ fn event_cases() -> Vec<Case> {
 
 fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
     let cases = match endpoint.service {
-        Service::WorkerManager => [pool_cases(), worker_cases()],
+        Service::WorkerManager => [
+            pool_cases(),
+            [worker_cases(), state_cases()]
+                .into_iter()
+                .flatten()
+                .collect(),
+        ],
         Service::Queue => [
             crate::queue_authorization::task_cases(),
             crate::queue_view_authorization::cases(),

@@ -70,6 +70,8 @@ mod samples;
 mod task_log;
 mod temporary;
 mod tidy;
+mod worker_state;
+mod worker_state_outside;
 mod workers_declared;
 mod workers_listed;
 mod world;

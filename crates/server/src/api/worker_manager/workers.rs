@@ -377,7 +377,7 @@ fn capacity(body: &WorkerBody) -> Result<Option<u32>, ApiError> {
     given.map_err(|_| ApiError::input(format!("capacity must be at most {}", u32::MAX)))
 }
 
-fn worker_not_found() -> ApiError {
+pub(super) fn worker_not_found() -> ApiError {
     ApiError::not_found("Worker not found")
 }
 

@@ -1,0 +1,197 @@
+//! The state of workers: what became of their last task runs, and how many ended how (RFC 124).
+
+use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
+use domain::run_outcome::{RunOutcome, Tally, Window};
+use domain::time::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use store::{RunCursor, Tallies, Tx};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::paging::{MAX_PAGE, Page};
+use super::super::reply::Reply;
+use super::pools::no_such_pool;
+use super::workers::worker_not_found;
+
+/// The reserved provisioner of RFC 124: a worker type by its name alone belongs to it.
+const PROVISIONER: &str = "worker-manager";
+
+/// The order of lists: newest first, then by task and run.
+type Cursor = (i64, String, u32);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunReply<'a> {
+    worker_pool_id: &'a str,
+    worker_group: &'a str,
+    worker_id: &'a str,
+    task_id: &'a str,
+    run_id: u32,
+    outcome: &'static str,
+    reason_resolved: &'static str,
+    resolved: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WindowReply<'a> {
+    window: &'static str,
+    since: String,
+    completed: u64,
+    failed: u64,
+    exception: u64,
+    exceptions: &'a std::collections::BTreeMap<&'static str, u64>,
+    success_rate: Option<f64>,
+}
+
+pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
+    let key = call.worker_key()?;
+    let name = Map::from_iter([
+        ("workerPoolId".to_owned(), json!(key.pool_id.as_str())),
+        ("workerGroup".to_owned(), json!(key.group.as_str())),
+        ("workerId".to_owned(), json!(key.id.as_str())),
+    ]);
+    let now = call.now;
+    read(&call, name, move |tx, after, limit| {
+        let kept = store::run_outcome_list_of_worker(tx, &key, None, MAX_PAGE)?;
+        // The queue may have workers of a pool that are not ours, and remember those that are gone.
+        if kept.is_empty() && store::worker_get(tx, &key)?.is_none() {
+            return Err(worker_not_found());
+        }
+        let runs = store::run_outcome_list_of_worker(tx, &key, after, limit)?;
+        Ok((runs, tallies_of(&kept, now)))
+    })
+    .await
+}
+
+pub(super) async fn of_pool(call: Call) -> Result<Reply, ApiError> {
+    let pool_id = call.pool_id()?;
+    of_pool_named(call, pool_id).await
+}
+
+pub(super) async fn of_worker_type(call: Call) -> Result<Reply, ApiError> {
+    let pool_id = format!("{PROVISIONER}/{}", call.parameter("workerType")).parse()?;
+    of_pool_named(call, pool_id).await
+}
+
+async fn of_pool_named(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
+    let name = Map::from_iter([("workerPoolId".to_owned(), json!(pool_id.as_str()))]);
+    let now = call.now;
+    read(&call, name, move |tx, after, limit| {
+        store::pool_get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
+        let tallies = store::run_count_of_pool(tx, &pool_id, now)?;
+        let pools = [pool_id];
+        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        Ok((runs, tallies))
+    })
+    .await
+}
+
+pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
+    let id: ConfigurationId = call.parameter("workerConfigurationId").parse()?;
+    let name = Map::from_iter([("workerConfigurationId".to_owned(), json!(id.as_str()))]);
+    let now = call.now;
+    read(&call, name, move |tx, after, limit| {
+        let pools = store::configuration_pools(tx, &id)?;
+        if pools.is_empty() {
+            return Err(ApiError::not_found(format!(
+                "There is no worker configuration {id} with worker types"
+            )));
+        }
+        let tallies = store::run_count_of_configuration(tx, &id, now)?;
+        let runs = store::run_outcome_list_of_pools(tx, &pools, after, limit)?;
+        Ok((runs, tallies))
+    })
+    .await
+}
+
+/// Reads a page of runs and the counts, and answers under this name.
+async fn read(
+    call: &Call,
+    name: Map<String, Value>,
+    find: impl FnOnce(
+        &mut Tx<'_>,
+        Option<&RunCursor>,
+        u32,
+    ) -> Result<(Vec<RunOutcome>, Tallies), ApiError>
+    + Send
+    + 'static,
+) -> Result<Reply, ApiError> {
+    let page: Page<Cursor> = call.page()?;
+    let after = page.after.as_ref().map(cursor).transpose()?;
+    let limit = page.limit_and_one();
+    let found = call
+        .app
+        .store
+        .scan("worker_state", move |tx| find(tx, after.as_ref(), limit));
+    let (mut runs, tallies) = found.await?;
+    let token = page.cut(&mut runs, |run| {
+        let RunCursor {
+            resolved,
+            task_id,
+            run_id,
+        } = run.into();
+        (resolved.as_millis(), task_id.to_string(), run_id)
+    });
+    let mut reply = name;
+    let runs: Vec<RunReply<'_>> = runs.iter().map(Into::into).collect();
+    reply.insert("taskRuns".to_owned(), json!(runs));
+    reply.insert("windows".to_owned(), windows(&tallies, call.now));
+    if let Some(token) = token {
+        reply.insert("continuationToken".to_owned(), json!(token));
+    }
+    Reply::json(&reply)
+}
+
+fn cursor((resolved, task_id, run_id): &Cursor) -> Result<RunCursor, ApiError> {
+    Ok(RunCursor {
+        resolved: Timestamp::from_millis(*resolved),
+        task_id: task_id.parse::<TaskId>()?,
+        run_id: *run_id,
+    })
+}
+
+/// Of single workers nothing is counted beforehand: what is kept of one is little.
+fn tallies_of(kept: &[RunOutcome], now: Timestamp) -> Tallies {
+    Window::ALL.map(|window| {
+        let since = window.since(now);
+        let mut tally = Tally::default();
+        for run in kept.iter().filter(|run| run.resolved >= since) {
+            tally.add(run.reason, 1);
+        }
+        tally
+    })
+}
+
+fn windows(tallies: &Tallies, now: Timestamp) -> Value {
+    let replies = Window::ALL
+        .iter()
+        .zip(tallies)
+        .map(|(window, tally)| WindowReply {
+            window: window.name,
+            since: window.since(now).to_string(),
+            completed: tally.completed,
+            failed: tally.failed,
+            exception: tally.exception(),
+            exceptions: &tally.exceptions,
+            success_rate: tally.success_rate(),
+        });
+    json!(replies.collect::<Vec<_>>())
+}
+
+impl<'a> From<&'a RunOutcome> for RunReply<'a> {
+    fn from(outcome: &'a RunOutcome) -> Self {
+        let WorkerKey { pool_id, group, id } = &outcome.worker;
+        Self {
+            worker_pool_id: pool_id.as_str(),
+            worker_group: group.as_str(),
+            worker_id: id.as_str(),
+            task_id: outcome.task_id.as_str(),
+            run_id: outcome.run_id,
+            outcome: outcome.reason.state().as_str(),
+            reason_resolved: outcome.reason.as_str(),
+            resolved: outcome.resolved.to_string(),
+        }
+    }
+}

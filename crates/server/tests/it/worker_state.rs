@@ -1,0 +1,423 @@
+//! The state of workers, with the queue that is built in: what their runs came to, once each.
+
+use std::sync::Arc;
+
+use domain::run_outcome::RunOutcome;
+use domain::task::EndReason;
+use domain::time::MINUTE_MS;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use server::app::Random;
+use server::start::start_with;
+use server::tasks::driver::Task;
+use server::tasks::{Outcomes, QueueClaims};
+
+use crate::database::on_both;
+use crate::queue_samples::{HOUR_MS, new_task, task_id};
+use crate::samples::{DAY_MS, key, static_pool, static_worker};
+use crate::world::World;
+
+const POOL_STATE: &str = "/worker-state/pool/pp%2Fee";
+
+/// Gives events their places and takes the outcomes out of them.
+async fn collect(world: &World) -> Value {
+    world.events().await;
+    Outcomes(Arc::clone(&world.app)).activate().await.unwrap()
+}
+
+/// A pool whose outcomes are taken note of from now on.
+async fn begin(world: &World) {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    assert_eq!(collect(world).await, Value::Null);
+}
+
+/// A task with this number ends on a worker.
+async fn ended(world: &World, number: u32, worker: &str, how: &str) {
+    let claim = world.running(number, worker).await;
+    let (what, body) = match how {
+        "completed" | "failed" => (how, Value::Null),
+        reason => ("exception", json!({"reason": reason})),
+    };
+    let answer = world.report(&claim, what, body).await;
+    answer.expect(200);
+}
+
+/// Worker, task, run, and why it ended; newest first.
+fn runs(reply: &Value) -> Vec<String> {
+    let runs = reply["taskRuns"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    runs.map(|run| {
+        let task = &text(&run["taskId"])[..8];
+        format!(
+            "{} {}/{} {}",
+            text(&run["workerId"]),
+            task.trim_start_matches('0'),
+            run["runId"],
+            text(&run["reasonResolved"])
+        )
+    })
+    .collect()
+}
+
+/// Completed, failed, exceptions and the success rate of each window.
+fn windows(reply: &Value) -> Vec<(String, u64, u64, u64, Value)> {
+    let windows = reply["windows"].as_array().unwrap().iter();
+    let number = |window: &Value, field: &str| window[field].as_u64().unwrap();
+    windows
+        .map(|window| {
+            (
+                window["window"].as_str().unwrap().to_owned(),
+                number(window, "completed"),
+                number(window, "failed"),
+                number(window, "exception"),
+                window["successRate"].clone(),
+            )
+        })
+        .collect()
+}
+
+fn in_each_window(
+    completed: u64,
+    failed: u64,
+    exception: u64,
+    rate: Value,
+) -> Vec<(String, u64, u64, u64, Value)> {
+    ["1h", "24h", "7d"]
+        .map(|name| (name.to_owned(), completed, failed, exception, rate.clone()))
+        .to_vec()
+}
+
+/// Outcomes that did not come from the queue here.
+async fn note(world: &World, outcomes: Vec<RunOutcome>) -> usize {
+    let written = world.write(move |tx| store::run_outcome_note(tx, &outcomes));
+    written.await.len()
+}
+
+fn outcome(world: &World, worker: &str, number: u32, age_ms: i64) -> RunOutcome {
+    RunOutcome {
+        worker: key("pp/ee", "g", worker),
+        task_id: task_id(number).parse().unwrap(),
+        run_id: 0,
+        reason: EndReason::Completed,
+        resolved: world.now().plus_millis(-age_ms),
+    }
+}
+
+on_both!(what_runs_came_to_is_told_by_pool_and_by_worker, |world| {
+    begin(world).await;
+    ended(world, 1, "w", "completed").await;
+    world.clock.advance_ms(1_000);
+    ended(world, 2, "v", "failed").await;
+    world.clock.advance_ms(1_000);
+    ended(world, 3, "w", "malformed-payload").await;
+    assert_eq!(collect(world).await, json!({"outcomes": 3}));
+    let of_pool = world.get(POOL_STATE).await.expect(200);
+    assert_eq!(of_pool["workerPoolId"], "pp/ee");
+    assert_eq!(
+        of_pool["taskRuns"][0],
+        json!({
+            "workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w", "taskId": task_id(3),
+            "runId": 0, "outcome": "exception", "reasonResolved": "malformed-payload",
+            "resolved": world.now().to_string(),
+        })
+    );
+    assert_eq!(
+        runs(&of_pool),
+        ["w 3/0 malformed-payload", "v 2/0 failed", "w 1/0 completed"]
+    );
+    let third = json!(1.0 / 3.0);
+    assert_eq!(windows(&of_pool), in_each_window(1, 1, 1, third));
+    assert_eq!(
+        of_pool["windows"][0]["exceptions"],
+        json!({"malformed-payload": 1})
+    );
+    assert_eq!(of_pool["windows"][0]["since"], "2026-09-21T13:00:00.000Z");
+    let of_worker = world.get("/worker-state/pp%2Fee/g/w").await.expect(200);
+    assert_eq!(of_worker["workerId"], "w");
+    assert_eq!(
+        runs(&of_worker),
+        ["w 3/0 malformed-payload", "w 1/0 completed"]
+    );
+    assert_eq!(windows(&of_worker), in_each_window(1, 0, 1, json!(0.5)));
+});
+
+on_both!(a_run_that_is_tried_again_is_told_at_once, |world| {
+    begin(world).await;
+    ended(world, 1, "w", "worker-shutdown").await;
+    let claims = world.claim("v", 1).await;
+    assert_eq!(claims[0]["runId"], 1);
+    world.clock.advance_ms(20 * MINUTE_MS);
+    let expired = QueueClaims(Arc::clone(&world.app)).activate();
+    assert_eq!(expired.await.unwrap(), json!({"claims_expired": 1}));
+    assert_eq!(collect(world).await, json!({"outcomes": 2}));
+    let of_pool = world.get(POOL_STATE).await.expect(200);
+    assert_eq!(
+        runs(&of_pool),
+        ["v 1/1 claim-expired", "w 1/0 worker-shutdown"]
+    );
+});
+
+on_both!(a_rerun_does_not_count_old_runs_again, |world| {
+    begin(world).await;
+    ended(world, 1, "w", "failed").await;
+    collect(world).await;
+    // As if the run had been forgotten meanwhile.
+    world
+        .write(|tx| {
+            let kept = store::KeptRuns {
+                of_pool: 0,
+                of_worker: 0,
+                since: domain::time::Timestamp::from_millis(i64::MAX),
+            };
+            store::run_outcome_trim(tx, &"pp/ee".parse().unwrap(), kept, 9)
+        })
+        .await;
+    let rerun = world.about_task(1, "rerun");
+    rerun.await.expect(200);
+    let claim = world.claim("w", 1).await.remove(0);
+    world
+        .report(&claim, "completed", Value::Null)
+        .await
+        .expect(200);
+    assert_eq!(collect(world).await, json!({"outcomes": 1}));
+    let of_pool = world.get(POOL_STATE).await.expect(200);
+    assert_eq!(runs(&of_pool), ["w 1/1 completed"]);
+    assert_eq!(windows(&of_pool), in_each_window(1, 1, 0, json!(0.5)));
+});
+
+on_both!(runs_in_queues_without_a_pool_here_are_not_kept, |world| {
+    assert_eq!(collect(world).await, Value::Null);
+    ended(world, 1, "w", "completed").await;
+    assert_eq!(collect(world).await, Value::Null);
+    world
+        .get(POOL_STATE)
+        .await
+        .refused_with(404, "ResourceNotFound", "Worker pool does not exist");
+    world.get("/worker-state/pp%2Fee/g/w").await.refused_with(
+        404,
+        "ResourceNotFound",
+        "Worker not found",
+    );
+});
+
+on_both!(
+    a_worker_without_runs_and_a_pool_without_any_have_a_state,
+    |world| {
+        begin(world).await;
+        world
+            .put("/workers/pp%2Fee/g/w", static_worker())
+            .await
+            .expect(200);
+        for path in [POOL_STATE, "/worker-state/pp%2Fee/g/w"] {
+            let state = world.get(path).await.expect(200);
+            assert_eq!(state["taskRuns"], json!([]));
+            assert_eq!(windows(&state), in_each_window(0, 0, 0, Value::Null));
+        }
+    }
+);
+
+on_both!(a_worker_type_is_a_pool_of_the_worker_manager, |world| {
+    world
+        .put("/worker-pool/worker-manager%2Fbuild-opt", static_pool())
+        .await
+        .expect(200);
+    let told = RunOutcome {
+        worker: key("worker-manager/build-opt", "g", "w"),
+        ..outcome(world, "w", 1, 0)
+    };
+    note(world, vec![told]).await;
+    let state = world
+        .get("/worker-state/worker-type/build-opt")
+        .await
+        .expect(200);
+    assert_eq!(state["workerPoolId"], "worker-manager/build-opt");
+    assert_eq!(runs(&state), ["w 1/0 completed"]);
+    world
+        .get("/worker-state/worker-type/build-dbg")
+        .await
+        .refused_with(404, "ResourceNotFound", "Worker pool does not exist");
+});
+
+on_both!(a_configuration_has_the_runs_of_all_its_pools, |world| {
+    for pool in ["one", "two", "other"] {
+        world
+            .put(&format!("/worker-pool/pp%2F{pool}"), static_pool())
+            .await
+            .expect(200);
+    }
+    world.database.raw(
+        "INSERT INTO worker_types (worker_pool_id, worker_configuration_id, check_payload) \
+         VALUES ('pp/one', 'build', 0), ('pp/two', 'build', 0), ('pp/other', 'test', 0)",
+    );
+    let told = (0..6_u32).map(|number| RunOutcome {
+        worker: key(
+            ["pp/one", "pp/two", "pp/other"][number as usize % 3],
+            "g",
+            "w",
+        ),
+        ..outcome(world, "w", number + 1, i64::from(number) * 1_000)
+    });
+    note(world, told.collect()).await;
+    let path = "/worker-state/configuration/build";
+    let state = world.get(path).await.expect(200);
+    assert_eq!(state["workerConfigurationId"], "build");
+    let all = [
+        "w 1/0 completed",
+        "w 2/0 completed",
+        "w 4/0 completed",
+        "w 5/0 completed",
+    ];
+    assert_eq!(runs(&state), all);
+    assert_eq!(windows(&state), in_each_window(4, 0, 0, json!(1.0)));
+    let first = world.get(&format!("{path}?limit=3")).await.expect(200);
+    assert_eq!(runs(&first), all[..3]);
+    let token = first["continuationToken"].as_str().unwrap();
+    let next = format!("{path}?limit=3&continuationToken={token}");
+    let next = world.get(&next).await.expect(200);
+    assert_eq!(runs(&next), all[3..]);
+    assert_eq!(next.get("continuationToken"), None);
+    world
+        .get("/worker-state/configuration/nosuch")
+        .await
+        .refused_with(
+            404,
+            "ResourceNotFound",
+            "There is no worker configuration nosuch",
+        );
+    world
+        .get("/worker-state/configuration/no%20such")
+        .await
+        .refused_with(400, "InvalidRequestArguments", "");
+});
+
+on_both!(the_runs_of_a_worker_come_in_pages, |world| {
+    begin(world).await;
+    // All at the same moment.
+    let told = (1..=5).map(|number| outcome(world, "w", number, 0));
+    note(world, told.collect()).await;
+    let mut path = "/worker-state/pp%2Fee/g/w?limit=2".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = world.get(&path).await.expect(200);
+        seen.extend(runs(&page));
+        assert_eq!(windows(&page), in_each_window(5, 0, 0, json!(1.0)));
+        let Some(token) = page.get("continuationToken").and_then(Value::as_str) else {
+            break;
+        };
+        path = format!("/worker-state/pp%2Fee/g/w?limit=2&continuationToken={token}");
+    }
+    let all = [5, 4, 3, 2, 1].map(|number| format!("w {number}/0 completed"));
+    assert_eq!(seen, all);
+});
+
+on_both!(of_two_processes_one_collects, |world| {
+    begin(world).await;
+    let random = Random::new(StdRng::seed_from_u64(99));
+    let clock = Arc::clone(&world.clock) as _;
+    let config = world.app.config.clone();
+    let other = start_with(config, clock, random, Vec::new()).await.unwrap();
+    let mut other = Outcomes(other);
+    ended(world, 1, "w", "completed").await;
+    assert_eq!(collect(world).await, json!({"outcomes": 1}));
+    ended(world, 2, "w", "completed").await;
+    world.events().await;
+    assert_eq!(other.activate().await.unwrap(), Value::Null);
+    // The first one has died; after a while the other takes over from where it was.
+    world.clock.advance_ms(10_001);
+    assert_eq!(other.activate().await.unwrap(), json!({"outcomes": 1}));
+    assert_eq!(collect(world).await, Value::Null);
+    let of_pool = world.get(POOL_STATE).await.expect(200);
+    assert_eq!(windows(&of_pool), in_each_window(2, 0, 0, json!(1.0)));
+});
+
+on_both!(many_outcomes_are_collected_in_batches, |world| {
+    begin(world).await;
+    let mut task = crate::queue_samples::stored_task(world);
+    let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
+    let now = world.now();
+    let (app, mut number) = (Arc::clone(&world.app), 0_u32);
+    world
+        .write(move |tx| {
+            number = 0;
+            while number < 1_100 {
+                number += 1;
+                task.id = task_id(number).parse().unwrap();
+                let waits = task.clone().schedule(now).unwrap().task;
+                let runs = waits.claim(0, &group, &worker, now, now).unwrap().task;
+                let moved = runs.report(0, true, now).unwrap();
+                let news = moved
+                    .news
+                    .into_iter()
+                    .map(|news| domain::event::EventBody::Task {
+                        news,
+                        task: Box::new(moved.task.clone()),
+                    });
+                app.announce(tx, now, news)?;
+            }
+            Ok(())
+        })
+        .await;
+    let place = |tx: &mut store::Tx<'_>| store::event_place(tx, 5_000);
+    assert_eq!(world.write(place).await.items.len(), 1_100);
+    assert_eq!(collect(world).await, json!({"outcomes": 1_100}));
+    let of_pool = world.get(POOL_STATE).await.expect(200);
+    assert_eq!(windows(&of_pool), in_each_window(1_100, 0, 0, json!(1.0)));
+    assert_eq!(runs(&of_pool).len(), 1_000);
+});
+
+on_both!(
+    outcomes_are_forgotten_when_they_are_old_or_too_many,
+    |config| {
+        config.fleet.kept_task_runs = 30;
+    },
+    |world| {
+        begin(world).await;
+        let told = (0..40)
+            .map(|number| {
+                let worker = if number < 25 { "busy" } else { "w" };
+                outcome(world, worker, number, i64::from(number) * HOUR_MS)
+            })
+            .chain([outcome(world, "old", 99, 15 * DAY_MS)]);
+        note(world, told.collect()).await;
+        // One is too old; of those that are left, the pool has ten and then the worker five too many.
+        assert_eq!(world.keep_house().await, json!({"outcomes": 16}));
+        let state = world.get("/worker-state/pp%2Fee/g/busy").await.expect(200);
+        assert_eq!(runs(&state).len(), 20);
+        let of_pool = world.get(POOL_STATE).await.expect(200);
+        assert_eq!(runs(&of_pool).len(), 25);
+        assert_eq!(windows(&of_pool)[2].1, 40, "counts stay");
+        world.clock.advance_ms(8 * DAY_MS);
+        world.keep_house().await;
+        let of_pool = world.get(POOL_STATE).await.expect(200);
+        assert_eq!(windows(&of_pool), in_each_window(0, 0, 0, Value::Null));
+        assert_eq!(runs(&of_pool).len(), 25);
+    }
+);
+
+on_both!(events_are_kept_until_their_outcomes_are_known, |world| {
+    begin(world).await;
+    ended(world, 1, "w", "completed").await;
+    world.events().await;
+    world.clock.advance_ms(90 * DAY_MS);
+    world.keep_house().await;
+    assert_eq!(collect(world).await, json!({"outcomes": 1}));
+    let after = |tx: &mut store::Tx<'_>| store::event_list_after(tx, 0, 1_000);
+    assert!(!world.read(after).await.items.is_empty());
+    world.keep_house().await;
+    assert!(world.read(after).await.items.is_empty());
+});
+
+on_both!(outcomes_are_counted_for_the_metrics, |world| {
+    begin(world).await;
+    ended(world, 1, "w", "failed").await;
+    let task = new_task(world, json!({}));
+    assert_eq!(task["taskQueueId"], "pp/ee");
+    collect(world).await;
+    let metrics = world.get("root:/metrics").anonymously().await;
+    let line = r#"fleetwright_task_runs_total{outcome="failed"} 1"#;
+    assert!(metrics.text.contains(line), "{}", metrics.text);
+});
