@@ -28,6 +28,8 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
         Service::WorkerManager,
         "listWorkersForWorkerPool",
     ),
+    ("pool", "runs", Service::WorkerManager, "workerPoolState"),
+    ("worker", "runs", Service::WorkerManager, "workerState"),
     ("worker", "show", Service::WorkerManager, "worker"),
     ("worker", "create", Service::WorkerManager, "createWorker"),
     ("worker", "remove", Service::WorkerManager, "removeWorker"),

@@ -18,6 +18,7 @@ pub(crate) mod provider;
 pub(crate) mod queue;
 pub(crate) mod role;
 pub(crate) mod run_worker;
+mod runs;
 pub(crate) mod scope;
 pub(crate) mod serve;
 pub(crate) mod task;

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, require, set};
-use super::{Consent, Limit, Session, error, name};
+use super::{Consent, Limit, Session, error, name, runs};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -41,6 +41,13 @@ pub(crate) enum Verb {
         limit: Limit,
     },
     Errors(error::Errors),
+    Runs {
+        /// The worker pool, such as demo/linux
+        #[arg(value_name = "POOL", value_parser = name::pool)]
+        pool: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -172,6 +179,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.rows(&document, "launchConfigStats", STATS_OF_ONE);
             Ok(())
         }
+        Verb::Runs { pool, limit } => runs::of_pool(&pool, &limit, session).await,
         Verb::Errors(errors) => error::list(errors, session).await,
     }
 }

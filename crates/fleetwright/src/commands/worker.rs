@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, read_text, set};
-use super::{Consent, Limit, Session, name};
+use super::{Consent, Limit, Session, name, runs};
 use crate::client::{Call, QUEUE, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::machine;
@@ -46,6 +46,12 @@ pub(crate) enum Verb {
         consent: Consent,
     },
     ShouldTerminate(Name),
+    Runs {
+        #[command(flatten)]
+        worker: Name,
+        #[command(flatten)]
+        limit: Limit,
+    },
     /// Keep a worker from getting tasks, for a while
     ///
     /// It goes on asking for work and gets none; its machine stays, so that somebody can look at it.
@@ -205,6 +211,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .await?;
             session.done(&reply, &format!("removed worker {worker}"));
             Ok(())
+        }
+        Verb::Runs { worker, limit } => {
+            let Name { pool, group, id } = &worker;
+            runs::of_worker([pool, group, id], &limit, session).await
         }
         Verb::ShouldTerminate(worker) => should_terminate(&worker, session).await,
         Verb::Quarantine {

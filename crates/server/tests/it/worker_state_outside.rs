@@ -299,6 +299,8 @@ async fn a_broker_that_was_away_is_read_again_and_repeats_count_once() {
         return;
     };
     let mut two = Two::start(Database::sqlite(), &private.url).await;
+    // The library says so when a connection breaks.
+    two.world.errors_expected.set(true);
     two.tell(&[told(1, "w", EndReason::Completed)]).await;
     two.until_counted(1).await;
     private.control("kill").await;
