@@ -112,7 +112,14 @@ mod tests {
              "exceptions": {"canceled": 1, "worker-shutdown": 2}},
         ]));
         assert_eq!(shown[0], ["1h", "0", "0", "0", "-", ""]);
-        let line = ["24h", "2", "1", "3", "33.3 %", "1 canceled, 2 worker-shutdown"];
+        let line = [
+            "24h",
+            "2",
+            "1",
+            "3",
+            "33.3 %",
+            "1 canceled, 2 worker-shutdown",
+        ];
         assert_eq!(shown[1], line);
         assert!(windows(&Value::Null).is_empty());
     }

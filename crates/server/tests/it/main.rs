@@ -13,6 +13,7 @@ mod authorization;
 mod broker;
 mod clients;
 mod configurations;
+mod configurations_told;
 mod database;
 mod doctor;
 mod error_reports;

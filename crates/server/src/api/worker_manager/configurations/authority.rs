@@ -32,6 +32,15 @@ pub(super) async fn for_whole(
     call.authorize(params).await
 }
 
+/// For the configuration, whatever it names.
+pub(super) async fn for_itself(call: &mut Call) -> Result<(), ApiError> {
+    let nothing = ["workerTypes", "providers", "adoptedPools"];
+    let params = nothing.into_iter().fold(call.url_params(), |params, list| {
+        params.list(list, Vec::new())
+    });
+    call.authorize(params).await
+}
+
 /// For one rule, which may opt in to providers, too.
 pub(super) async fn for_rule(
     call: &mut Call,

@@ -74,6 +74,8 @@ pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: RevertBody = call.body()?;
+    // Who may not touch it at all does not learn what there is.
+    authority::for_itself(&mut call).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
     let wanted = Configuration::parse(&record.document).map_err(|problems| refused(&problems))?;
     authority::for_whole(&mut call, &id, &wanted, false).await?;
