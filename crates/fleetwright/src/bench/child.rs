@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
@@ -240,13 +240,7 @@ impl Child {
 
     /// The memory it has in use, where the system tells.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        let path = format!("/proc/{}/status", self.process.id());
-        let status = std::fs::read_to_string(Path::new(&path)).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-        Some(kibibytes * 1024)
+        resident_bytes_of(&self.process.id().to_string())
     }
 
     /// The processor time that it has used, where the system tells.
@@ -300,4 +294,18 @@ async fn answers(address: SocketAddr) -> bool {
         .send(request)
         .await
         .is_ok_and(|(status, _)| status.is_success())
+}
+
+/// The memory that this process has in use, where the system tells.
+pub(super) fn own_resident_bytes() -> Option<u64> {
+    resident_bytes_of("self")
+}
+
+fn resident_bytes_of(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }
