@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use crate::conditions::Conditions;
 use crate::evaluator::Evaluator;
 use crate::presented::Presented;
-use crate::rule::Rule;
 use crate::set::RuleSet;
 
 /// With more changed rules than this, asking each costs more than finding all that apply.
@@ -16,25 +16,27 @@ const FEW: usize = 16;
 pub struct Change {
     old: Evaluator,
     new: Evaluator,
-    /// The rules that were added, removed, changed or moved, as they were and as they are. What none of
-    /// them applies to is evaluated by the same rules in the same order.
-    rules: Vec<Rule>,
+    /// When the rules apply that were added, removed, changed or moved, as they were and as they are.
+    /// Where none of them applies, the same rules are evaluated in the same order.
+    conditions: Vec<Conditions>,
 }
 
 impl Change {
-    pub(crate) fn between(old: &Evaluator, new: &Evaluator) -> Self {
+    /// `places` has the place of each of the old rules, by id.
+    pub(crate) fn between(old: Evaluator, new: Evaluator, places: &HashMap<&str, usize>) -> Self {
+        let conditions = changed(old.set(), new.set(), places);
         Self {
-            old: old.clone(),
-            new: new.clone(),
-            rules: changed(old.set(), new.set()),
+            old,
+            new,
+            conditions,
         }
     }
 
     /// Whether the result, or the origin of a value in it, could be another than before.
     #[must_use]
     pub fn touches(&self, presented: &Presented) -> bool {
-        let holds = |rule: &Rule| rule.conditions().hold(presented);
-        if self.rules.len() <= FEW && !self.rules.iter().any(holds) {
+        let hold = |conditions: &Conditions| conditions.hold(presented);
+        if self.conditions.len() <= FEW && !self.conditions.iter().any(hold) {
             return false;
         }
         self.old.applying_numbers(presented) != self.new.applying_numbers(presented)
@@ -44,14 +46,14 @@ impl Change {
 impl fmt::Debug for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = formatter.debug_struct("Change");
-        debug.field("rules", &self.rules).finish_non_exhaustive()
+        debug
+            .field("conditions", &self.conditions)
+            .finish_non_exhaustive()
     }
 }
 
-/// All rules but the most that stand in both sets in one order. A rule that always applies and that
-/// assigns the same at another place is among them, as its order to others may count.
-fn changed(old: &RuleSet, new: &RuleSet) -> Vec<Rule> {
-    let places: HashMap<&str, usize> = old.rules().iter().map(Rule::id).zip(0..).collect();
+/// The conditions of all rules but the most that stand in both sets in one order.
+fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<Conditions> {
     let kept: Vec<(usize, usize)> = new
         .rules()
         .iter()
@@ -63,18 +65,17 @@ fn changed(old: &RuleSet, new: &RuleSet) -> Vec<Rule> {
         })
         .collect();
     let in_order = longest_ascending(&kept);
-    let old_places: HashSet<usize> = in_order.iter().map(|(old, _)| *old).collect();
-    let new_places: HashSet<usize> = in_order.iter().map(|(_, new)| *new).collect();
-    let others = |set: &RuleSet, kept: HashSet<usize>| -> Vec<Rule> {
+    let old_kept: HashSet<usize> = in_order.iter().map(|(old, _)| *old).collect();
+    let new_kept: HashSet<usize> = in_order.iter().map(|(_, new)| *new).collect();
+    let mut conditions = Vec::new();
+    for (set, kept) in [(old, old_kept), (new, new_kept)] {
         let rules = set.rules().iter().enumerate();
-        rules
-            .filter(|(place, _)| !kept.contains(place))
-            .map(|(_, rule)| rule.clone())
-            .collect()
-    };
-    let mut rules = others(old, old_places);
-    rules.extend(others(new, new_places));
-    rules
+        let others = rules.filter(|(place, _)| !kept.contains(place));
+        conditions.extend(others.map(|(_, rule)| rule.conditions().clone()));
+    }
+    // Most edits leave the conditions of a rule as they were.
+    conditions.dedup();
+    conditions
 }
 
 /// A longest selection of pairs whose first numbers ascend; the second ones do.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::problem::push_token;
 use crate::rule::Rule;
+use crate::trace::{self, Children, Did, Node, Now, Step};
 
 /// A result, and where its values come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,12 +73,9 @@ impl Origins {
     }
 }
 
-/// Evaluates as [`assign`](crate::assign) does, and writes down at every place who did what.
-pub(crate) fn trace(rules: &[&Rule]) -> Evaluation {
-    let mut root = BTreeMap::new();
-    for (index, rule) in rules.iter().enumerate() {
-        assign(&mut root, rule.values(), index);
-    }
+/// Evaluates, and says of every value where it comes from.
+pub(crate) fn evaluate(rules: &[&Rule]) -> Evaluation {
+    let root = trace::assign_all(rules);
     let mut collector = Collector {
         rules,
         pointer: String::new(),
@@ -87,80 +85,6 @@ pub(crate) fn trace(rules: &[&Rule]) -> Evaluation {
     Evaluation {
         values,
         origins: Origins(collector.origins),
-    }
-}
-
-type Children<'a> = BTreeMap<&'a str, Node<'a>>;
-
-/// A place where something is or was. If it is no object, there is nothing in its children.
-#[derive(Default)]
-struct Node<'a> {
-    now: Now<'a>,
-    steps: Vec<Step>,
-    children: Children<'a>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Now<'a> {
-    #[default]
-    Nothing,
-    Leaf(&'a Value),
-    Object,
-}
-
-#[derive(Clone, Copy)]
-struct Step {
-    /// Its place among the rules that apply.
-    rule: usize,
-    did: Did,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Did {
-    AssignObject,
-    SetLeaf,
-    Delete,
-}
-
-fn assign<'a>(target: &mut Children<'a>, values: &'a Map<String, Value>, rule: usize) {
-    for (key, value) in values {
-        let node = target.entry(key).or_default();
-        let did = match value {
-            Value::Null if node.now == Now::Nothing => continue,
-            Value::Null => {
-                node.clear();
-                Did::Delete
-            }
-            Value::Object(values) => {
-                node.now = Now::Object;
-                assign(&mut node.children, values, rule);
-                Did::AssignObject
-            }
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                node.clear();
-                node.now = Now::Leaf(value);
-                Did::SetLeaf
-            }
-        };
-        node.steps.push(Step { rule, did });
-    }
-}
-
-impl Node<'_> {
-    fn clear(&mut self) {
-        if self.now == Now::Object {
-            self.children.values_mut().for_each(Node::clear);
-        }
-        self.now = Now::Nothing;
-    }
-
-    /// All who ever set something here or below.
-    fn setters(&self, into: &mut Vec<Step>) {
-        let set = |step: &&Step| step.did != Did::Delete;
-        into.extend(self.steps.iter().filter(set));
-        for child in self.children.values() {
-            child.setters(into);
-        }
     }
 }
 
@@ -185,7 +109,7 @@ impl Collector<'_> {
                     Some(value.clone())
                 }
                 Now::Object => {
-                    let within = self.object(&node.children, &ends(node, above));
+                    let within = self.object(&node.children, &node.ends(above));
                     if within.is_empty() {
                         self.leaf(node, above);
                     }
@@ -234,15 +158,4 @@ impl Collector<'_> {
         };
         self.origins.insert(self.pointer.clone(), origin);
     }
-}
-
-/// What ended everything within a node: what ended the node, and leaves that took its place.
-fn ends(node: &Node<'_>, above: &[Step]) -> Vec<Step> {
-    let own = node
-        .steps
-        .iter()
-        .filter(|step| step.did != Did::AssignObject);
-    let mut ends: Vec<Step> = above.iter().chain(own).copied().collect();
-    ends.sort_by_key(|step| step.rule);
-    ends
 }

@@ -1,14 +1,14 @@
 //! What is presented to a rule set: the names and values that its conditions are held against.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::ser::{Serialize, Serializer};
 
 /// Condition names with the value that each has in one evaluation, such as `provider=ec2, region=us-east-1`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct Presented(BTreeMap<String, String>);
+///
+/// They are few, so that a sorted list is faster than a map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Presented(Vec<(String, String)>);
 
 impl Presented {
     /// Presents nothing: only rules without conditions apply.
@@ -20,14 +20,15 @@ impl Presented {
     /// The same, with this name presented too (or with another value).
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.0.insert(name.into(), value.into());
+        self.insert(name.into(), value.into());
         self
     }
 
     /// The value presented under a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        let mut pairs = self.iter();
+        pairs.find_map(|(presented, value)| (presented == name).then_some(value))
     }
 
     /// All names with their values, by name.
@@ -36,16 +37,29 @@ impl Presented {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
+
+    fn insert(&mut self, name: String, value: String) {
+        match self.0.binary_search_by(|(other, _)| other.cmp(&name)) {
+            Ok(index) => self.0[index].1 = value,
+            Err(index) => self.0.insert(index, (name, value)),
+        }
+    }
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Presented {
+    /// Of several values under one name, the last counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let pairs = pairs.into_iter();
-        Self(
-            pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        let mut presented = Self::nothing();
+        for (name, value) in pairs {
+            presented.insert(name.into(), value.into());
+        }
+        presented
+    }
+}
+
+impl Serialize for Presented {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }
 

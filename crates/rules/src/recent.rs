@@ -8,17 +8,14 @@ use std::hash::Hash;
 /// is forgotten. So at most twice `most` is held, and whatever is in use stays.
 pub(crate) struct Recent<K, V> {
     most: usize,
-    weight: usize,
-    young: HashMap<K, (V, usize)>,
-    old: HashMap<K, (V, usize)>,
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
 }
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
-    /// `most` is the weight of one generation.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
-            weight: 0,
             young: HashMap::new(),
             old: HashMap::new(),
         }
@@ -28,25 +25,19 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     where
         K: Borrow<Q>,
     {
-        if let Some((value, _)) = self.young.get(key) {
+        if let Some(value) = self.young.get(key) {
             return Some(value.clone());
         }
-        let (key, (value, weight)) = self.old.remove_entry(key)?;
-        self.insert(key, value.clone(), weight);
+        let (key, value) = self.old.remove_entry(key)?;
+        self.insert(key, value.clone());
         Some(value)
     }
 
-    /// What is heavier than a generation is not kept.
-    pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) {
-        if weight > self.most {
-            return;
-        }
-        if self.weight + weight > self.most {
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        if self.young.len() == self.most {
             self.old = std::mem::take(&mut self.young);
-            self.weight = 0;
         }
-        self.weight += weight;
-        self.young.insert(key, (value, weight));
+        self.young.insert(key, value);
     }
 }
 
@@ -56,14 +47,14 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes() {
-        let mut recent = Recent::new(10);
-        recent.insert("kept", 0, 1);
+        let mut recent = Recent::new(3);
+        recent.insert(0, "kept");
         for number in 1..100 {
-            recent.insert("other", number, 4);
-            assert_eq!(recent.get("kept"), Some(0));
-            assert!(recent.young.len() + recent.old.len() <= 4);
+            recent.insert(number, "other");
+            assert_eq!(recent.get(&0), Some("kept"));
+            assert!(recent.young.len() + recent.old.len() <= 6);
         }
-        recent.insert("too heavy", 7, 11);
-        assert_eq!(recent.get("too heavy"), None);
+        assert_eq!(recent.get(&1), None);
+        assert_eq!(recent.get(&99), Some("other"));
     }
 }

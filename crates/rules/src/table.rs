@@ -5,72 +5,104 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bits::Bits;
-use crate::conditions::{Conditions, Patterns};
+use crate::conditions::Conditions;
 use crate::presented::Presented;
 use crate::recent::Recent;
+use crate::rule::Rule;
 use crate::set::RuleSet;
 
 /// How many values of one name are remembered.
 const VALUES_KEPT: usize = 2_048;
 
-/// The conditions of a set, by name. A rule with several mappings has several rows here.
+/// The conditions of a set, by name. Each mapping is a row: a rule with several of them has several.
 pub(crate) struct Table {
-    /// The rule of each row, ascending.
-    rule_of_row: Vec<usize>,
+    set: RuleSet,
+    rows: Vec<Row>,
     names: BTreeMap<String, Column>,
+}
+
+/// Which mapping of which rule. A rule that always applies has a row without a mapping.
+struct Row {
+    rule: usize,
+    mapping: usize,
 }
 
 /// All that rows ask of one name.
 struct Column {
     /// The rows that do not ask for it: those that are left if it is not presented.
     indifferent: Bits,
-    asking: Vec<(usize, Patterns)>,
+    /// The others.
+    asking: Vec<usize>,
     known: Mutex<Recent<String, Arc<Bits>>>,
 }
 
 impl Table {
     pub(crate) fn new(set: &RuleSet) -> Self {
-        let mut rule_of_row = Vec::new();
-        let mut asked: BTreeMap<&str, Vec<(usize, Patterns)>> = BTreeMap::new();
-        for (index, rule) in set.rules().iter().enumerate() {
-            if *rule.conditions() == Conditions::Always {
-                rule_of_row.push(index);
+        let mut rows = Vec::with_capacity(set.rules().len());
+        let mut asked: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (rule, conditions) in set.rules().iter().map(Rule::conditions).enumerate() {
+            if *conditions == Conditions::Always {
+                rows.push(Row { rule, mapping: 0 });
             }
-            for mapping in rule.conditions().mappings() {
-                for (name, patterns) in mapping.iter() {
-                    let row = (rule_of_row.len(), patterns.clone());
-                    asked.entry(name).or_default().push(row);
+            for (index, mapping) in conditions.mappings().iter().enumerate() {
+                for (name, _) in mapping.iter() {
+                    asked.entry(name).or_default().push(rows.len());
                 }
-                rule_of_row.push(index);
+                rows.push(Row {
+                    rule,
+                    mapping: index,
+                });
             }
         }
-        let n_rows = rule_of_row.len();
         let names = asked
             .into_iter()
-            .map(|(name, asking)| (name.to_owned(), Column::new(n_rows, asking)))
+            .map(|(name, asking)| (name.to_owned(), Column::new(rows.len(), asking)))
             .collect();
-        Self { rule_of_row, names }
+        Self {
+            set: set.clone(),
+            rows,
+            names,
+        }
     }
 
     /// The indices of the rules that apply, ascending.
     pub(crate) fn applying(&self, presented: &Presented) -> Vec<usize> {
-        let mut rows = Bits::all(self.rule_of_row.len());
+        let mut left = Bits::all(self.rows.len());
         for (name, column) in &self.names {
             match presented.get(name) {
-                Some(value) => rows.intersect(&column.rows_left_by(value)),
-                None => rows.intersect(&column.indifferent),
+                Some(value) => left.intersect(&self.rows_left_by(name, column, value)),
+                None => left.intersect(&column.indifferent),
             }
         }
-        let mut rules: Vec<usize> = rows.iter().map(|row| self.rule_of_row[row]).collect();
+        let mut rules: Vec<usize> = left.iter().map(|row| self.rows[row].rule).collect();
         rules.dedup();
         rules
+    }
+
+    fn rows_left_by(&self, name: &str, column: &Column, value: &str) -> Arc<Bits> {
+        let known = || column.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bits) = known().get(value) {
+            return bits;
+        }
+        let mut bits = column.indifferent.clone();
+        for row in &column.asking {
+            let Row { rule, mapping } = self.rows[*row];
+            let mapping = &self.set.rules()[rule].conditions().mappings()[mapping];
+            let patterns = mapping.get(name);
+            if patterns.is_some_and(|patterns| patterns.match_value(value)) {
+                bits.insert(*row);
+            }
+        }
+        let bits = Arc::new(bits);
+        known().insert(value.to_owned(), bits.clone());
+        bits
     }
 }
 
 impl Column {
-    fn new(n_rows: usize, asking: Vec<(usize, Patterns)>) -> Self {
+    fn new(n_rows: usize, asking: Vec<usize>) -> Self {
         let mut indifferent = Bits::all(n_rows);
-        for (row, _) in &asking {
+        for row in &asking {
             indifferent.remove(*row);
         }
         Self {
@@ -78,21 +110,5 @@ impl Column {
             asking,
             known: Mutex::new(Recent::new(VALUES_KEPT)),
         }
-    }
-
-    fn rows_left_by(&self, value: &str) -> Arc<Bits> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bits) = known().get(value) {
-            return bits;
-        }
-        let mut bits = self.indifferent.clone();
-        for (row, patterns) in &self.asking {
-            if patterns.match_value(value) {
-                bits.insert(*row);
-            }
-        }
-        let bits = Arc::new(bits);
-        known().insert(value.to_owned(), bits.clone(), 1);
-        bits
     }
 }

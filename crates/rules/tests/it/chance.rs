@@ -69,9 +69,9 @@ pub(crate) fn rule() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Up to 90 rules, so that more than one word of bits is needed now and then.
+/// Now and then many rules, so that more than one word of bits is needed.
 pub(crate) fn rules() -> impl Strategy<Value = Value> {
-    let lengths = prop_oneof![9 => 0..8_usize, 1 => 60..90_usize];
+    let lengths = prop_oneof![29 => 0..8_usize, 1 => 64..80_usize];
     let list = lengths.prop_flat_map(|length| prop::collection::vec(rule(), length));
     list.prop_map(|mut rules| {
         for (index, rule) in rules.iter_mut().enumerate() {

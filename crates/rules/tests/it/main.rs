@@ -1,7 +1,16 @@
 //! Rule sets as other programs use them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that cannot go on should say where"
+)]
 
 mod chance;
+mod documents;
+mod edits;
 mod evaluation;
+mod fuzz;
 mod globs;
+mod lints;
 mod naive;
 mod properties;

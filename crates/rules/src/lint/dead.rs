@@ -1,0 +1,155 @@
+//! Values that never count, as later rules override or delete them wherever the rule applies.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::Finding;
+use crate::problem::push_token;
+use crate::rule::Rule;
+use crate::set::RuleSet;
+use crate::trace::{self, Children, Did, Now, Step};
+
+/// `groups` has the indices of the rules that apply, for all presentations.
+pub(super) fn find(set: &RuleSet, groups: &[Vec<usize>], findings: &mut Vec<(usize, Finding)>) {
+    let rules = set.rules();
+    let mut leaves: Vec<Vec<Leaf<'_>>> = rules.iter().map(leaves_of).collect();
+    let mut applied: BTreeSet<usize> = BTreeSet::new();
+    for group in groups {
+        applied.extend(group);
+        let is_undecided = |rule: &&usize| leaves[**rule].iter().any(|leaf| !leaf.counts);
+        // Nearly all values count in the first evaluation that is looked at, so that few are.
+        if !group.iter().any(|rule| is_undecided(&rule)) {
+            continue;
+        }
+        let applying: Vec<&Rule> = group.iter().map(|rule| &rules[*rule]).collect();
+        let root = trace::assign_all(&applying);
+        for (place, rule) in group.iter().enumerate() {
+            for leaf in leaves[*rule].iter_mut().filter(|leaf| !leaf.counts) {
+                leaf.look(&root, place, group);
+            }
+        }
+    }
+    for rule in applied {
+        let id = |rule: &usize| rules[*rule].id().to_owned();
+        let found = tell(&leaves[rule], &id(&rule), id);
+        findings.extend(found.into_iter().map(|finding| (rule, finding)));
+    }
+}
+
+/// Something that a rule assigns, and what is known of it.
+struct Leaf<'a> {
+    path: Vec<&'a str>,
+    value: &'a Value,
+    /// In one evaluation at least, it made a difference.
+    counts: bool,
+    /// A `null` that found something to delete.
+    deleted: bool,
+    /// Later rules that ended it.
+    by: BTreeSet<usize>,
+}
+
+impl Leaf<'_> {
+    /// Looks at what became of it in one evaluation.
+    fn look(&mut self, root: &Children<'_>, place: usize, group: &[usize]) {
+        let mut children = root;
+        let Some((last, above)) = self.path.split_last() else {
+            return;
+        };
+        let mut note = |steps: &[Step], ends: fn(Did) -> bool| {
+            let later = steps
+                .iter()
+                .filter(|step| step.rule > place && ends(step.did));
+            self.by.extend(later.map(|step| group[step.rule]));
+        };
+        for token in above {
+            let Some(node) = children.get(token) else {
+                return;
+            };
+            note(&node.steps, |did| did != Did::AssignObject);
+            children = &node.children;
+        }
+        let Some(node) = children.get(last) else {
+            return;
+        };
+        note(&node.steps, |_| true);
+        let is_leaf = matches!(node.now, Now::Leaf(_));
+        let own = node.steps.iter().position(|step| step.rule == place);
+        let next = own.and_then(|own| node.steps.get(own + 1));
+        self.counts |= match self.value {
+            Value::Null => {
+                self.deleted |= own.is_some();
+                own.is_some() && !is_leaf
+            }
+            Value::Object(_) => node.now == Now::Object,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => match next {
+                // Had it not ended what was there, an object that came later would have merged with that.
+                Some(next) => next.did == Did::AssignObject,
+                None => is_leaf,
+            },
+        };
+    }
+
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for token in &self.path {
+            push_token(&mut pointer, token);
+        }
+        pointer
+    }
+}
+
+fn leaves_of(rule: &Rule) -> Vec<Leaf<'_>> {
+    fn collect<'a>(
+        values: &'a Map<String, Value>,
+        path: &mut Vec<&'a str>,
+        leaves: &mut Vec<Leaf<'a>>,
+    ) {
+        for (key, value) in values {
+            path.push(key);
+            match value.as_object() {
+                Some(values) if !values.is_empty() => collect(values, path, leaves),
+                Some(_) | None => leaves.push(Leaf {
+                    path: path.clone(),
+                    value,
+                    counts: false,
+                    deleted: false,
+                    by: BTreeSet::new(),
+                }),
+            }
+            path.pop();
+        }
+    }
+    let mut leaves = Vec::new();
+    collect(rule.values(), &mut Vec::new(), &mut leaves);
+    leaves
+}
+
+fn tell(leaves: &[Leaf<'_>], rule_id: &str, id: impl Fn(&usize) -> String) -> Vec<Finding> {
+    let is_idle = |leaf: &&Leaf<'_>| leaf.value.is_null() && !leaf.deleted;
+    let without_effect = leaves.iter().filter(|leaf| !leaf.counts);
+    let (idle, dead): (Vec<&Leaf<'_>>, Vec<&Leaf<'_>>) = without_effect.partition(is_idle);
+    let rule_id = || rule_id.to_owned();
+    let pointers = |leaves: &[&Leaf<'_>]| leaves.iter().map(|leaf| leaf.pointer()).collect();
+    let by: BTreeSet<usize> = dead.iter().flat_map(|leaf| &leaf.by).copied().collect();
+    let by = by.iter().map(id).collect();
+    let mut findings = Vec::new();
+    if idle.is_empty() && dead.len() == leaves.len() && !dead.is_empty() {
+        let rule_id = rule_id();
+        return vec![Finding::DeadRule { rule_id, by }];
+    }
+    if !dead.is_empty() {
+        findings.push(Finding::DeadValues {
+            rule_id: rule_id(),
+            pointers: pointers(&dead),
+            by,
+        });
+    }
+    if !idle.is_empty() {
+        findings.push(Finding::DeletesNothing {
+            rule_id: rule_id(),
+            pointers: pointers(&idle),
+        });
+    }
+    findings
+}

@@ -1,0 +1,136 @@
+//! Nothing that can be written makes it panic, nor what cannot be written by people.
+
+use proptest::prelude::*;
+use rules::{Evaluator, Pattern, Presented, Rule, RuleSet, lint};
+use serde_json::{Map, Value, json};
+
+use crate::{chance, naive};
+
+/// Any JSON, with the keys of rules among its keys.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(|number| json!(number)),
+        any::<f64>().prop_map(|number| json!(number)),
+        any::<String>().prop_map(Value::String),
+        "[*?{}!^,a\\\\\\[\\]-]{0,6}".prop_map(Value::String),
+    ];
+    leaf.prop_recursive(6, 60, 6, |inner| {
+        let key = prop_oneof![
+            4 => prop::sample::select(vec!["ruleId", "description", "conditions", "values"]).prop_map(str::to_owned),
+            1 => any::<String>(),
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+            prop::collection::vec((key, inner), 0..6).prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_json_is_read_or_refused(value in anything()) {
+        for list in [value.clone(), json!([value.clone()])] {
+            if let Ok(set) = RuleSet::parse(&list) {
+                prop_assert_eq!(RuleSet::parse(&set.to_value()).unwrap(), set);
+            }
+        }
+        let in_places = json!({ "ruleId": "r", "conditions": value, "values": { "x": value } });
+        if let Ok(rule) = Rule::parse(&in_places) {
+            prop_assert_eq!(Rule::parse(&rule.to_value()).unwrap(), rule);
+        }
+    }
+
+    #[test]
+    fn any_values_are_evaluated(
+        many in prop::collection::vec((chance::conditions(), anything()), 0..5),
+        presented in prop::collection::vec((any::<String>(), any::<String>()), 0..3),
+        pairs in chance::presented(),
+        pointer in any::<String>(),
+    ) {
+        let rules = many.into_iter().enumerate().map(|(index, (conditions, values))| {
+            let values = if values.is_object() { values } else { json!({ "x": values }) };
+            json!({ "ruleId": index.to_string(), "conditions": conditions, "values": values })
+        });
+        let rules: Value = rules.collect();
+        let set = RuleSet::parse(&rules).unwrap();
+        let evaluator = Evaluator::new(&set);
+        let strange: Presented = presented.into_iter().chain(pairs.clone()).collect();
+        let usual: Presented = pairs.iter().cloned().collect();
+        for presented in [&strange, &usual] {
+            let result = evaluator.evaluate(presented);
+            prop_assert_eq!(&evaluator.evaluate_with_origins(presented).values, &*result);
+            let _ = evaluator.explain(presented, &pointer).to_string();
+        }
+        prop_assert_eq!(Value::Object((*evaluator.evaluate(&usual)).clone()), naive::evaluate(&rules, &pairs));
+        let _ = lint(&set, &[strange, usual]);
+    }
+
+    #[test]
+    fn any_text_is_a_pattern_or_refused(
+        pattern in prop_oneof![any::<String>(), "[*?{}!^,ab\\\\\\[\\]-]{0,12}"],
+        value in prop_oneof![any::<String>(), "[ab*\\[{]{0,4}"],
+    ) {
+        if let Ok(pattern) = Pattern::parse(&pattern) {
+            let _ = pattern.matches(&value);
+        }
+    }
+
+    #[test]
+    fn a_text_with_its_special_characters_escaped_matches_itself_alone(text in any::<String>(), other in any::<String>()) {
+        let escaped: String = text.chars().flat_map(|character| ['\\', character]).take(256).collect();
+        let pattern = Pattern::parse(&escaped).unwrap();
+        let text: String = text.chars().take(128).collect();
+        prop_assert!(pattern.matches(&text));
+        prop_assert_eq!(pattern.matches(&other), text == other);
+    }
+
+    #[test]
+    fn globs_of_plain_ascii_match_as_by_the_simplest_matcher(
+        pattern in "([abc*?]|\\{[abc*?]{0,2}(,[abc*?]{0,2}){0,2}\\}){0,6}",
+        value in "[abc]{0,8}",
+    ) {
+        let characters = |text: &str| text.chars().collect::<Vec<_>>();
+        let wanted = naive::glob(&characters(&pattern), &characters(&value));
+        prop_assert_eq!(Pattern::parse(&pattern).unwrap().matches(&value), wanted);
+    }
+}
+
+#[test]
+fn what_is_nested_very_deep_is_refused() {
+    let mut deep = json!({});
+    for _ in 0..20_000 {
+        deep = Value::Object(Map::from_iter([(
+            "conditions".to_owned(),
+            Value::Array(vec![deep]),
+        )]));
+    }
+    for value in [
+        json!({ "ruleId": "r", "values": null }),
+        json!({ "ruleId": "r", "values": {}, "conditions": null }),
+        json!({ "ruleId": null, "values": {} }),
+    ] {
+        let mut rule = value;
+        let place = rule
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+            .find(|value| value.is_null());
+        *place.unwrap() = std::mem::take(&mut deep);
+        assert!(Rule::parse(&rule).is_err());
+        // Its own destructor is recursive; what is so deep is taken apart by hand.
+        let place = rule
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+            .find(|value| value.as_object().is_some_and(|object| !object.is_empty()));
+        deep = std::mem::take(place.unwrap());
+    }
+    while let Value::Object(mut object) = deep {
+        let Some(Value::Array(mut list)) = object.remove("conditions") else {
+            break;
+        };
+        deep = list.pop().unwrap_or_default();
+    }
+}
