@@ -22,6 +22,8 @@ pub const PROVIDER_ID: &str = r"^([a-zA-Z0-9-_]*)$";
 pub const LAUNCH_CONFIG_ID_QUERY: &str = r"^[a-zA-Z0-9-]{1,38}$";
 /// A worker configuration: a set of rules.
 pub const CONFIGURATION_ID: &str = r"^[a-zA-Z0-9-_.]{1,64}$";
+/// An override.
+pub const OVERRIDE_ID: &str = r"^[a-zA-Z0-9-_.]{1,128}$";
 /// Tasks, task groups and errors: 22 characters of URL-safe base64 that hold a version 4 UUID.
 pub const SLUGID: &str =
     r"^[A-Za-z0-9_-]{8}[Q-T][A-Za-z0-9_-][CGKOSWaeimquy26-][A-Za-z0-9_-]{10}[AQgw]$";
@@ -75,13 +77,14 @@ pub fn matches(pattern: &'static str, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 16] = [
+    const ALL: [&str; 17] = [
         WORKER_POOL_ID,
         GENERIC_ID,
         WORKER_TYPE,
         PROVIDER_ID,
         LAUNCH_CONFIG_ID_QUERY,
         CONFIGURATION_ID,
+        OVERRIDE_ID,
         SLUGID,
         ERROR_ID_QUERY,
         PROJECT_ID,

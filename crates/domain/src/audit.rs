@@ -16,6 +16,7 @@ pub enum EntityType {
     WorkerPool,
     Worker,
     WorkerConfiguration,
+    Override,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum EntityType {
 pub struct BadEntityType(pub String);
 
 impl EntityType {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Client,
         Self::Role,
         Self::Secret,
@@ -31,6 +32,7 @@ impl EntityType {
         Self::WorkerPool,
         Self::Worker,
         Self::WorkerConfiguration,
+        Self::Override,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -42,6 +44,7 @@ impl EntityType {
             Self::WorkerPool => "worker-pool",
             Self::Worker => "worker",
             Self::WorkerConfiguration => "worker-configuration",
+            Self::Override => "override",
         }
     }
 }

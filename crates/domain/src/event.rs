@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 
 use crate::error_report::ErrorReport;
 use crate::id::{ClientId, LaunchConfigId, PoolId, ProviderId, RoleId};
+use crate::overrides::Override;
 use crate::task::{Task, TaskGroup, TaskNews};
 use crate::time::Timestamp;
 use crate::worker::Worker;
 
 mod exchange;
+mod pause;
 mod rfc191;
 mod task;
 
@@ -54,6 +56,13 @@ pub enum EventBody {
         provider_id: ProviderId,
         launch_config_id: LaunchConfigId,
     },
+    /// Nothing is launched from something for a time, or no longer so.
+    Pause {
+        change: PauseChange,
+        pause: Box<Override>,
+        /// Where the launch config's workers come from, if it is about one.
+        provider_id: Option<ProviderId>,
+    },
     Task {
         news: TaskNews,
         task: Box<Task>,
@@ -93,6 +102,12 @@ pub enum LaunchConfigChange {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseChange {
+    Paused,
+    Resumed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessChange {
     Created,
     Updated,
@@ -116,6 +131,10 @@ impl EventBody {
                 LaunchConfigChange::Created => "launch-config-created",
                 LaunchConfigChange::Updated => "launch-config-updated",
                 LaunchConfigChange::Archived => "launch-config-archived",
+            },
+            Self::Pause { change, .. } => match change {
+                PauseChange::Paused => "launch-config-paused",
+                PauseChange::Resumed => "launch-config-resumed",
             },
             Self::Task { news, .. } => task::exchange(*news),
             Self::Artifact { .. } => "artifact-created",
@@ -144,6 +163,7 @@ impl EventBody {
             | Self::PoolUpdated { pool_id, .. }
             | Self::LaunchConfig { pool_id, .. } => Some(pool_id),
             Self::PoolError { report, .. } => Some(&report.pool_id),
+            Self::Pause { pause, .. } => pause.target.pool_id(),
             Self::Worker { worker, .. } => Some(&worker.key.pool_id),
             Self::Task { task, .. } | Self::Artifact { task, .. } => {
                 Some(&task.definition.task_queue_id)
@@ -164,6 +184,7 @@ impl EventBody {
             | Self::PoolError { .. }
             | Self::Worker { .. }
             | Self::LaunchConfig { .. }
+            | Self::Pause { .. }
             | Self::TaskGroup { .. }
             | Self::Client { .. }
             | Self::Role { .. } => Vec::new(),
@@ -207,6 +228,9 @@ impl EventBody {
                 launch_config_id,
                 ..
             } => worker_key(provider_id, pool_id, None, Some(launch_config_id)),
+            Self::Pause {
+                pause, provider_id, ..
+            } => pause::routing_key(&pause.target, provider_id.as_ref()),
             Self::Task { news, task } => task::routing_key(task, news.run_id()),
             Self::Artifact { run_id, task, .. } => task::routing_key(task, Some(*run_id)),
             Self::TaskGroup { group, .. } => {
@@ -251,6 +275,9 @@ impl EventBody {
                 "providerId": provider_id.as_str(),
                 "launchConfigId": launch_config_id.as_str(),
             }),
+            Self::Pause {
+                pause, provider_id, ..
+            } => pause::payload(pause, provider_id.as_ref()),
             Self::Task { news, task } => task::payload(*news, task),
             Self::Artifact {
                 artifact,

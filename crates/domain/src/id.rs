@@ -71,6 +71,10 @@ id!(
     ConfigurationId, "worker configuration id", patterns::CONFIGURATION_ID
 );
 id!(
+    /// Names an override.
+    OverrideId, "override id", patterns::OVERRIDE_ID
+);
+id!(
     /// Names one launch, to us, to the cloud, and on the machines that it made.
     LaunchToken, "launch token", patterns::SLUGID
 );

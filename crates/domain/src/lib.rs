@@ -14,6 +14,7 @@ pub mod judge;
 pub mod launch;
 pub mod launch_config;
 pub mod lifecycle;
+pub mod overrides;
 pub mod plan;
 pub mod pool;
 pub mod queue_worker;

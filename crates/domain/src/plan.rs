@@ -56,6 +56,9 @@ pub struct Snapshot {
     pub capacity: Capacity,
     /// The active launch configs, in the pool's order.
     pub offers: Vec<Offer>,
+    /// What overrides change about this pool now, each readable alone; settings and bids have it in them already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<String>,
     /// Running workers that may be told to go, or told so no longer. May be left empty when nobody is told to go
     /// and nobody is too many.
     pub workers: Vec<Candidate>,
@@ -274,6 +277,9 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     snapshot
         .capacity
         .watch(snapshot.settings.max_capacity, &mut notes);
+    for line in &snapshot.overrides {
+        notes.add(line.clone());
+    }
     let standing = letting_go::settle(snapshot);
     need::note(snapshot, &standing.load, &mut notes);
     let awards = choose::choose(snapshot, standing.change, &mut notes, rng);

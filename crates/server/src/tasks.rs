@@ -8,6 +8,7 @@ mod housekeeping;
 mod measure;
 mod notify;
 mod outcomes;
+mod overrides;
 mod provider_setup;
 mod provision;
 mod publish;
@@ -28,6 +29,7 @@ pub use housekeeping::Housekeeping;
 pub use measure::Measure;
 pub use notify::Notify;
 pub use outcomes::{Outcomes, OutsideOutcomes};
+pub use overrides::Overrides;
 pub use provider_setup::ProviderSetup;
 pub use provision::{Provision, Rounds};
 pub use publish::{Publish, PublishToBroker, READER as BROKER_READER, leave as leave_broker};
@@ -56,6 +58,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         let bell = Arc::clone(&app.wake.provision);
         driver.start_woken(fleet.round(), bell, Provision(own()));
         driver.start(fleet.round(), Rounds(own()));
+        driver.start(every(5), Overrides(own()));
         if let Some(pulse) = app.demands.pulse() {
             driver.start(every(1), Hints::new(own(), pulse));
         }

@@ -21,6 +21,7 @@ mod notice;
 mod notice_cause;
 mod options;
 mod outbox;
+mod overrides;
 mod part;
 mod pause;
 mod plan_record;
@@ -104,6 +105,10 @@ pub use notice_cause::{
 };
 pub use options::{MAX_CONNECTIONS, Options};
 pub use outbox::{OutboxRow, outbox_depth, outbox_push};
+pub use overrides::{
+    override_delete, override_delete_ended_before, override_get, override_insert, override_list,
+    override_list_due, override_list_in_force, override_update,
+};
 pub use part::{MAX_PART_BYTES, Part};
 pub use plan_record::{PlanRecord, plan_delete_before, plan_get, plan_insert, plan_list};
 pub use pool::{

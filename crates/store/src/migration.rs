@@ -40,6 +40,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     8 "0008_providers_of_pools"
     9 "0009_worker_configurations"
     10 "0010_run_outcomes"
+    11 "0011_overrides"
 };
 
 static TABLE: Table = Table {

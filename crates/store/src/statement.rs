@@ -65,6 +65,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::launch::STATEMENTS,
     crate::launch_health::STATEMENTS,
     crate::plan_record::STATEMENTS,
+    crate::overrides::STATEMENTS,
     crate::turn::STATEMENTS,
     crate::worker_error::STATEMENTS,
     crate::error_stats::STATEMENTS,

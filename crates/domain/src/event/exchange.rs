@@ -213,11 +213,12 @@ const ERROR: &str = "pulse-worker-pool-error-message.json";
 const WORKER: &str = "pulse-worker-message.json";
 const REMOVED: &str = "pulse-worker-removed-message.json";
 const LAUNCH_CONFIG: &str = "pulse-launch-config-message.json";
+const PAUSE: &str = "pulse-launch-config-paused-message.json";
 const CLIENT: &str = "client-message.json";
 const ROLE: &str = "role-message.json";
 
 /// Every exchange that we publish to.
-pub static EXCHANGES: [Exchange; 27] = [
+pub static EXCHANGES: [Exchange; 29] = [
     worker_manager(
         "workerPoolCreated",
         "worker-pool-created",
@@ -297,6 +298,22 @@ pub static EXCHANGES: [Exchange; 27] = [
         false,
         "A launch config was archived",
         "Sent when a pool no longer has a launch config; nothing new starts from it.",
+    ),
+    worker_manager(
+        "launchConfigPaused",
+        "launch-config-paused",
+        PAUSE,
+        false,
+        "Launch configs were paused",
+        "Sent when an override pauses a launch config, or those of a pool, a provider or a region, and again when such an override changes.",
+    ),
+    worker_manager(
+        "launchConfigResumed",
+        "launch-config-resumed",
+        PAUSE,
+        false,
+        "Launch configs were resumed",
+        "Sent when such a pause was taken back, or has ended by itself.",
     ),
     task(
         "taskDefined",

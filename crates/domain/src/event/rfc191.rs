@@ -5,30 +5,24 @@
 pub struct Rfc191 {
     /// The last part of the exchange's name.
     pub exchange: &'static str,
-    /// The same event in the contract; `None` for what the contract has no event for.
-    pub also: Option<&'static str>,
+    /// The same event as we call it otherwise.
+    pub also: &'static str,
 }
 
 impl Rfc191 {
     pub const ALL: [Self; 6] = [
-        named(
-            "launch-configuration-created",
-            Some("launch-config-created"),
-        ),
-        named(
-            "launch-configuration-archived",
-            Some("launch-config-archived"),
-        ),
-        named("launch-configuration-paused", None),
-        named("launch-configuration-resumed", None),
-        named("worker-error", Some("worker-pool-error")),
-        named("worker-stopping", Some("worker-removed")),
+        named("launch-configuration-created", "launch-config-created"),
+        named("launch-configuration-archived", "launch-config-archived"),
+        named("launch-configuration-paused", "launch-config-paused"),
+        named("launch-configuration-resumed", "launch-config-resumed"),
+        named("worker-error", "worker-pool-error"),
+        named("worker-stopping", "worker-removed"),
     ];
 
     /// Its name for what is published to this exchange, given by its full name.
     pub fn of(topic: &str) -> Option<Self> {
         let name = topic.strip_prefix("exchange/taskcluster-worker-manager/v1/")?;
-        Self::ALL.into_iter().find(|event| event.also == Some(name))
+        Self::ALL.into_iter().find(|event| event.also == name)
     }
 
     /// The name on the broker.
@@ -37,7 +31,7 @@ impl Rfc191 {
     }
 }
 
-const fn named(exchange: &'static str, also: Option<&'static str>) -> Rfc191 {
+const fn named(exchange: &'static str, also: &'static str) -> Rfc191 {
     Rfc191 { exchange, also }
 }
 
@@ -47,10 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_two_names_is_an_event_of_the_contract() {
+    fn every_name_is_a_second_one_of_an_event() {
         for event in Rfc191::ALL {
-            let Some(also) = event.also else { continue };
-            let known = EXCHANGES.iter().find(|known| known.exchange == also);
+            let known = EXCHANGES.iter().find(|known| known.exchange == event.also);
             assert_eq!(Rfc191::of(&known.unwrap().topic()), Some(event));
         }
         assert_eq!(

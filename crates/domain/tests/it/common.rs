@@ -40,6 +40,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         demand: Demand::default(),
         capacity: Capacity::default(),
         offers: vec![offer("a")],
+        overrides: Vec::new(),
         workers: Vec::new(),
     }
 }

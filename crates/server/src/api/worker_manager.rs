@@ -5,6 +5,7 @@ mod error_reports;
 mod launch_configs;
 mod metadata;
 pub(in crate::api) mod monitoring;
+mod overrides;
 mod pools;
 mod providers;
 mod registration;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cloud::{BidRequest, Machines, Provider};
 use domain::id::ProviderId;
 use domain::launch_config::LaunchConfig;
+use domain::overrides::Override;
 use domain::plan::Bid;
 
 use super::facts::Facts;
@@ -12,6 +13,26 @@ use crate::app::App;
 
 /// In the order of the launch configs. A provider that is not in service takes away nothing but its own offers.
 pub(super) fn ask(app: &App, facts: &Facts) -> Vec<Result<Bid, String>> {
+    let mut bids = ask_all(app, facts);
+    if facts.overrides.iter().any(Override::is_pause) {
+        for (config, bid) in facts.launch_configs.iter().zip(&mut bids) {
+            if let Some(why) = paused(app, facts, config) {
+                *bid = Err(why);
+            }
+        }
+    }
+    bids
+}
+
+fn paused(app: &App, facts: &Facts, config: &LaunchConfig) -> Option<String> {
+    let provider = app.providers.get(config.provider_id(&facts.pool)).ok();
+    let machines = provider.and_then(|provider| provider.machines());
+    let group = machines.and_then(|machines| machines.group(config));
+    let mut overrides = facts.overrides.iter();
+    overrides.find_map(|given| given.pauses(&facts.pool, config, group.as_ref()))
+}
+
+fn ask_all(app: &App, facts: &Facts) -> Vec<Result<Bid, String>> {
     let (pool, configs) = (&facts.pool, &facts.launch_configs);
     if pool.definition.further_provider_ids.is_empty() {
         return ask_one(app, facts, &pool.definition.provider_id, configs);

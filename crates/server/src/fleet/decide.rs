@@ -11,6 +11,7 @@ use domain::demand::Demand;
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
+use domain::overrides::Override;
 use domain::plan::{Award, Bid, Plan, Snapshot, plan};
 use domain::pool::Pool;
 use domain::time::{HOUR_MS, Timestamp};
@@ -46,6 +47,8 @@ struct Outside {
     /// For these launch configs of these providers, in this order.
     asked: Vec<(LaunchConfigId, ProviderId)>,
     bids: Vec<Result<Bid, String>>,
+    /// These were in force, and are in the bids.
+    overrides: Vec<Override>,
     /// With how many machines providers of the pool can cope; those without a limit are absent.
     max_machines: BTreeMap<ProviderId, u64>,
     /// Providers whose workers may be told to go: those of others were declared by people.
@@ -148,6 +151,7 @@ fn outside(app: &App, facts: &Facts) -> Outside {
     Outside {
         asked: places_of(facts),
         bids: bids::ask(app, facts),
+        overrides: facts.overrides.clone(),
         max_machines: max_machines.collect(),
         launching: launching(app),
         demand: is_outside.then_some(facts.demand),
@@ -277,8 +281,8 @@ fn commit(
     let Some(facts) = page_of_facts(tx, vec![pool], &demand, now)?.pop() else {
         return Ok(None);
     };
-    // The bids were for the launch configs of a moment ago; of others the next plan decides.
-    if places_of(&facts) != outside.asked {
+    // The bids were for the launch configs and overrides of a moment ago; of others the next plan decides.
+    if places_of(&facts) != outside.asked || facts.overrides != outside.overrides {
         return Ok(None);
     }
     let Some((_, mut plan)) = think(tx, &facts, outside)? else {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use domain::demand::Demand;
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
+use domain::overrides::Override;
 use domain::plan::{
     BadSettings, Bid, Candidate, Capacity, Health, Offer, START_UP_MS, Settings, Snapshot, Source,
 };
@@ -29,6 +30,8 @@ pub struct Facts {
     pub launch_configs: Vec<LaunchConfig>,
     pub demand: Demand,
     pub now: Timestamp,
+    /// Those in force that concern the pool.
+    pub overrides: Vec<Override>,
     supply: Vec<Supply>,
     quarantined: Vec<Supply>,
     /// Launches without an answer.
@@ -73,9 +76,12 @@ pub fn page_of_facts(
         store::launch_health_between(tx, since, &first, &last)?,
         |(pool, _, _)| pool.clone(),
     );
+    let overrides = store::override_list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
         let id = &pool.id;
+        let own = overrides.iter().filter(|given| given.concerns(&pool));
         Facts {
+            overrides: own.cloned().collect(),
             launch_configs: configs.remove(id).unwrap_or_default(),
             demand: demand.get(id).copied().unwrap_or_default(),
             now,
@@ -111,7 +117,11 @@ impl Facts {
             .and_then(serde_json::Value::as_u64)
             .unwrap_or(0)
             == 0;
-        none_wanted && self.demand.pending == 0 && self.supply.is_empty() && self.awaited.is_empty()
+        none_wanted
+            && !self.overrides.iter().any(Override::wants_capacity)
+            && self.demand.pending == 0
+            && self.supply.is_empty()
+            && self.awaited.is_empty()
     }
 
     /// Workers that no active launch config of the pool stands behind, or whose provider the pool has left, must
@@ -190,6 +200,15 @@ impl Facts {
             };
             Offer::of(config, provider_id, live, record.health, bid).tried(record.tries)
         });
+        let mut settings = Settings::parse(&self.pool.definition.config)?;
+        let lines = self.overrides.iter().flat_map(|given| {
+            let mut lines = given.limit(&mut settings);
+            if given.is_pause() {
+                lines.push(given.headline());
+            }
+            lines
+        });
+        let overrides = lines.collect();
         let sources = self.pool.provider_ids().map(|id| Source {
             provider_id: id.clone(),
             room: rooms.get(id).copied(),
@@ -198,10 +217,11 @@ impl Facts {
             now: self.now,
             pool_id: self.pool.id.clone(),
             sources: sources.collect(),
-            settings: Settings::parse(&self.pool.definition.config)?,
+            settings,
             demand: self.demand,
             capacity: self.capacity(),
             offers: offers.collect(),
+            overrides,
             workers,
         })
     }

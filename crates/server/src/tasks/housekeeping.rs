@@ -22,6 +22,8 @@ use crate::app::App;
 const BATCH: u32 = 500;
 /// So many batches of one kind per activation; the rest waits for the next.
 const MAX_BATCHES: usize = 200;
+/// Overrides that have ended are shown for so long.
+const OVERRIDES_KEPT_MS: i64 = 30 * DAY_MS;
 
 pub struct Housekeeping(pub Arc<App>);
 
@@ -81,6 +83,11 @@ impl Housekeeping {
             store::plan_delete_before(tx, old_plans, BATCH)
         });
         let plans = plans.await?;
+        let old_overrides = now.plus_millis(-OVERRIDES_KEPT_MS);
+        let overrides = self.batches("override_expire", move |tx| {
+            store::override_delete_ended_before(tx, old_overrides, BATCH)
+        });
+        let overrides = overrides.await?;
         let clients = self.expire_clients(now).await?;
         Ok(summary(&[
             ("workers", workers),
@@ -93,6 +100,7 @@ impl Housekeeping {
             ("outcomes", outcomes),
             ("launches", launches),
             ("plans", plans),
+            ("overrides", overrides),
             ("clients", clients),
         ]))
     }

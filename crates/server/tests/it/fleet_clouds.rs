@@ -10,7 +10,8 @@ use cloud::{
     Launched, Listing, Machines, NotVerified, Provider, ProviderContext, Sighting, Verified,
 };
 use contract::{Invalid, Schemas};
-use domain::id::WorkerKey;
+use domain::id::{WorkerGroup, WorkerKey};
+use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::worker::Worker;
 use serde_json::Value;
@@ -106,6 +107,10 @@ impl Machines for TestCloud {
 
     async fn owned(&self) -> Result<Listing, CloudError> {
         self.fake.owned().await
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        self.fake.group(launch_config)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

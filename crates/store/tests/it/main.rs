@@ -14,6 +14,7 @@ mod launch_configs;
 mod launches;
 mod migrations;
 mod notices;
+mod overrides;
 mod pools;
 mod queue_workers;
 mod reconnect;

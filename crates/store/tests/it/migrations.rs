@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -47,6 +47,10 @@ const FILES: [(&str, &str); 10] = [
     (
         "0010_run_outcomes",
         include_str!("../../migrations/0010_run_outcomes.sql"),
+    ),
+    (
+        "0011_overrides",
+        include_str!("../../migrations/0011_overrides.sql"),
     ),
 ];
 

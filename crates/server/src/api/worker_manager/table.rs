@@ -1,13 +1,13 @@
 //! The worker manager's endpoints, in the order in which they are declared.
 
-use access::scope::Template::{AllOf, Scope};
+use access::scope::Template::{AllOf, If, Scope};
 use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 
 use super::super::endpoint::Verb::{Delete, Get, Post, Put};
 use super::super::endpoint::{Endpoint, Handler, Payload, Query, Service, Verb};
 use super::{
-    error_reports, launch_configs, metadata, monitoring, pools, providers, registration, state,
-    stats, workers,
+    error_reports, launch_configs, metadata, monitoring, overrides, pools, providers, registration,
+    state, stats, workers,
 };
 
 const POOLS: &str = "Worker Pools";
@@ -40,11 +40,26 @@ const MANAGE: &[access::scope::Template] = &[
     Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
     Scope("worker-manager:provider:<providerId>"),
 ];
+/// Whoever may change the target for good may do so for a time.
+const OVERRIDE: &[access::scope::Template] = &[
+    Scope("worker-manager:manage-override:<overrideId>"),
+    If {
+        condition: "ofWorkerPool",
+        then: &Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
+        otherwise: &If {
+            condition: "ofProvider",
+            then: &Scope("worker-manager:provider:<providerId>"),
+            otherwise: &Scope("worker-manager:region:<region>"),
+        },
+    },
+];
 const REPORT: &[access::scope::Template] = &[
     Scope("assume:worker-pool:<workerPoolId>"),
     Scope("assume:worker-id:<workerGroup>/<workerId>"),
 ];
 
+const OVERRIDES: &str = "Overrides";
+const ONE_OVERRIDE: &str = "/override/<overrideId>";
 const POOL: &str = "/worker-pool/<workerPoolId>";
 const WORKER: &str = "/workers/<workerPoolId>/<workerGroup>/<workerId>";
 const WORKER_COLON: &str = "/workers/<workerPoolId>:/<workerGroup>/<workerId>";
@@ -385,6 +400,67 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "List the last task runs of a worker configuration",
         "What became of the last task runs on the workers of all pools that are made of a worker \
          configuration, newest first, and how many ended how over an hour, a day and a week.",
+    ),
+    on("setOverride", Put, ONE_OVERRIDE, |call| Box::pin(overrides::set(call)))
+        .input("set-override-request.json")
+        .output("override-full.json")
+        .scopes(AllOf(OVERRIDE))
+        .about(
+            OVERRIDES,
+            "Set an override",
+            "For a time, launches nothing from a worker pool, a launch config, a provider or a region, \
+             or gives a worker pool other limits. It has a reason and an end, and ends by itself. The \
+             same again changes nothing; another reason, effect or end changes it. What it is about \
+             cannot be changed.",
+        ),
+    on("override", Get, ONE_OVERRIDE, |call| Box::pin(overrides::show(call)))
+        .output("override-full.json")
+        .scopes(Scope("worker-manager:get-override:<overrideId>"))
+        .about(OVERRIDES, "Show an override", "What it does, for how long, and why."),
+    on("listOverrides", Get, "/overrides", |call| Box::pin(overrides::list(call)))
+        .query(&[TOKEN, LIMIT, Query { name: "includeEnded", pattern: YES_NO }])
+        .output("override-list.json")
+        .scopes(Scope("worker-manager:list-overrides"))
+        .about(
+            OVERRIDES,
+            "List overrides",
+            "The overrides in force, ordered by their ids; with `includeEnded=true` also those that \
+             have ended in the last 30 days.",
+        ),
+    on("removeOverride", Delete, ONE_OVERRIDE, |call| Box::pin(overrides::remove(call)))
+        .scopes(AllOf(OVERRIDE))
+        .about(
+            OVERRIDES,
+            "Remove an override",
+            "Ends an override before its time, and forgets it.",
+        ),
+    on(
+        "pauseLaunchConfig",
+        Post,
+        "/launch-config/<workerPoolId>/<launchConfigId>/pause",
+        |call| Box::pin(overrides::pause_launch_config(call)),
+    )
+    .input("pause-launch-config-request.json")
+    .output("override-full.json")
+    .scopes(AllOf(OVERRIDE))
+    .about(
+        OVERRIDES,
+        "Pause a launch config",
+        "As RFC 191 has it: an override of the name \
+         `pause.<provisioner>.<worker type>.<launch config>`, by which nothing is launched from it \
+         for a time.",
+    ),
+    on(
+        "resumeLaunchConfig",
+        Post,
+        "/launch-config/<workerPoolId>/<launchConfigId>/resume",
+        |call| Box::pin(overrides::resume_launch_config(call)),
+    )
+    .scopes(AllOf(OVERRIDE))
+    .about(
+        OVERRIDES,
+        "Resume a launch config",
+        "Ends such a pause before its time. Other overrides that pause it go on.",
     ),
     on("heartbeat", Get, "/__heartbeat__", |call| Box::pin(monitoring::heartbeat(call))).about(
         MONITORING,

@@ -1,0 +1,368 @@
+//! Overrides: for a time, something launches nothing, or a pool has other limits than its config says.
+//!
+//! Each has an owner, a reason and an end. It ends by itself, whoever forgot it; one that was seen to have ended stays
+//! ended, whatever the clock says later.
+
+use crate::Version;
+use crate::id::{ClientId, LaunchConfigId, OverrideId, PoolId, ProviderId, WorkerGroup};
+use crate::launch_config::LaunchConfig;
+use crate::plan::Settings;
+use crate::pool::Pool;
+use crate::time::{DAY_MS, Timestamp};
+
+/// No override is made for longer.
+pub const MAX_DAYS: i64 = 90;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    pub id: OverrideId,
+    pub target: Target,
+    pub effect: Effect,
+    pub reason: String,
+    /// Who made it, or changed it last.
+    pub owner: ClientId,
+    pub created: Timestamp,
+    /// From then on it has no effect.
+    pub until: Timestamp,
+    /// When it was seen to have ended.
+    pub ended: Option<Timestamp>,
+    pub version: Version,
+}
+
+/// What it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    Pool(PoolId),
+    LaunchConfig(PoolId, LaunchConfigId),
+    Provider(ProviderId),
+    /// Launch configs whose machines are in this group, whoever provides them.
+    Region(WorkerGroup),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing new is launched from it.
+    Pause,
+    /// Of a pool: at least so much, at most so much, where its config says less or more.
+    Limits {
+        min_capacity: Option<u64>,
+        max_capacity: Option<u64>,
+    },
+}
+
+/// What somebody asks for that cannot be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadOverride {
+    #[error("an override ends: `until` must be after now ({now}), not {until}")]
+    Past { now: Timestamp, until: Timestamp },
+    #[error(
+        "an override ends within {MAX_DAYS} days: `until` must not be after {last}, not {until}"
+    )]
+    TooLong { last: Timestamp, until: Timestamp },
+    #[error(
+        "only a worker pool has limits: name `workerPoolId` alone, or pause the target instead"
+    )]
+    LimitsOfOthers,
+    #[error("an override has a reason: say why, for those who wonder later")]
+    NoReason,
+}
+
+impl Override {
+    /// Could it be made now?
+    pub fn check(&self, now: Timestamp) -> Result<(), BadOverride> {
+        let (until, last) = (self.until, now.plus_millis(MAX_DAYS * DAY_MS));
+        if until <= now {
+            return Err(BadOverride::Past { now, until });
+        }
+        if until > last {
+            return Err(BadOverride::TooLong { last, until });
+        }
+        if self.reason.trim().is_empty() {
+            return Err(BadOverride::NoReason);
+        }
+        match (&self.effect, &self.target) {
+            (Effect::Pause, _) | (Effect::Limits { .. }, Target::Pool(_)) => Ok(()),
+            (
+                Effect::Limits { .. },
+                Target::LaunchConfig(..) | Target::Provider(_) | Target::Region(_),
+            ) => Err(BadOverride::LimitsOfOthers),
+        }
+    }
+
+    pub fn is_in_force(&self, now: Timestamp) -> bool {
+        self.ended.is_none() && now < self.until
+    }
+
+    pub fn is_pause(&self) -> bool {
+        self.effect == Effect::Pause
+    }
+
+    /// Would those who asked for this one get what they want from the other?
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.target == other.target
+            && self.effect == other.effect
+            && self.reason == other.reason
+            && self.until == other.until
+    }
+
+    /// Can anything about this pool be different because of it?
+    pub fn concerns(&self, pool: &Pool) -> bool {
+        match &self.target {
+            Target::Pool(id) | Target::LaunchConfig(id, _) => *id == pool.id,
+            Target::Provider(id) => pool.has_provider(id),
+            Target::Region(_) => true,
+        }
+    }
+
+    /// Why nothing is launched from this launch config, whose machines would be in this group; `None`: something may be.
+    pub fn pauses(
+        &self,
+        pool: &Pool,
+        config: &LaunchConfig,
+        group: Option<&WorkerGroup>,
+    ) -> Option<String> {
+        let is_meant = self.is_pause()
+            && match &self.target {
+                Target::Pool(id) => *id == pool.id,
+                Target::LaunchConfig(pool_id, id) => *pool_id == pool.id && *id == config.id,
+                Target::Provider(id) => id == config.provider_id(pool),
+                Target::Region(region) => group == Some(region),
+            };
+        is_meant.then(|| format!("paused {}", self.story()))
+    }
+
+    /// Limits as they are with this override, and what to say of that.
+    pub fn limit(&self, settings: &mut Settings) -> Vec<String> {
+        let Effect::Limits {
+            min_capacity,
+            max_capacity,
+        } = self.effect
+        else {
+            return Vec::new();
+        };
+        let mut lines = Vec::new();
+        let mut change = |name: &str, place: &mut u64, to: u64| {
+            if *place != to {
+                lines.push(format!("{name} {to} instead of {place} {}", self.story()));
+                *place = to;
+            }
+        };
+        if let Some(least) = min_capacity {
+            let min = settings.min_capacity.max(least);
+            change("minCapacity", &mut settings.min_capacity, min);
+        }
+        if let Some(most) = max_capacity {
+            let max = settings.max_capacity.min(most);
+            change("maxCapacity", &mut settings.max_capacity, max);
+        }
+        lines
+    }
+
+    /// Does it want capacity for which there is no demand?
+    pub fn wants_capacity(&self) -> bool {
+        match self.effect {
+            Effect::Pause => false,
+            Effect::Limits { min_capacity, .. } => min_capacity.is_some_and(|least| least > 0),
+        }
+    }
+
+    /// What is paused, for people who look at a pool that it concerns.
+    pub fn headline(&self) -> String {
+        let what = match &self.target {
+            Target::Pool(_) => "the pool".to_owned(),
+            Target::LaunchConfig(_, id) => format!("the launch config {id}"),
+            Target::Provider(id) => format!("the provider {id}"),
+            Target::Region(id) => format!("the region {id}"),
+        };
+        format!("{what} is paused {}", self.story())
+    }
+
+    /// `until 2026-09-21T14:13:20.000Z by team/ann (override freeze): prices are up`
+    pub fn story(&self) -> String {
+        format!(
+            "until {} by {} (override {}): {}",
+            self.until, self.owner, self.id, self.reason
+        )
+    }
+}
+
+impl Target {
+    /// The pool that it is in, if it is about one.
+    pub fn pool_id(&self) -> Option<&PoolId> {
+        match self {
+            Self::Pool(id) | Self::LaunchConfig(id, _) => Some(id),
+            Self::Provider(_) | Self::Region(_) => None,
+        }
+    }
+
+    /// What a pause of a launch config that is made without a name is called.
+    pub fn pause_id(pool_id: &PoolId, launch_config_id: &LaunchConfigId) -> OverrideId {
+        let (left, right) = pool_id.parts();
+        let name = format!("pause.{left}.{right}.{launch_config_id}");
+        name.parse()
+            .expect("the parts have fewer signs and together fewer than an override's name may")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::plan::Settings;
+    use crate::pool::PoolDefinition;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_millis(minutes * 60_000)
+    }
+
+    fn of(target: Target, effect: Effect) -> Override {
+        Override {
+            id: "freeze".parse().unwrap(),
+            target,
+            effect,
+            reason: "prices".to_owned(),
+            owner: "team/ann".parse().unwrap(),
+            created: at(0),
+            until: at(10),
+            ended: None,
+            version: Version::FIRST,
+        }
+    }
+
+    fn pool() -> Pool {
+        let definition = PoolDefinition {
+            provider_id: "one".parse().unwrap(),
+            further_provider_ids: vec!["two".parse().unwrap()],
+            description: String::new(),
+            config: Map::new(),
+            owner: String::new(),
+            email_on_error: false,
+        };
+        Pool::new("a/b".parse().unwrap(), definition, at(0))
+    }
+
+    fn config(id: &str, provider: &str) -> LaunchConfig {
+        let configuration = json!({"workerManager": {"providerId": provider}});
+        LaunchConfig {
+            pool_id: pool().id,
+            id: id.parse().unwrap(),
+            archived: false,
+            position: 0,
+            configuration: configuration.as_object().unwrap().clone(),
+            created: at(0),
+            last_modified: at(0),
+            version: Version::FIRST,
+        }
+    }
+
+    fn limits(min_capacity: Option<u64>, max_capacity: Option<u64>) -> Override {
+        let effect = Effect::Limits {
+            min_capacity,
+            max_capacity,
+        };
+        of(Target::Pool(pool().id), effect)
+    }
+
+    #[test]
+    fn it_acts_until_its_end_and_never_after() {
+        let mut freeze = of(Target::Pool(pool().id), Effect::Pause);
+        assert!(freeze.is_in_force(at(9)) && !freeze.is_in_force(at(10)));
+        freeze.ended = Some(at(10));
+        assert!(
+            !freeze.is_in_force(at(9)),
+            "a clock that goes back does not bring it back"
+        );
+    }
+
+    #[test]
+    fn a_pause_stops_what_it_names_and_nothing_else() {
+        let group: WorkerGroup = "us-east-1".parse().unwrap();
+        let of_target = |target: Target| {
+            let freeze = of(target, Effect::Pause);
+            let pauses = |id, provider, group| {
+                freeze
+                    .pauses(&pool(), &config(id, provider), group)
+                    .is_some()
+            };
+            [
+                pauses("lc1", "one", Some(&group)),
+                pauses("lc2", "two", Some(&"us-west-2".parse().unwrap())),
+                pauses("lc3", "two", None),
+            ]
+        };
+        assert_eq!(of_target(Target::Pool(pool().id)), [true, true, true]);
+        assert_eq!(of_target(Target::Pool("a/c".parse().unwrap())), [false; 3]);
+        let config =
+            |pool: &str, id: &str| Target::LaunchConfig(pool.parse().unwrap(), id.parse().unwrap());
+        assert_eq!(of_target(config("a/b", "lc2")), [false, true, false]);
+        assert_eq!(of_target(config("a/c", "lc2")), [false; 3]);
+        let provider = Target::Provider("two".parse().unwrap());
+        assert_eq!(of_target(provider), [false, true, true]);
+        assert_eq!(
+            of_target(Target::Region(group.clone())),
+            [true, false, false]
+        );
+        assert!(
+            limits(None, Some(0))
+                .pauses(&pool(), &self::config("lc1", "one"), None)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn limits_boost_the_minimum_and_cap_the_maximum() {
+        let with = |given: &Override| {
+            let config = json!({"minCapacity": 2, "maxCapacity": 10});
+            let mut settings = Settings::parse(config.as_object().unwrap()).unwrap();
+            let lines = given.limit(&mut settings);
+            (settings.min_capacity, settings.max_capacity, lines)
+        };
+        let (min, max, lines) = with(&limits(Some(5), Some(7)));
+        assert_eq!((min, max), (5, 7));
+        assert_eq!(
+            lines,
+            [
+                "minCapacity 5 instead of 2 until 1970-01-01T00:10:00.000Z by team/ann (override freeze): prices",
+                "maxCapacity 7 instead of 10 until 1970-01-01T00:10:00.000Z by team/ann (override freeze): prices",
+            ]
+        );
+        assert_eq!(with(&limits(Some(1), Some(20))), (2, 10, vec![]));
+        assert_eq!(
+            with(&of(Target::Pool(pool().id), Effect::Pause)),
+            (2, 10, vec![])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_overridden_is_refused_with_what_to_do() {
+        let good = || limits(Some(1), None);
+        assert_eq!(good().check(at(9)), Ok(()));
+        let refused = |given: Override| given.check(at(9)).unwrap_err().to_string();
+        let late = Override {
+            until: at(9),
+            ..good()
+        };
+        assert!(refused(late).contains("must be after now"));
+        let long = Override {
+            until: at(10 + 90 * 24 * 60),
+            ..good()
+        };
+        assert!(refused(long).contains("within 90 days"));
+        let mute = Override {
+            reason: " ".to_owned(),
+            ..good()
+        };
+        assert!(refused(mute).contains("reason"));
+        let target = Target::Provider("one".parse().unwrap());
+        assert!(refused(Override { target, ..good() }).contains("only a worker pool"));
+    }
+
+    #[test]
+    fn the_longest_names_make_a_name() {
+        let long = |count| "x".repeat(count);
+        let pool_id = format!("{}/{}", long(38), long(38)).parse().unwrap();
+        let id = Target::pause_id(&pool_id, &long(38).parse().unwrap());
+        assert_eq!(id.as_str().len(), 122);
+    }
+}

@@ -1,0 +1,417 @@
+//! Overrides: what is paused or limited otherwise, for a time.
+
+use access::scope::Params;
+use domain::Version;
+use domain::audit::EntityType;
+use domain::event::PauseChange;
+use domain::id::{ClientId, LaunchConfigId, OverrideId, PoolId};
+use domain::overrides::{BadOverride, Effect, Override, Target};
+use domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::{StoreError, Tx};
+
+use super::super::call::Call;
+use super::super::error::ApiError;
+use super::super::reply::Reply;
+use super::pools::no_such_pool;
+use super::wire::When;
+use crate::app::App;
+use crate::fleet;
+
+/// So many overrides may be in force: each is looked at in every decision.
+const MAX_IN_FORCE: usize = 1_000;
+
+/// The body of setOverride.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OverrideBody {
+    worker_pool_id: Option<String>,
+    launch_config_id: Option<String>,
+    provider_id: Option<String>,
+    region: Option<String>,
+    #[serde(default)]
+    pause: bool,
+    min_capacity: Option<u64>,
+    max_capacity: Option<u64>,
+    reason: String,
+    until: String,
+}
+
+/// The body of pauseLaunchConfig.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PauseBody {
+    reason: String,
+    until: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OverridesReply {
+    overrides: Vec<OverrideReply>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continuation_token: Option<String>,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct TargetReply {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_pool_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_config_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OverrideReply {
+    override_id: String,
+    #[serde(flatten)]
+    target: TargetReply,
+    pause: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_capacity: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_capacity: Option<u64>,
+    reason: String,
+    owner: String,
+    created: When,
+    until: When,
+    in_force: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<When>,
+}
+
+impl OverrideBody {
+    fn target(&self) -> Result<Target, ApiError> {
+        let named = (
+            &self.worker_pool_id,
+            &self.launch_config_id,
+            &self.provider_id,
+            &self.region,
+        );
+        Ok(match named {
+            (Some(pool), None, None, None) => Target::Pool(pool.parse()?),
+            (Some(pool), Some(config), None, None) => {
+                Target::LaunchConfig(pool.parse()?, config.parse()?)
+            }
+            (None, None, Some(provider), None) => Target::Provider(provider.parse()?),
+            (None, None, None, Some(region)) => Target::Region(region.parse()?),
+            _ => {
+                let text = "An override is about one thing: name `workerPoolId` (with `launchConfigId`, if one of \
+                            its launch configs is meant), `providerId` or `region`";
+                return Err(ApiError::input(text));
+            }
+        })
+    }
+
+    fn effect(&self) -> Result<Effect, ApiError> {
+        match (self.pause, self.min_capacity, self.max_capacity) {
+            (true, None, None) => Ok(Effect::Pause),
+            (false, min_capacity, max_capacity)
+                if min_capacity.is_some() || max_capacity.is_some() =>
+            {
+                Ok(Effect::Limits {
+                    min_capacity,
+                    max_capacity,
+                })
+            }
+            _ => Err(ApiError::input(
+                "An override does one thing: give either `pause: true`, or `minCapacity`, `maxCapacity` or both",
+            )),
+        }
+    }
+}
+
+pub(super) async fn set(mut call: Call) -> Result<Reply, ApiError> {
+    let (id, body) = (override_id(&call)?, call.body::<OverrideBody>()?);
+    let (target, effect) = (body.target()?, body.effect()?);
+    call.authorize(params(&call, &id, &target)).await?;
+    let asked = asked(&call, id, target, effect, (body.reason, &body.until))?;
+    put(call, asked).await
+}
+
+/// RFC 191's pause is an override of a name of its own.
+pub(super) async fn pause_launch_config(mut call: Call) -> Result<Reply, ApiError> {
+    let (pool_id, config_id) = launch_config(&call)?;
+    let body = call.body::<PauseBody>()?;
+    let id = Target::pause_id(&pool_id, &config_id);
+    let target = Target::LaunchConfig(pool_id, config_id);
+    call.authorize(params(&call, &id, &target)).await?;
+    let asked = asked(&call, id, target, Effect::Pause, (body.reason, &body.until))?;
+    put(call, asked).await
+}
+
+pub(super) async fn resume_launch_config(mut call: Call) -> Result<Reply, ApiError> {
+    let (pool_id, config_id) = launch_config(&call)?;
+    let id = Target::pause_id(&pool_id, &config_id);
+    let text = format!(
+        "Launch config {config_id} was not paused by pauseLaunchConfig; listOverrides shows whatever else pauses it"
+    );
+    let target = Target::LaunchConfig(pool_id, config_id);
+    call.authorize(params(&call, &id, &target)).await?;
+    let found = load(&call, &id)
+        .await?
+        .filter(|given| given.is_in_force(call.now));
+    let given = found.ok_or_else(|| ApiError::not_found(text))?;
+    take_away(call, given).await
+}
+
+pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
+    let id = override_id(&call)?;
+    let given = load(&call, &id).await?.ok_or_else(no_such_override)?;
+    call.authorize(params(&call, &id, &given.target)).await?;
+    take_away(call, given).await
+}
+
+pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
+    let id = override_id(&call)?;
+    let given = load(&call, &id).await?.ok_or_else(no_such_override)?;
+    Reply::json(&shown(&given, call.now))
+}
+
+pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
+    let page = call.page::<(String,)>()?;
+    let after = page.after.as_ref().map(|(id,)| id.parse::<OverrideId>());
+    let after = after.transpose()?;
+    let with_ended = call.query("includeEnded") == Some("true");
+    let (limit, now) = (page.limit_and_one(), call.now);
+    let read = call.app.store.read("override_list", move |tx| {
+        store::override_list(tx, now, with_ended, after.as_ref(), limit)
+    });
+    let mut found = read.await?;
+    let continuation_token = page.cut(&mut found, |given| (given.id.to_string(),));
+    Reply::json(&OverridesReply {
+        overrides: found.iter().map(|given| shown(given, now)).collect(),
+        continuation_token,
+    })
+}
+
+fn override_id(call: &Call) -> Result<OverrideId, ApiError> {
+    Ok(call.parameter("overrideId").parse()?)
+}
+
+fn launch_config(call: &Call) -> Result<(PoolId, LaunchConfigId), ApiError> {
+    Ok((call.pool_id()?, call.parameter("launchConfigId").parse()?))
+}
+
+async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError> {
+    let id = id.clone();
+    let read = call
+        .app
+        .store
+        .read("override_get", move |tx| store::override_get(tx, &id));
+    Ok(read.await?)
+}
+
+/// What the scopes of a change depend on.
+fn params(call: &Call, id: &OverrideId, target: &Target) -> Params {
+    let params = call.url_params().text("overrideId", id.as_str());
+    let flags = |params: Params, is_pool, is_provider| {
+        params
+            .flag("ofWorkerPool", is_pool)
+            .flag("ofProvider", is_provider)
+    };
+    match target {
+        Target::Pool(id) | Target::LaunchConfig(id, _) => {
+            flags(params, true, false).text("workerPoolId", id.as_str())
+        }
+        Target::Provider(id) => flags(params, false, true).text("providerId", id.as_str()),
+        Target::Region(id) => flags(params, false, false).text("region", id.as_str()),
+    }
+}
+
+fn asked(
+    call: &Call,
+    id: OverrideId,
+    target: Target,
+    effect: Effect,
+    (reason, until): (String, &str),
+) -> Result<Override, ApiError> {
+    let caller = call.caller.as_ref();
+    let client_id = caller.and_then(|caller| caller.client_id.as_deref());
+    let asked = Override {
+        id,
+        target,
+        effect,
+        reason,
+        owner: client_id.unwrap_or("anonymous").parse::<ClientId>()?,
+        created: call.now,
+        until: until
+            .parse()
+            .map_err(|bad| ApiError::input(format!("until: {bad}")))?,
+        ended: None,
+        version: Version::FIRST,
+    };
+    asked.check(call.now)?;
+    Ok(asked)
+}
+
+async fn put(call: Call, asked: Override) -> Result<Reply, ApiError> {
+    let (app, now) = (call.app.clone(), call.now);
+    let mut audit = call.audit(EntityType::Override, asked.id.as_str(), "set");
+    audit.detail = json!(shown(&asked, now));
+    let written = call.app.write("override_set", move |tx| {
+        target_exists(&app, tx, &asked.target)?;
+        let known = match store::override_get(tx, &asked.id)? {
+            Some(known) if !known.is_in_force(now) => {
+                forget(&app, tx, known, now)?;
+                None
+            }
+            known => known,
+        };
+        let mut given = asked.clone();
+        match &known {
+            // The same again is a repeat of a request whose answer was lost.
+            Some(known) if known.says_the_same(&asked) => return Ok(known.clone()),
+            Some(known) if known.target != asked.target => return Err(other_target(known)),
+            Some(known) => {
+                (given.created, given.version) = (known.created, known.version);
+                given.version = store::override_update(tx, &given)?;
+            }
+            None => {
+                if store::override_list_in_force(tx, now)?.len() >= MAX_IN_FORCE {
+                    return Err(too_many());
+                }
+                if !store::override_insert(tx, &given)? {
+                    return Err(tx.lost_race().into());
+                }
+            }
+        }
+        if !given.is_pause()
+            && let Some(known) = &known
+        {
+            fleet::tell_pause(&app, tx, known, PauseChange::Resumed, now)?;
+        }
+        fleet::tell_pause(&app, tx, &given, PauseChange::Paused, now)?;
+        store::audit_insert(tx, &audit)?;
+        Ok(given)
+    });
+    let given = written.await?;
+    wake(&call.app, &given);
+    Reply::json(&shown(&given, now))
+}
+
+/// Makes room for one of the same name.
+fn forget(
+    app: &App,
+    tx: &mut Tx<'_>,
+    mut known: Override,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if known.ended.is_none() {
+        fleet::end_override(app, tx, &mut known, now)?;
+    }
+    store::override_delete(tx, &known)
+}
+
+/// Takes an override back, if it is still about what it was about when its caller was let in.
+async fn take_away(call: Call, seen: Override) -> Result<Reply, ApiError> {
+    let (app, now) = (call.app.clone(), call.now);
+    let mut audit = call.audit(EntityType::Override, seen.id.as_str(), "removed");
+    audit.detail = json!(shown(&seen, now));
+    let written = call.app.write("override_remove", move |tx| {
+        let known = store::override_get(tx, &seen.id)?;
+        let known = known.filter(|known| known.target == seen.target);
+        let Some(known) = known else {
+            return Err(no_such_override());
+        };
+        store::override_delete(tx, &known)?;
+        if known.ended.is_none() {
+            fleet::tell_pause(&app, tx, &known, PauseChange::Resumed, now)?;
+        }
+        store::audit_insert(tx, &audit)?;
+        Ok(known)
+    });
+    wake(&call.app, &written.await?);
+    Reply::done()
+}
+
+/// What is about no single pool is seen by the next round.
+fn wake(app: &App, given: &Override) {
+    if let Some(pool_id) = given.target.pool_id() {
+        app.wake.pool(pool_id);
+    }
+}
+
+fn target_exists(app: &App, tx: &mut Tx<'_>, target: &Target) -> Result<(), ApiError> {
+    match target {
+        Target::Pool(id) => {
+            store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;
+        }
+        Target::LaunchConfig(pool_id, id) => {
+            store::pool_get(tx, pool_id)?.ok_or_else(no_such_pool)?;
+            let text = format!("Launch config {id} does not exist in worker pool {pool_id}");
+            store::launch_config_get(tx, pool_id, id)?.ok_or_else(|| ApiError::not_found(text))?;
+        }
+        Target::Provider(id) => {
+            let mut known = app.providers.listed();
+            if !known.any(|(known, _)| known == id) {
+                return Err(ApiError::not_found(format!("Provider {id} does not exist")));
+            }
+        }
+        Target::Region(_) => {}
+    }
+    Ok(())
+}
+
+fn shown(given: &Override, now: Timestamp) -> OverrideReply {
+    let (min_capacity, max_capacity) = match given.effect {
+        Effect::Pause => (None, None),
+        Effect::Limits {
+            min_capacity,
+            max_capacity,
+        } => (min_capacity, max_capacity),
+    };
+    let mut target = TargetReply::default();
+    match &given.target {
+        Target::Pool(id) => target.worker_pool_id = Some(id.to_string()),
+        Target::LaunchConfig(pool_id, id) => {
+            target.worker_pool_id = Some(pool_id.to_string());
+            target.launch_config_id = Some(id.to_string());
+        }
+        Target::Provider(id) => target.provider_id = Some(id.to_string()),
+        Target::Region(id) => target.region = Some(id.to_string()),
+    }
+    OverrideReply {
+        override_id: given.id.to_string(),
+        target,
+        pause: given.is_pause(),
+        min_capacity,
+        max_capacity,
+        reason: given.reason.clone(),
+        owner: given.owner.to_string(),
+        created: When(given.created),
+        until: When(given.until),
+        in_force: given.is_in_force(now),
+        ended: given.ended.map(When),
+    }
+}
+
+fn no_such_override() -> ApiError {
+    ApiError::not_found("Override does not exist")
+}
+
+fn other_target(known: &Override) -> ApiError {
+    let id = &known.id;
+    ApiError::conflict(format!(
+        "Override {id} is about something else: remove it first, or choose another name"
+    ))
+}
+
+fn too_many() -> ApiError {
+    ApiError::conflict(format!(
+        "{MAX_IN_FORCE} overrides are in force: remove some, or pause a provider or region as a whole"
+    ))
+}
+
+impl From<BadOverride> for ApiError {
+    fn from(bad: BadOverride) -> Self {
+        Self::input(bad.to_string())
+    }
+}

@@ -1,0 +1,56 @@
+//! Writes down which overrides have ended by themselves, and tells of the pauses among them.
+//!
+//! They have no effect after their end, whether this runs or not.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::id::PoolId;
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::{Task, summary};
+use crate::app::App;
+use crate::fleet;
+
+/// So many in one activation; the rest waits for the next.
+const BATCH: u32 = 200;
+
+pub struct Overrides(pub Arc<App>);
+
+#[async_trait]
+impl Task for Overrides {
+    const NAME: &'static str = "overrides";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let ended = self.end().await;
+        let ended = ended.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("ended", ended)]))
+    }
+}
+
+impl Overrides {
+    async fn end(&self) -> Result<u64, StoreError> {
+        let now = self.0.clock.now();
+        let looking = self.0.store.read("override_list_due", move |tx| {
+            store::override_list_due(tx, now, 1)
+        });
+        if looking.await?.is_empty() {
+            return Ok(0);
+        }
+        let app = Arc::clone(&self.0);
+        let ending = self.0.write("override_end", move |tx| {
+            let mut pools: Vec<Option<PoolId>> = Vec::new();
+            for mut given in store::override_list_due(tx, now, BATCH)? {
+                fleet::end_override(&app, tx, &mut given, now)?;
+                pools.push(given.target.pool_id().cloned());
+            }
+            Ok::<_, StoreError>(pools)
+        });
+        let pools = ending.await?;
+        for pool in pools.iter().flatten() {
+            self.0.wake.pool(pool);
+        }
+        Ok(pools.len() as u64)
+    }
+}
