@@ -32,6 +32,7 @@ pub fn endpoints() -> &'static [Endpoint] {
         [
             worker_manager::ENDPOINTS,
             worker_manager::CONFIGURATIONS,
+            worker_manager::STATES,
             &queue::endpoints(),
             auth::ENDPOINTS,
             fleetwright::ENDPOINTS,

@@ -26,3 +26,7 @@ CREATE TABLE run_counts (
 );
 
 CREATE INDEX run_counts_old ON run_counts (hour);
+
+-- Outcomes are taken out of the stream of events from now on.
+INSERT INTO event_readers (name, position, holder, held_until, fence)
+    SELECT 'outcomes', position, '', 0, 0 FROM event_stream WHERE name = 'events';

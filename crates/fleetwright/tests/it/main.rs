@@ -13,6 +13,7 @@ mod offline;
 mod queue_calls;
 mod serve;
 mod task;
+mod task_runs;
 mod up;
 mod worker_runs;
 mod world;

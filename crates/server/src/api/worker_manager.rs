@@ -17,5 +17,6 @@ mod workers;
 
 pub(in crate::api) use configurations::{CONFIGURATIONS, check_payload};
 pub use configurations::{Compilations, PayloadSchemas};
+pub(in crate::api) use state::STATES;
 pub use table::ENDPOINTS;
 pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};

@@ -74,6 +74,7 @@ impl Outcomes {
             Ok::<_, StoreError>((reader, store::event_head(tx)?))
         });
         match look.await? {
+            // The tables are made with it, so somebody has deleted it.
             (None, _) => {
                 let open = |tx: &mut Tx<'_>| store::event_reader_open(tx, READER);
                 app.store.write("outcomes_open", open).await?;

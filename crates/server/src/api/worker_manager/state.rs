@@ -1,5 +1,7 @@
 //! The state of workers: what became of their last task runs, and how many ended how (RFC 124).
 
+mod table;
+
 use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::{RunOutcome, Tally, Window};
 use domain::time::Timestamp;
@@ -13,6 +15,8 @@ use super::super::paging::{MAX_PAGE, Page};
 use super::super::reply::Reply;
 use super::pools::no_such_pool;
 use super::workers::worker_not_found;
+
+pub(in crate::api) use table::ENDPOINTS as STATES;
 
 /// The reserved provisioner of RFC 124: a worker type by its name alone belongs to it.
 const PROVISIONER: &str = "worker-manager";

@@ -7,13 +7,12 @@ use super::super::endpoint::Verb::{Delete, Get, Post, Put};
 use super::super::endpoint::{Endpoint, Handler, Payload, Query, Service, Verb};
 use super::{
     error_reports, launch_configs, metadata, monitoring, overrides, pools, providers, registration,
-    state, stats, workers,
+    stats, workers,
 };
 
 const POOLS: &str = "Worker Pools";
 const WORKERS: &str = "Workers";
 const INTERFACE: &str = "Worker Interface";
-const STATE: &str = "Worker State";
 const METADATA: &str = "Worker Metadata";
 pub(in crate::api) const MONITORING: &str = "Monitoring";
 
@@ -351,56 +350,6 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "Show a worker as the queue knows it",
             "What a worker has run lately, whether it is quarantined, and what we know of it.",
         ),
-    on("workerState", Get, "/worker-state/<workerPoolId>/<workerGroup>/<workerId>", |call| {
-        Box::pin(state::of_worker(call))
-    })
-    .query(PAGING)
-    .output("worker-state.json")
-    .scopes(Scope("worker-manager:get-worker-state:<workerPoolId>"))
-    .about(
-        STATE,
-        "List a worker's last task runs",
-        "What became of the last task runs of a worker, newest first: up to 20 of those that are \
-         kept of its pool, and how many of them ended how.",
-    ),
-    on("workerPoolState", Get, "/worker-state/pool/<workerPoolId>", |call| {
-        Box::pin(state::of_pool(call))
-    })
-    .query(PAGING)
-    .output("worker-pool-state.json")
-    .scopes(Scope("worker-manager:get-worker-state:<workerPoolId>"))
-    .about(
-        STATE,
-        "List the last task runs in a pool",
-        "What became of the last task runs on the workers of a pool, newest first, and how many \
-         ended how over an hour, a day and a week.",
-    ),
-    on("workerTypeState", Get, "/worker-state/worker-type/<workerType>", |call| {
-        Box::pin(state::of_worker_type(call))
-    })
-    .query(PAGING)
-    .output("worker-pool-state.json")
-    .scopes(Scope("worker-manager:get-worker-state:worker-manager/<workerType>"))
-    .about(
-        STATE,
-        "List the last task runs of a worker type",
-        "What `workerPoolState` tells of the pool `worker-manager/<workerType>`.",
-    ),
-    on(
-        "workerConfigurationState",
-        Get,
-        "/worker-state/configuration/<workerConfigurationId>",
-        |call| Box::pin(state::of_configuration(call)),
-    )
-    .query(PAGING)
-    .output("worker-configuration-state.json")
-    .scopes(Scope("worker-manager:get-worker-configuration:<workerConfigurationId>"))
-    .about(
-        STATE,
-        "List the last task runs of a worker configuration",
-        "What became of the last task runs on the workers of all pools that are made of a worker \
-         configuration, newest first, and how many ended how over an hour, a day and a week.",
-    ),
     on("setOverride", Put, ONE_OVERRIDE, |call| Box::pin(overrides::set(call)))
         .input("set-override-request.json")
         .output("override-full.json")
