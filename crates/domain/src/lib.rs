@@ -6,6 +6,7 @@ pub mod audit;
 pub mod configuration;
 pub mod counts;
 pub mod demand;
+pub mod documentation;
 pub mod error_report;
 pub mod event;
 pub mod id;
