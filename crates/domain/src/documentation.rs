@@ -10,6 +10,7 @@ mod links;
 mod metadata;
 mod page;
 mod path;
+mod record;
 mod refusal;
 mod relink;
 mod sheet;
@@ -21,6 +22,7 @@ mod tree;
 pub use self::join::{GENERAL_FOLDER, GENERAL_HEADER, join};
 pub use self::metadata::Metadata;
 pub use self::page::{STYLE, page, text};
+pub use self::record::{Record, Subject};
 pub use self::refusal::Refusal;
 pub use self::tree::{Building, Tree};
 

@@ -33,6 +33,7 @@ pub fn endpoints() -> &'static [Endpoint] {
             worker_manager::ENDPOINTS,
             worker_manager::CONFIGURATIONS,
             worker_manager::STATES,
+            worker_manager::DOCUMENTATION,
             &queue::endpoints(),
             auth::ENDPOINTS,
             fleetwright::ENDPOINTS,

@@ -7,6 +7,7 @@ mod artifact_run;
 mod audit;
 mod client;
 mod configuration;
+mod documentation;
 mod error;
 mod error_stats;
 mod event_reader;
@@ -72,6 +73,11 @@ pub use configuration::{
     configuration_delete, configuration_get, configuration_insert, configuration_list,
     configuration_update, configuration_version_get, configuration_version_insert,
     configuration_version_list,
+};
+pub use documentation::{
+    documentation_configuration_of, documentation_delete, documentation_delete_orphans,
+    documentation_get, documentation_list, documentation_put, documentation_record,
+    documentation_subject_exists,
 };
 pub use error::{DriverError, StoreError};
 pub use error_stats::error_stats;

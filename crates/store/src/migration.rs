@@ -41,6 +41,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     9 "0009_worker_configurations"
     10 "0010_run_outcomes"
     11 "0011_overrides"
+    12 "0012_documentation"
 };
 
 static TABLE: Table = Table {

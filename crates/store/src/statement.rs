@@ -92,6 +92,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::audit::STATEMENTS,
     crate::configuration::STATEMENTS,
     crate::worker_type::STATEMENTS,
+    crate::documentation::STATEMENTS,
 ];
 
 /// Comes after every name that is stored: the highest character there is.

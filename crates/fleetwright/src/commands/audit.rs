@@ -27,6 +27,7 @@ pub(crate) enum Entity {
     Client,
     Role,
     WorkerPool,
+    WorkerConfiguration,
     Secret,
     Hook,
 }
@@ -54,6 +55,7 @@ impl Entity {
             Self::Client => "client",
             Self::Role => "role",
             Self::WorkerPool => "worker-pool",
+            Self::WorkerConfiguration => "worker-configuration",
             Self::Secret => "secret",
             Self::Hook => "hook",
         }

@@ -34,6 +34,8 @@ pub struct Call {
     pub asking: Asking,
     /// Where in a stream of events the client was when its last connection ended.
     pub last_event_id: Option<String>,
+    /// What the client has of the reply already, by its tags.
+    pub if_none_match: Option<String>,
     /// Who is asking, once that has been found out.
     pub caller: Option<Caller>,
 }

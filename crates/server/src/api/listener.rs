@@ -249,13 +249,13 @@ async fn accept(
     Ok((stream, peer, place))
 }
 
-/// The headers that every reply has.
+/// The headers that every reply has, unless it knows better.
 fn dress(headers: &mut HeaderMap, tags: &Tags) {
     for (name, value) in HEADERS {
-        headers.insert(
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
+        let value = HeaderValue::from_static(value);
+        headers
+            .entry(HeaderName::from_static(name))
+            .or_insert(value);
     }
     for (name, value) in [
         ("x-for-trace-id", &tags.trace_id),

@@ -1,6 +1,9 @@
 //! What an endpoint answers when all is well.
 
+use std::future::ready;
+
 use bytes::Bytes;
+use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
@@ -22,6 +25,8 @@ pub enum Reply {
     Redirect(Elsewhere),
     /// What is asked for could not be made (424), as the JSON says. Not an error of this request.
     NeverMade(Bytes),
+    /// The client has it already (304).
+    NotModified(HeaderMap),
     /// Anything else than JSON, as it comes.
     Stream(Streamed),
 }
@@ -71,6 +76,15 @@ impl Reply {
             storage_type,
             json: pretty(body),
         }))
+    }
+
+    /// Bytes that are no JSON, whole.
+    pub fn whole(headers: HeaderMap, bytes: Bytes) -> Self {
+        Self::Stream(Streamed {
+            headers,
+            length: Some(bytes.len() as u64),
+            bytes: Box::pin(stream::once(ready(Ok(bytes)))),
+        })
     }
 
     /// A stream of unknown length.

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::{numbers, patterns};
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName};
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
+};
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
@@ -123,6 +125,7 @@ where
                 gone: head.gone.clone(),
                 asking: asking(app, head, body.text),
                 last_event_id: last_event_id(&head.headers),
+                if_none_match: text_header(&head.headers, IF_NONE_MATCH),
                 caller: None,
             };
             let json_given = body.is_json;
@@ -355,6 +358,9 @@ fn split_host(host: &str) -> (&str, Option<u16>) {
 pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static str> {
     match (service, name) {
         (Service::WorkerManager, "workerPoolId") => Some(patterns::WORKER_POOL_ID),
+        (Service::WorkerManager, "workerConfigurationId") => {
+            Some(patterns::WORKER_CONFIGURATION_ID)
+        }
         (Service::WorkerManager, "workerGroup" | "workerId") => Some(patterns::GENERIC_ID),
         (Service::Queue | Service::Fleetwright, "taskId" | "taskGroupId") => Some(patterns::SLUGID),
         (Service::Queue | Service::Fleetwright, "runId") => Some(patterns::RUN_ID),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use domain::time::Timestamp;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::body::Body;
@@ -32,6 +32,7 @@ pub(super) fn reply_with(
         Reply::MustBeHeard(bytes, if_unheard) => (bytes, Some(if_unheard)),
         Reply::Redirect(elsewhere) => return redirect(elsewhere),
         Reply::NeverMade(json) => return never_made(json),
+        Reply::NotModified(headers) => return not_modified(headers),
         Reply::Stream(streamed) => return stream(streamed),
     };
     if app.config.server.check_responses
@@ -63,6 +64,12 @@ fn never_made(json: Bytes) -> Response {
     let mut response = json_response(StatusCode::FAILED_DEPENDENCY, json);
     let storage_type = HeaderValue::from_static("error");
     response.headers_mut().insert(STORAGE_TYPE, storage_type);
+    response
+}
+
+fn not_modified(headers: HeaderMap) -> Response {
+    let mut response = with_status(StatusCode::NOT_MODIFIED, Bytes::new());
+    *response.headers_mut() = headers;
     response
 }
 

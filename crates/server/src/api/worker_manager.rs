@@ -1,6 +1,8 @@
 //! The worker manager: pools, launch configs, workers, registration, errors.
 
 mod configurations;
+mod documentation;
+mod documentation_table;
 mod error_reports;
 mod launch_configs;
 mod metadata;
@@ -18,5 +20,6 @@ mod workers;
 pub(in crate::api) use configurations::{CONFIGURATIONS, check_payload};
 pub use configurations::{Compilations, PayloadSchemas};
 pub(in crate::api) use state::STATES;
+pub use documentation_table::DOCUMENTATION;
 pub use table::ENDPOINTS;
 pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};

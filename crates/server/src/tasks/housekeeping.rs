@@ -60,6 +60,10 @@ impl Housekeeping {
             store::launch_config_delete_expirable(tx, BATCH)
         });
         let configs = configs.await?;
+        let documentation = self.batches("documentation_expire", |tx| {
+            store::documentation_delete_orphans(tx, BATCH)
+        });
+        let documentation = documentation.await?;
         let errors = self.batches("error_expire", move |tx| {
             store::error_delete_older_than(tx, old_errors, BATCH)
         });
@@ -95,6 +99,7 @@ impl Housekeeping {
             ("providers_left", left),
             ("pools", pools),
             ("launch_configs", configs),
+            ("documentation", documentation),
             ("errors", errors),
             ("events", events),
             ("outcomes", outcomes),

@@ -423,7 +423,12 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
     let cases = match endpoint.service {
         Service::WorkerManager => [
             pool_cases(),
-            [worker_cases(), state_cases(), configuration_cases()]
+            [
+                worker_cases(),
+                state_cases(),
+                configuration_cases(),
+                crate::documentation::cases(),
+            ]
                 .into_iter()
                 .flatten()
                 .collect(),

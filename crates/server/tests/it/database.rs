@@ -97,6 +97,19 @@ impl Database {
         })
     }
 
+    /// Runs SQL behind the back of the store.
+    pub(crate) fn raw(&self, sql: &str) {
+        match &self.home {
+            Home::File(home) => {
+                let connection = rusqlite::Connection::open(home.path().join("server.db")).unwrap();
+                let patience = std::time::Duration::from_secs(5);
+                connection.busy_timeout(patience).unwrap();
+                connection.execute_batch(sql).unwrap();
+            }
+            Home::Schema { .. } => on_server(&self.url, sql),
+        }
+    }
+
     /// All that the files of the database hold; `None` if it is not in files of ours.
     pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
         let Home::File(home) = &self.home else {

@@ -16,6 +16,7 @@ mod configurations;
 mod configurations_told;
 mod database;
 mod doctor;
+mod documentation;
 mod error_reports;
 mod event_stream;
 mod events;

@@ -7,6 +7,7 @@
 mod access;
 mod artifacts;
 mod audit;
+mod documentation;
 mod equality;
 mod errors;
 mod events;

@@ -410,6 +410,12 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    // Packing is slow where it is not optimised.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     #[test]
     fn any_tree_survives_its_tarball(
         files in prop::collection::btree_map("[a-z]{1,9}(/[a-z.]{1,99}x){0,2}", ".{0,2000}", 0..9)

@@ -1,0 +1,28 @@
+//! What a request is about: a configuration, or a worker type by either of its names.
+
+use access::scope::Params;
+use domain::documentation::Subject;
+use domain::id::PoolId;
+
+use super::super::super::call::Call;
+use super::super::super::error::ApiError;
+
+/// The provisioner of worker types that are named without one (RFC 124).
+const PROVISIONER: &str = "worker-manager";
+
+/// A worker type has two names and only one scope, so the caller is authorised once it is known which one is meant.
+pub(super) async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
+    let name = call.parameter("workerTypeId").to_owned();
+    if name.is_empty() {
+        return Ok(Subject::Configuration(
+            call.parameter("workerConfigurationId").parse()?,
+        ));
+    }
+    let pool_id: PoolId = match name.contains('/') {
+        true => name.parse()?,
+        false => format!("{PROVISIONER}/{name}").parse()?,
+    };
+    let params = Params::new().text("workerPoolId", pool_id.as_str());
+    call.authorize(params).await?;
+    Ok(Subject::WorkerType(pool_id))
+}
