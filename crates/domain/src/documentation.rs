@@ -26,7 +26,8 @@ pub use self::record::{Record, Subject};
 pub use self::refusal::Refusal;
 pub use self::tree::{Building, Tree};
 
-const MIB: usize = 1024 * 1024;
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
 
 /// What is uploaded, packed or not.
 pub const MAX_UPLOAD_BYTES: usize = 4 * MIB;
@@ -47,5 +48,36 @@ pub const MAX_PAGE_BYTES: usize = 8 * MIB;
 /// Images that are put into a page, together.
 pub const MAX_IMAGES_BYTES: usize = 2 * MIB;
 
-/// What is read of a tarball in the end: the files, and as much around them as so many entries can need.
-const MAX_STREAM_BYTES: u64 = (MAX_UNPACKED_BYTES + 2 * MIB) as u64;
+/// How much a tree may hold.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    bytes: usize,
+    texts_bytes: usize,
+    entries: usize,
+    depth: usize,
+    name_bytes: usize,
+}
+
+/// Of what people upload.
+const OWN: Limits = Limits {
+    bytes: MAX_UNPACKED_BYTES,
+    texts_bytes: MAX_TEXTS_BYTES,
+    entries: MAX_ENTRIES,
+    depth: MAX_DEPTH,
+    name_bytes: MAX_NAME_BYTES,
+};
+/// Of two trees that became one, in which one of them is a few folders deeper; its texts, with longer links.
+const JOINED: Limits = Limits {
+    bytes: 3 * MAX_UNPACKED_BYTES,
+    texts_bytes: 8 * MAX_TEXTS_BYTES,
+    entries: 2 * MAX_ENTRIES,
+    depth: MAX_DEPTH + 2,
+    name_bytes: MAX_NAME_BYTES + 32,
+};
+
+impl Limits {
+    /// What is read of a tarball in the end: the files, and as much around them as so many entries can need.
+    fn stream_bytes(&self) -> u64 {
+        (self.bytes + self.entries * 4 * KIB) as u64
+    }
+}

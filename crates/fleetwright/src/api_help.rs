@@ -51,6 +51,12 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
         Service::WorkerManager,
         "workerPoolErrorStats",
     ),
+    (
+        "documentation",
+        "list",
+        Service::WorkerManager,
+        "documentationIndex",
+    ),
     ("task", "status", Service::Queue, "status"),
     ("task", "cancel", Service::Queue, "cancelTask"),
     ("provider", "list", Service::WorkerManager, "listProviders"),

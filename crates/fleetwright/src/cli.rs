@@ -13,8 +13,9 @@ use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
 use crate::commands::run_worker::Asked;
 use crate::commands::{
-    Session, audit, client, completions, config, doctor, error, event, explain, launch_config,
-    migrate, pool, provider, queue, role, run_worker, scope, serve, task, up, version,
+    Session, audit, client, completions, config, doctor, documentation, error, event, explain,
+    launch_config, migrate, pool, provider, queue, role, run_worker, scope, serve, task, up,
+    version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::{bench, import, output};
@@ -75,6 +76,9 @@ enum Command {
     /// Launch configs: the ways to start a worker of a pool
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
+    /// Documentation of worker configurations and worker types
+    #[command(subcommand)]
+    Documentation(documentation::Verb),
     /// Workers: those of a server, and how to be one
     Worker(run_worker::Noun),
     /// Tasks: what workers do
@@ -192,6 +196,12 @@ impl Cli {
             Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
+            }
+            Command::Documentation(documentation::Verb::Check(arguments)) => {
+                documentation::check(&arguments, common.json)
+            }
+            Command::Documentation(verb) => {
+                common.ask(async |session| documentation::run(verb, session).await)
             }
             Command::Worker(noun) => match noun.asked()? {
                 Asked::Managing(verb) => {

@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod documentation;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod explain;

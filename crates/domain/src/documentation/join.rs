@@ -178,4 +178,21 @@ mod tests {
         {"version": 1, "tier": "workers"}
         "#);
     }
+
+    #[test]
+    fn the_largest_trees_can_be_joined_and_read_again() {
+        let deep = format!("{}{}.md", "d/".repeat(8), "n".repeat(236));
+        let files: Vec<String> = (0..498).map(|n| format!("docs/{n}.md")).collect();
+        let mut files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "x")).collect();
+        files.push((&deep, "x"));
+        let largest = tree(&files);
+        let joined = join(Some(largest.clone()), Some(largest)).unwrap();
+        // The README is new, and there is one metadata.
+        assert_eq!(joined.n_files(), 1_000);
+        assert_eq!(Tree::unpack(&joined.pack()).unwrap(), joined);
+        let longest = "x".repeat(super::super::MAX_TEXT_BYTES);
+        let long = tree(&[("README.md", &longest)]);
+        let joined = join(Some(long.clone()), Some(long)).unwrap();
+        assert_eq!(Tree::unpack(&joined.pack()).unwrap(), joined);
+    }
 }

@@ -2,11 +2,11 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
+use super::Limits;
 use super::refusal::{Refusal, Shown};
-use super::{MAX_DEPTH, MAX_NAME_BYTES};
 
 /// The path without `.` and doubled slashes; empty for the top itself.
-pub(super) fn normal(name: &[u8]) -> Result<String, Refusal> {
+pub(super) fn normal(name: &[u8], limits: &Limits) -> Result<String, Refusal> {
     let shown = || Shown::new(name);
     if name.is_empty() {
         return Err(Refusal::EmptyName);
@@ -29,10 +29,10 @@ pub(super) fn normal(name: &[u8]) -> Result<String, Refusal> {
         return Err(Refusal::LeadsOut(shown()));
     }
     let path = parts.join("/");
-    if path.len() > MAX_NAME_BYTES {
+    if path.len() > limits.name_bytes {
         return Err(Refusal::NameTooLong(shown()));
     }
-    if parts.len() > MAX_DEPTH + 1 {
+    if parts.len() > limits.depth + 1 {
         return Err(Refusal::TooDeep(shown()));
     }
     Ok(path)
@@ -85,6 +85,7 @@ pub(super) fn relative(page: &str, path: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::OWN;
     use super::*;
 
     #[test]
@@ -97,7 +98,7 @@ mod tests {
             ("a..b/...c", "a..b/...c"),
             ("über.md", "über.md"),
         ] {
-            assert_eq!(normal(name.as_bytes()).unwrap(), expected, "{name}");
+            assert_eq!(normal(name.as_bytes(), &OWN).unwrap(), expected, "{name}");
         }
     }
 
@@ -120,11 +121,11 @@ mod tests {
             (long.as_bytes(), "more than 255 bytes"),
             (deep.as_bytes(), "more than 8 folders"),
         ] {
-            let text = normal(name).unwrap_err().to_string();
+            let text = normal(name, &OWN).unwrap_err().to_string();
             assert!(text.contains(part), "{text}");
         }
-        assert!(normal("d/".repeat(8).as_bytes()).is_ok());
-        let text = normal(b"a\x1b[31mb").unwrap_err().to_string();
+        assert!(normal("d/".repeat(8).as_bytes(), &OWN).is_ok());
+        let text = normal(b"a\x1b[31mb", &OWN).unwrap_err().to_string();
         assert!(text.starts_with(r#""a\u{1b}[31mb" has"#), "{text}");
     }
 
@@ -149,8 +150,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_path_that_was_taken_is_taken_again_as_it_is(name in ".{0,300}") {
-            if let Ok(path) = normal(name.as_bytes()) && !path.is_empty() {
-                prop_assert_eq!(normal(path.as_bytes()).unwrap(), path.as_str());
+            if let Ok(path) = normal(name.as_bytes(), &OWN) && !path.is_empty() {
+                prop_assert_eq!(normal(path.as_bytes(), &OWN).unwrap(), path.as_str());
                 prop_assert!(!path.split('/').any(|part| matches!(part, "" | "." | "..")));
             }
         }

@@ -9,9 +9,9 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
+use super::Limits;
 use super::refusal::{Refusal, Shown};
 use super::tree::{Building, Tree};
-use super::{MAX_ENTRIES, MAX_STREAM_BYTES};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// What people take for a tarball now and then.
@@ -24,7 +24,7 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// How the crate says that there was less than there should be.
 const ENDS: [&str; 2] = ["unexpected EOF", "failed to read entire block"];
 /// Each entry may have a long name, attributes of its own, and attributes of all before it.
-const MAX_HEADERS: usize = 4 * MAX_ENTRIES;
+const HEADERS_PER_ENTRY: usize = 4;
 /// What stands in front of an entry to describe it.
 const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 const MODE: u32 = 0o644;
@@ -54,10 +54,10 @@ struct Announced {
     is_open: bool,
 }
 
-pub(super) fn read(tarball: &[u8]) -> Result<Tree, Refusal> {
+pub(super) fn read(tarball: &[u8], limits: Limits) -> Result<Tree, Refusal> {
     let read = match tarball.starts_with(GZIP_MAGIC) {
-        true => read_plain(MultiGzDecoder::new(tarball)),
-        false => read_plain(tarball),
+        true => read_plain(MultiGzDecoder::new(tarball), limits),
+        false => read_plain(tarball, limits),
     };
     read.map_err(|refusal| {
         let other = OTHERS.iter().find(|(magic, _)| tarball.starts_with(magic));
@@ -65,17 +65,17 @@ pub(super) fn read(tarball: &[u8]) -> Result<Tree, Refusal> {
     })
 }
 
-fn read_plain(source: impl Read) -> Result<Tree, Refusal> {
+fn read_plain(source: impl Read, limits: Limits) -> Result<Tree, Refusal> {
     let mut source = Bounded {
         inner: source,
-        left: MAX_STREAM_BYTES,
+        left: limits.stream_bytes(),
         is_exceeded: false,
         is_at_end: false,
     };
     let mut start = [0; 2];
     let done = match source.read_exact(&mut start) {
         Ok(()) if start == GZIP_MAGIC => return Err(Refusal::PackedTwice),
-        Ok(()) => entries((&start[..]).chain(&mut source)),
+        Ok(()) => entries((&start[..]).chain(&mut source), limits),
         Err(problem) => Err(Stop::Broken(problem)),
     };
     let ended_early = source.is_at_end;
@@ -105,15 +105,15 @@ fn broken(problem: &io::Error, is_exceeded: bool) -> Refusal {
     }
 }
 
-fn entries(source: impl Read) -> Result<Building, Stop> {
+fn entries(source: impl Read, limits: Limits) -> Result<Building, Stop> {
     let mut archive = Archive::new(source);
-    let mut building = Building::default();
+    let mut building = Building::within(limits);
     let mut announced = Announced::default();
     let mut n_headers = 0;
     for entry in archive.entries()?.raw(true) {
         let mut entry = entry?;
         n_headers += 1;
-        if n_headers > MAX_HEADERS {
+        if n_headers > HEADERS_PER_ENTRY * limits.entries {
             return Err(Refusal::TooManyEntries.into());
         }
         if !announced.add(&mut entry)? {

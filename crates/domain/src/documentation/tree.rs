@@ -6,9 +6,7 @@ use super::metadata::Metadata;
 use super::path::{ancestors, folded, normal};
 use super::refusal::{Refusal, Shown};
 use super::tar_file;
-use super::{
-    MAX_ENTRIES, MAX_TEXT_BYTES, MAX_TEXTS_BYTES, MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES, page,
-};
+use super::{JOINED, Limits, MAX_TEXT_BYTES, MAX_UPLOAD_BYTES, OWN, page};
 
 /// Where the tree's own description stands.
 pub(super) const METADATA: &str = "metadata.json";
@@ -21,8 +19,9 @@ pub struct Tree {
 }
 
 /// A tree to which entries are added one by one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Building {
+    limits: Limits,
     files: BTreeMap<String, Vec<u8>>,
     /// What there is, also folders, by what may not be there twice.
     taken: BTreeMap<String, Taken>,
@@ -43,15 +42,15 @@ impl Tree {
         if upload.len() > MAX_UPLOAD_BYTES {
             return Err(Refusal::TooLarge);
         }
-        let tree = Self::unpack(upload)?;
+        let tree = tar_file::read(upload, OWN)?;
         // What is taken can be shown.
         page::check(&tree)?;
         Ok(tree)
     }
 
-    /// As `accept`, of what was packed by us.
+    /// From what we have packed, which may be two trees in one.
     pub fn unpack(tarball: &[u8]) -> Result<Self, Refusal> {
-        tar_file::read(tarball)
+        tar_file::read(tarball, JOINED)
     }
 
     /// A tarball, packed with gzip: the same bytes for the same files.
@@ -91,10 +90,27 @@ impl Tree {
     }
 }
 
+impl Default for Building {
+    fn default() -> Self {
+        Self::within(OWN)
+    }
+}
+
 impl Building {
+    pub(super) fn within(limits: Limits) -> Self {
+        Self {
+            limits,
+            files: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            n_bytes: 0,
+            n_text_bytes: 0,
+            n_entries: 0,
+        }
+    }
+
     pub fn folder(&mut self, name: &[u8]) -> Result<(), Refusal> {
         self.count()?;
-        let path = normal(name)?;
+        let path = normal(name, &self.limits)?;
         for folder in ancestors(&path) {
             self.take(folder, true)?;
         }
@@ -106,7 +122,7 @@ impl Building {
 
     /// Whether a file of so many bytes has room, before it is read.
     pub fn make_room(&self, n_bytes: u64) -> Result<(), Refusal> {
-        let left = (MAX_UNPACKED_BYTES - self.n_bytes) as u64;
+        let left = (self.limits.bytes - self.n_bytes) as u64;
         if n_bytes > left {
             return Err(Refusal::TooMuchInside);
         }
@@ -116,7 +132,7 @@ impl Building {
     pub fn file(&mut self, name: &[u8], content: Vec<u8>) -> Result<(), Refusal> {
         self.count()?;
         self.make_room(content.len() as u64)?;
-        let path = normal(name)?;
+        let path = normal(name, &self.limits)?;
         if path.is_empty() || name.ends_with(b"/") {
             return Err(Refusal::FileAndFolder(Shown::new(name)));
         }
@@ -138,7 +154,7 @@ impl Building {
 
     fn count(&mut self) -> Result<(), Refusal> {
         self.n_entries += 1;
-        if self.n_entries > MAX_ENTRIES {
+        if self.n_entries > self.limits.entries {
             return Err(Refusal::TooManyEntries);
         }
         Ok(())
@@ -170,12 +186,14 @@ impl Building {
             return Err(Refusal::NotText(shown()));
         }
         if is_markdown {
-            if content.len() > MAX_TEXT_BYTES {
+            // A page of two may be longer than one.
+            let longest = MAX_TEXT_BYTES * self.limits.texts_bytes / OWN.texts_bytes;
+            if content.len() > longest {
                 return Err(Refusal::TextTooLong(shown()));
             }
             self.n_text_bytes += content.len();
         }
-        if self.n_text_bytes > MAX_TEXTS_BYTES {
+        if self.n_text_bytes > self.limits.texts_bytes {
             return Err(Refusal::TextsTooLong);
         }
         Ok(())
@@ -195,6 +213,7 @@ fn has_ending(path: &str, ending: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::tests_common::{METADATA_TEXT, tree};
+    use super::super::{MAX_ENTRIES, MAX_UNPACKED_BYTES};
     use super::*;
 
     fn refused(files: &[(&str, &[u8])]) -> String {

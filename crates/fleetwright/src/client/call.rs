@@ -1,5 +1,6 @@
 //! One call of the API, before it is signed and sent.
 
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::Value;
@@ -23,6 +24,8 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
+    /// A body that is not JSON. It takes the place of what was there, so that it may be sent again.
+    pub(crate) raw: Option<Bytes>,
     /// Completes "could not …" in an error.
     pub(crate) purpose: String,
     /// A command that shows what there is, for when this was not found.
@@ -41,6 +44,7 @@ impl Call {
             path,
             query: Vec::new(),
             body: None,
+            raw: None,
             purpose: String::new(),
             look_with: None,
         }
@@ -52,6 +56,13 @@ impl Call {
 
     pub(crate) fn put(service: &str, segments: &[&str], body: Value) -> Self {
         Self::new(Method::PUT, service, segments).with_body(body)
+    }
+
+    /// A PUT of bytes in the place of what was there.
+    pub(crate) fn upload(service: &str, segments: &[&str], raw: impl Into<Bytes>) -> Self {
+        let mut call = Self::new(Method::PUT, service, segments);
+        call.raw = Some(raw.into());
+        call
     }
 
     pub(crate) fn post(service: &str, segments: &[&str], body: Value) -> Self {
@@ -104,7 +115,7 @@ impl Call {
     /// Whether sending it twice leaves the same as sending it once. Creating is left out: a repeat
     /// may be refused as a conflict, and a token that was lost on the way cannot be had again.
     pub(crate) fn is_idempotent(&self) -> bool {
-        self.method == Method::GET || self.method == Method::DELETE
+        self.method == Method::GET || self.method == Method::DELETE || self.raw.is_some()
     }
 }
 
@@ -137,6 +148,7 @@ mod tests {
         assert!(Call::get(AUTH, &["a"]).is_idempotent());
         assert!(Call::delete(AUTH, &["a"]).is_idempotent());
         assert!(!Call::put(AUTH, &["a"], Value::Null).is_idempotent());
+        assert!(Call::upload(AUTH, &["a"], "x").is_idempotent());
         assert!(!Call::order(AUTH, &["a"]).is_idempotent());
     }
 }

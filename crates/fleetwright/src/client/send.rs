@@ -20,6 +20,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// No reply of the API is larger; what is will not be read to its end.
 const MAX_REPLY_BYTES: usize = 256 << 20;
 pub(crate) const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
 
 /// Calls the API of one server, as one client.
 pub(crate) struct Client {
@@ -86,21 +87,22 @@ impl Client {
         credentials.map(|credentials| credentials.client_id.as_str())
     }
 
+    /// Sends the call and returns the reply, which need not be JSON.
+    pub(crate) async fn bytes(&self, call: &Call) -> Result<Vec<u8>, Failure> {
+        let Answer { status, body } = self.answer(call).await?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(refused(call, status, &body, self.credentials.is_some()))
+    }
+
     /// Sends the call and returns the reply; `Null` when it has no body.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, Failure> {
-        let answer = self.answer(call).await?;
-        if !answer.status.is_success() {
-            return Err(refused(
-                call,
-                answer.status,
-                &answer.body,
-                self.credentials.is_some(),
-            ));
-        }
-        if answer.body.is_empty() {
+        let body = self.bytes(call).await?;
+        if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&answer.body).map_err(|problem| {
+        serde_json::from_slice(&body).map_err(|problem| {
             Failure::failed(format!(
                 "could not {}: the reply of {} is not JSON: {problem}",
                 call.purpose,
@@ -190,11 +192,18 @@ impl Client {
                 host: url.host_str().unwrap_or_default(),
                 port: url.port_or_known_default().unwrap_or_default(),
             };
-            let header = signature(credentials, &line, body.as_deref());
+            let header = match &call.raw {
+                // Signatures leave bodies out that are not JSON.
+                Some(_) => sign(credentials, &line, None),
+                None => signature(credentials, &line, body.as_deref()),
+            };
             request = request.header(AUTHORIZATION, header);
         }
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, JSON).body(body);
+        }
+        if let Some(raw) = &call.raw {
+            request = request.header(CONTENT_TYPE, BYTES).body(raw.clone());
         }
         if let Some(place) = more.last_event_id {
             request = request.header("last-event-id", place);
@@ -244,6 +253,10 @@ pub(crate) fn signature(
         Some(body) => payload_hash(JSON, body),
         None => payload_hash("", b""),
     };
+    sign(credentials, line, Some(&hash))
+}
+
+fn sign(credentials: &Credentials, line: &RequestLine<'_>, hash: Option<&str>) -> String {
     let nonce = slugid::nice(&mut machine::chance());
     sign_header(
         line,
@@ -251,7 +264,7 @@ pub(crate) fn signature(
         &credentials.access_token,
         machine::now().as_millis() / 1_000,
         &nonce,
-        Some(&hash),
+        hash,
         credentials.extension.as_deref(),
     )
 }

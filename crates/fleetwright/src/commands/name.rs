@@ -2,13 +2,30 @@
 
 use std::str::FromStr;
 
-use domain::id::{ClientId, PoolId, RoleId, TaskId, WorkerId};
+use domain::id::{ClientId, ConfigurationId, PoolId, RoleId, TaskId, WorkerId};
 
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(
         text,
         "a worker pool is named provisioner/type, such as demo/linux: lower case after the slash",
     )
+}
+
+pub(super) fn configuration(text: &str) -> Result<String, String> {
+    checked::<ConfigurationId>(
+        text,
+        "a worker configuration is named by up to 64 letters, digits, ., - and _, such as build",
+    )
+}
+
+/// A name without a slash is that of a pool `worker-manager/…`.
+pub(super) fn worker_type(text: &str) -> Result<String, String> {
+    let pool = match text.contains('/') {
+        true => text.to_owned(),
+        false => format!("worker-manager/{text}"),
+    };
+    let form = "a worker type is named by lower case letters, digits and -, such as build-opt, or by its whole pool";
+    checked::<PoolId>(&pool, form).map(|_| text.to_owned())
 }
 
 pub(super) fn task(text: &str) -> Result<String, String> {
@@ -61,6 +78,9 @@ mod tests {
             (task("42"), "22 letters"),
             (client("é"), "letters, digits"),
             (role("é"), "ASCII"),
+            (configuration("a/b"), "64 letters"),
+            (worker_type("Build"), "such as build-opt"),
+            (worker_type("a/b/c"), "its whole pool"),
         ] {
             let said = refused.unwrap_err();
             assert!(said.contains(part), "{said}");

@@ -6,6 +6,7 @@
 
 mod bench;
 mod client;
+mod documentation;
 mod event;
 mod import;
 mod network;

@@ -1,3 +1,5 @@
+//! What a page shows, and what nobody can make it do.
+
 use proptest::prelude::*;
 
 use super::super::tests_common::tree;

@@ -1,8 +1,10 @@
+//! Hostile tarballs, written by hand, and honest ones.
+
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::super::tests_common::{METADATA_TEXT, tree};
-use super::super::{MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES};
+use super::super::{MAX_ENTRIES, MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES};
 use super::*;
 
 const BLOCK: usize = 512;
