@@ -79,10 +79,6 @@ id!(
     LaunchToken, "launch token", patterns::SLUGID
 );
 id!(
-    /// Names a worker configuration: a rule set with the worker types that it is for.
-    ConfigurationId, "worker configuration id", patterns::WORKER_CONFIGURATION_ID
-);
-id!(
     /// Names a task.
     TaskId, "task id", patterns::SLUGID
 );
