@@ -33,8 +33,6 @@ pub const ERROR_ID_QUERY: &str = r"^[a-zA-Z0-9-_]+$";
 pub const PROJECT_ID: &str = r"^[a-zA-Z0-9._/-]{1,500}$";
 /// A run of a task, in a URL.
 pub const RUN_ID: &str = r"^[1-9]*[0-9]+$";
-/// A worker configuration.
-pub const WORKER_CONFIGURATION_ID: &str = r"^[a-zA-Z0-9-_.]{1,64}$";
 /// A client.
 pub const CLIENT_ID: &str = r"^[A-Za-z0-9!@/:.+|_-]+$";
 /// A role: printable ASCII.

@@ -228,8 +228,9 @@ impl Reader<'_> {
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
             let is_provider = market.providers.keys().any(|id| id.as_str() == key);
-            let is_known = is_setting(key) || is_section || is_provider;
-            if !is_known && !(market.is_assumed && providers.is_empty()) {
+            // Without a server, and with nobody opted in to, any name might be a provider's.
+            let might_be = market.is_assumed && providers.is_empty();
+            if !(is_setting(key) || is_section || is_provider || might_be) {
                 let text = "is neither a setting nor the section of a provider that this worker type opts in to \
                             with `providers`";
                 self.wrong(&below("", key), text);

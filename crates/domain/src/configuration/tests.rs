@@ -249,15 +249,17 @@ fn workers_that_people_declare_get_their_section_with_the_pool() {
     );
 }
 
+/// What is wrong when a rule says this as well.
+fn wrong_with(extra: &Value) -> String {
+    wrong(&[
+        basics(json!({"providers": {"ec2": {}}})),
+        rule("all", Value::Null, json!({"ec2": {}})),
+        rule("extra", Value::Null, extra.clone()),
+    ])
+}
+
 #[test]
 fn each_mistake_is_told_with_its_place_and_rule() {
-    let all = |extra: Value| {
-        vec![
-            basics(json!({"providers": {"ec2": {}}})),
-            rule("all", Value::Null, json!({"ec2": {}})),
-            rule("extra", Value::Null, extra),
-        ]
-    };
     for (values, text) in [
         (
             json!({"owner": null}),
@@ -295,6 +297,15 @@ fn each_mistake_is_told_with_its_place_and_rule() {
             json!({"providers": {"ec2": {"section": "owner"}}}),
             "/providers/ec2/section: must be the name of a section",
         ),
+    ] {
+        let told = wrong_with(&values);
+        assert!(told.contains(text), "{values}: {told}");
+    }
+}
+
+#[test]
+fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
+    for (values, text) in [
         (
             json!({"providers": {"ec2": {"places": {}}}}),
             "/providers/ec2/places: must be a list of mappings",
@@ -343,7 +354,7 @@ fn each_mistake_is_told_with_its_place_and_rule() {
         ),
         (json!({"strategy": "luck"}), "strategy"),
     ] {
-        let told = wrong(&all(values.clone()));
+        let told = wrong_with(&values);
         assert!(told.contains(text), "{values}: {told}");
     }
 }

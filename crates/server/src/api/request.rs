@@ -358,9 +358,7 @@ fn split_host(host: &str) -> (&str, Option<u16>) {
 pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static str> {
     match (service, name) {
         (Service::WorkerManager, "workerPoolId") => Some(patterns::WORKER_POOL_ID),
-        (Service::WorkerManager, "workerConfigurationId") => {
-            Some(patterns::WORKER_CONFIGURATION_ID)
-        }
+        (Service::WorkerManager, "workerConfigurationId") => Some(patterns::CONFIGURATION_ID),
         (Service::WorkerManager, "workerGroup" | "workerId") => Some(patterns::GENERIC_ID),
         (Service::Queue | Service::Fleetwright, "taskId" | "taskGroupId") => Some(patterns::SLUGID),
         (Service::Queue | Service::Fleetwright, "runId") => Some(patterns::RUN_ID),

@@ -19,7 +19,7 @@ mod workers;
 
 pub(in crate::api) use configurations::{CONFIGURATIONS, check_payload};
 pub use configurations::{Compilations, PayloadSchemas};
-pub(in crate::api) use state::STATES;
 pub use documentation_table::DOCUMENTATION;
+pub(in crate::api) use state::STATES;
 pub use table::ENDPOINTS;
 pub(in crate::api) use table::{LIMIT, MONITORING, TOKEN};

@@ -42,7 +42,6 @@ impl Housekeeping {
         let now = app.clock.now();
         let kept = &app.config.worker_manager;
         let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
-        let old_events = now.plus_millis(-i64::from(kept.event_retention_hours) * HOUR_MS);
         self.note_uses(now).await?;
         let workers = self.batches("worker_expire", move |tx| {
             store::worker_delete_expired(tx, now, BATCH)
@@ -68,15 +67,7 @@ impl Housekeeping {
             store::error_delete_older_than(tx, old_errors, BATCH)
         });
         let errors = errors.await?;
-        let has_broker = app.events.broker.is_some();
-        let has_queue = !app.demands.is_outside();
-        let events = self.batches("outbox_expire", move |tx| {
-            let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
-            let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
-            let keep_after = by_broker.min(by_outcomes);
-            store::event_delete_before(tx, old_events, keep_after, BATCH)
-        });
-        let events = events.await?;
+        let events = self.expire_events(now).await?;
         let outcomes = forget_outcomes(app, now).await?;
         let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
         let launches = self.batches("launch_expire", move |tx| {
@@ -108,6 +99,22 @@ impl Housekeeping {
             ("overrides", overrides),
             ("clients", clients),
         ]))
+    }
+
+    /// Events that are old and that no reader waits for.
+    async fn expire_events(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let app = &self.0;
+        let hours = app.config.worker_manager.event_retention_hours;
+        let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
+        let has_broker = app.events.broker.is_some();
+        let has_queue = !app.demands.is_outside();
+        let expired = self.batches("outbox_expire", move |tx| {
+            let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
+            let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
+            let keep_after = by_broker.min(by_outcomes);
+            store::event_delete_before(tx, old_events, keep_after, BATCH)
+        });
+        expired.await
     }
 
     /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.

@@ -429,9 +429,9 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
                 configuration_cases(),
                 crate::documentation::cases(),
             ]
-                .into_iter()
-                .flatten()
-                .collect(),
+            .into_iter()
+            .flatten()
+            .collect(),
         ],
         Service::Queue => [
             crate::queue_authorization::task_cases(),

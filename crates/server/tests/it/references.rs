@@ -45,13 +45,6 @@ const LEFT_OUT: [&str; 10] = [
     "azureContainerSAS",
 ];
 
-/// What the worker manager here has beyond Taskcluster's, by what its names end in.
-const BEYOND: [&str; 3] = ["Documentation", "DocumentationPage", "documentationIndex"];
-
-fn is_beyond(service: &str, name: &str) -> bool {
-    service == "worker-manager" && BEYOND.iter().any(|end| name.ends_with(end))
-}
-
 /// The contract's data, if this is a checkout that has it next to it.
 #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 fn contract_data(path: &str) -> Option<Value> {
@@ -124,7 +117,6 @@ async fn our_methods_are_those_of_the_contract() {
         let mut ours = served(&world, &format!("/references/{service}/v1/api.json")).await;
         leave_out_ours_alone(&mut ours);
         let (mut ours, mut theirs) = (entries(&ours, &ENTRY), entries(&theirs, &ENTRY));
-        ours.retain(|name, _| !is_beyond(service, name));
         if service == "auth" {
             theirs.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
         }
@@ -156,7 +148,6 @@ async fn our_methods_are_declared_in_the_order_of_the_contract() {
             let names = entries.map(|entry| entry["name"].as_str().unwrap().to_owned());
             names
                 .filter(|name| !LEFT_OUT.contains(&name.as_str()) && name != "taskQueueCountsBatch")
-                .filter(|name| !is_beyond(service, name))
                 .collect()
         };
         let mut ours = served(&world, &format!("/references/{service}/v1/api.json")).await;

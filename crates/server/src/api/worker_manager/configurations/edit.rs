@@ -10,6 +10,7 @@ use domain::audit::EntityType;
 use domain::configuration::{
     Action, Compilation, Configuration, Problems, StoredConfiguration, VersionRecord,
 };
+use domain::documentation::Subject;
 use domain::id::ConfigurationId;
 use serde_json::json;
 
@@ -263,6 +264,7 @@ async fn remove(
             return Ok::<_, ApiError>(None);
         }
         store::configuration_delete(tx, &known.id, known.version)?;
+        store::documentation_delete(tx, &Subject::Configuration(known.id.clone()))?;
         let record = VersionRecord {
             id: known.id.clone(),
             version: known.version.next(),
