@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::limits::{MAX_MAPPINGS, MAX_NAME, MAX_PATTERNS};
+use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS, MAX_NAME, MAX_PATTERNS};
 use crate::pattern::Pattern;
 use crate::presented::Presented;
 use crate::problem::{Place, kind};
@@ -186,9 +186,24 @@ impl Patterns {
 }
 
 fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
-    Pattern::parse(text)
-        .map_err(|error| place.problem(error.to_string()))
-        .ok()
+    if place.globs_left == 0 {
+        return None;
+    }
+    match Pattern::parse(text) {
+        Ok(pattern) => {
+            place.globs_left -= usize::from(pattern.is_compiled());
+            if place.globs_left == 0 {
+                place.problem(format!(
+                    "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, here are more"
+                ));
+            }
+            Some(pattern)
+        }
+        Err(error) => {
+            place.problem(error.to_string());
+            None
+        }
+    }
 }
 
 /// All of them, or nothing; but each is asked, so that each can tell its problems.

@@ -190,18 +190,21 @@ impl fmt::Display for Explanation {
         writeln!(formatter, "{pointer} with {}:", self.presented)?;
         for Step { rule_id, action } in &self.steps {
             match action {
-                Action::Set { value } => writeln!(formatter, "  {rule_id} sets {value}")?,
+                Action::Set { value } => writeln!(formatter, "  {rule_id:?} sets {value}")?,
                 Action::Override { value, old, by } => {
                     writeln!(
                         formatter,
-                        "  {rule_id} overrides {old} of {by} with {value}"
+                        "  {rule_id:?} overrides {old} of {by:?} with {value}"
                     )?;
                 }
                 Action::Merge { value, by } => {
-                    writeln!(formatter, "  {rule_id} assigns {value} to what {by} left")?;
+                    writeln!(
+                        formatter,
+                        "  {rule_id:?} assigns {value} to what {by:?} left"
+                    )?;
                 }
                 Action::Delete { old, by } => {
-                    writeln!(formatter, "  {rule_id} deletes {old} of {by}")?;
+                    writeln!(formatter, "  {rule_id:?} deletes {old} of {by:?}")?;
                 }
             }
         }

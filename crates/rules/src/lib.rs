@@ -23,6 +23,7 @@ mod results;
 mod rule;
 mod schema;
 mod set;
+mod size;
 mod table;
 mod trace;
 

@@ -16,8 +16,12 @@ pub const MAX_PATTERNS: usize = 256;
 pub const MAX_PATTERN: usize = 256;
 /// How deep `{a,b}` may stand within each other in a pattern.
 pub const MAX_ALTERNATIVES_DEPTH: usize = 8;
-/// Patterns in a set that only a compiled glob can match: those with `?`, `[…]`, `{…}` or two `*`.
-pub const MAX_GLOBS: usize = 5_000;
+/// Mappings in all conditions of a set.
+pub const MAX_MAPPINGS_OF_SET: usize = 10_000;
+/// Patterns in all conditions of a set.
+pub const MAX_PATTERNS_OF_SET: usize = 50_000;
+/// Those of them that take a compiled glob: those with `?`, `[…]`, `{…}` or several `*`.
+pub const MAX_GLOBS_OF_SET: usize = 2_000;
 /// How deep objects and lists may stand within each other in a rule's values.
 pub const MAX_DEPTH: usize = 32;
 /// Values (objects, lists, texts, numbers and so on, at whichever depth) of one rule.

@@ -91,10 +91,12 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Where the parser stands: the pointer so far, the rule, and where problems go.
+/// Where the parser stands within a rule, and where problems go.
 pub(crate) struct Place<'a> {
     pub(crate) path: String,
     pub(crate) rule_id: Option<&'a str>,
+    /// Compiling globs costs the most: beyond this number of them none is compiled.
+    pub(crate) globs_left: usize,
     pub(crate) problems: &'a mut Problems,
 }
 

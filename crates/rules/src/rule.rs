@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::conditions::Conditions;
 use crate::fingerprint::Digest;
-use crate::limits::{MAX_DEPTH, MAX_DESCRIPTION, MAX_NODES, MAX_RULE_ID};
+use crate::limits::{MAX_DEPTH, MAX_DESCRIPTION, MAX_GLOBS_OF_SET, MAX_NODES, MAX_RULE_ID};
 use crate::problem::{Place, Problems, did_you_mean, kind};
+use crate::size::Size;
 
 const KEYS: [&str; 4] = ["ruleId", "description", "conditions", "values"];
 
@@ -26,17 +27,9 @@ struct Parts {
     conditions: Conditions,
     values: Map<String, Value>,
     #[serde(skip)]
-    measure: Measure,
-}
-
-/// What is known of a rule's content once it is parsed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Measure {
-    pub(crate) fingerprint: u128,
-    /// As compact JSON.
-    pub(crate) bytes: usize,
-    /// Patterns that are compiled globs.
-    pub(crate) globs: usize,
+    fingerprint: u128,
+    #[serde(skip)]
+    size: Size,
 }
 
 impl Rule {
@@ -82,8 +75,12 @@ impl Rule {
         serde_json::to_value(&*self.0).expect("a rule has text keys and finite numbers")
     }
 
-    pub(crate) fn measure(&self) -> Measure {
-        self.0.measure
+    pub(crate) fn fingerprint(&self) -> u128 {
+        self.0.fingerprint
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.0.size
     }
 
     /// Whether both assign the same under the same id.
@@ -103,6 +100,7 @@ impl Rule {
         let mut place = Place {
             path,
             rule_id: None,
+            globs_left: MAX_GLOBS_OF_SET + 1,
             problems,
         };
         let Value::Object(rule) = rule else {
@@ -131,7 +129,8 @@ impl Rule {
             description: description?.to_owned(),
             conditions: conditions?,
             values: values?,
-            measure: Measure::default(),
+            fingerprint: 0,
+            size: Size::default(),
         };
         (!any_problem).then(|| parts.measured())
     }
@@ -140,15 +139,8 @@ impl Rule {
 impl Parts {
     fn measured(mut self) -> Rule {
         let digest = Digest::of(&self);
-        let patterns = self.conditions.mappings().iter().flat_map(|mapping| {
-            let lists = mapping.iter().map(|(_, patterns)| patterns.as_slice());
-            lists.flatten()
-        });
-        self.measure = Measure {
-            fingerprint: digest.value(),
-            bytes: digest.bytes(),
-            globs: patterns.filter(|pattern| pattern.is_compiled()).count(),
-        };
+        self.fingerprint = digest.value();
+        self.size = Size::new(digest.bytes(), &self.conditions);
         Rule(Arc::new(self))
     }
 }

@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::fingerprint::Digest;
-use crate::limits::{MAX_BYTES, MAX_GLOBS, MAX_RULES};
+use crate::limits::MAX_RULES;
 use crate::problem::{Problems, kind};
 use crate::rule::Rule;
+use crate::size::Size;
 
 /// Rules in their order.
 #[derive(Clone)]
@@ -34,17 +35,19 @@ impl RuleSet {
             return Err(problems);
         };
         if list.len() > MAX_RULES {
-            let message = format!(
-                "a set has at most {MAX_RULES} rules, here are {}",
-                list.len()
-            );
-            problems.push("", None, message);
+            problems.push("", None, too_many(list.len()));
             return Err(problems);
         }
         let mut parsed = Vec::with_capacity(list.len());
+        let mut size = Size::default();
         let mut first: HashMap<&str, usize> = HashMap::new();
         for (index, value) in list.iter().enumerate() {
             let rule = Rule::parse_at(value, format!("/{index}"), &mut problems);
+            size += rule.as_ref().map(Rule::size).unwrap_or_default();
+            if let Some(excess) = size.excess() {
+                problems.push("", None, excess);
+                break;
+            }
             parsed.extend(rule);
             // Told here rather than with the other checks of the whole, so that it is also told of
             // sets in which something else is wrong.
@@ -68,21 +71,14 @@ impl RuleSet {
     /// If two have one id, or the whole is too large.
     pub fn from_rules(rules: Vec<Rule>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let mut whole = |most: usize, what: &str, number: usize| {
-            if number > most {
-                problems.push(
-                    "",
-                    None,
-                    format!("a set has at most {most} {what}, here are {number}"),
-                );
-            }
-        };
-        whole(MAX_RULES, "rules", rules.len());
-        let sum = |part: fn(&Rule) -> usize| rules.iter().map(part).sum::<usize>();
-        let bytes = sum(|rule| rule.measure().bytes);
-        whole(MAX_BYTES, "bytes as compact JSON", bytes);
-        let globs = sum(|rule| rule.measure().globs);
-        whole(MAX_GLOBS, "patterns with ?, [], {} or several *", globs);
+        if rules.len() > MAX_RULES {
+            problems.push("", None, too_many(rules.len()));
+        }
+        let mut size = Size::default();
+        rules.iter().for_each(|rule| size += rule.size());
+        if let Some(excess) = size.excess() {
+            problems.push("", None, excess);
+        }
         let mut first: HashMap<&str, usize> = HashMap::with_capacity(rules.len());
         for (index, rule) in rules.iter().enumerate() {
             let earlier = *first.entry(rule.id()).or_insert(index);
@@ -94,7 +90,7 @@ impl RuleSet {
         problems.none()?;
         let mut digest = Digest::default();
         for rule in &rules {
-            digest.update(&rule.measure().fingerprint.to_be_bytes());
+            digest.update(&rule.fingerprint().to_be_bytes());
         }
         let fingerprint = digest.value();
         Ok(Self(Arc::new(Inner { rules, fingerprint })))
@@ -124,6 +120,10 @@ impl RuleSet {
     pub fn fingerprint(&self) -> u128 {
         self.0.fingerprint
     }
+}
+
+fn too_many(rules: usize) -> String {
+    format!("a set has at most {MAX_RULES} rules, here are {rules}")
 }
 
 fn duplicate(earlier: usize) -> String {

@@ -45,7 +45,7 @@ struct Leaf<'a> {
     counts: bool,
     /// A `null` that found something to delete.
     deleted: bool,
-    /// Later rules that ended it.
+    /// The later rules that ended it.
     by: BTreeSet<usize>,
 }
 
@@ -56,11 +56,13 @@ impl Leaf<'_> {
         let Some((last, above)) = self.path.split_last() else {
             return;
         };
+        // Steps are sorted by rule. Who ended it first is told, not all who would have.
+        let mut first: Option<usize> = None;
         let mut note = |steps: &[Step], ends: fn(Did) -> bool| {
-            let later = steps
-                .iter()
-                .filter(|step| step.rule > place && ends(step.did));
-            self.by.extend(later.map(|step| group[step.rule]));
+            let later = steps.partition_point(|step| step.rule <= place);
+            let ending = steps[later..].iter().find(|step| ends(step.did));
+            let rules = first.into_iter().chain(ending.map(|step| step.rule));
+            first = rules.min();
         };
         for token in above {
             let Some(node) = children.get(token) else {
@@ -70,11 +72,15 @@ impl Leaf<'_> {
             children = &node.children;
         }
         let Some(node) = children.get(last) else {
-            return;
+            return; // A `null` where nobody ever set anything.
         };
         note(&node.steps, |_| true);
+        self.by.extend(first.map(|rule| group[rule]));
         let is_leaf = matches!(node.now, Now::Leaf(_));
-        let own = node.steps.iter().position(|step| step.rule == place);
+        let own = node
+            .steps
+            .binary_search_by_key(&place, |step| step.rule)
+            .ok();
         let next = own.and_then(|own| node.steps.get(own + 1));
         self.counts |= match self.value {
             Value::Null => {

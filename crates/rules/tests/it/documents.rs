@@ -129,27 +129,44 @@ fn a_set_that_is_too_large_as_a_whole_is_refused() {
     };
     let told = problems(&rules(limits::MAX_RULES + 1, &json!({}), &json!(null)));
     assert_eq!(told, ["a set has at most 2000 rules, here are 2001"]);
-    let told = problems(&rules(
-        5,
-        &json!({ "x": "x".repeat(1024 * 1024) }),
-        &json!(null),
-    ));
-    assert!(
-        told[0].starts_with("a set has at most 4194304 bytes as compact JSON, here are 52"),
-        "{told:?}"
-    );
-    let globs: Value = (0..251).map(|number| format!("?{number}")).collect();
-    let told = problems(&rules(20, &json!({}), &json!({ "x": globs })));
+    let told = |rules: Value| problems(&rules).join("\n");
+    let large = json!({ "x": "x".repeat(1024 * 1024) });
+    let few =
+        |pattern: fn(usize) -> String| json!({ "x": (0..251).map(pattern).collect::<Vec<_>>() });
+    for (set, wanted) in [
+        (
+            rules(5, &large, &json!(null)),
+            "4194304 bytes as compact JSON",
+        ),
+        (
+            rules(160, &json!({}), &Value::Array(vec![json!({}); 64])),
+            "10000 mappings in its conditions",
+        ),
+        (
+            rules(200, &json!({}), &few(|number| number.to_string())),
+            "50000 patterns",
+        ),
+        (
+            rules(8, &json!({}), &few(|number| format!("?{number}"))),
+            "2000 patterns with ?, [], {} or several *",
+        ),
+    ] {
+        assert_eq!(
+            told(set),
+            format!("a set has at most {wanted}, here are more")
+        );
+    }
+    let one = Value::Array(vec![few(|number| format!("?{number}")); 8]);
     assert_eq!(
-        told,
-        ["a set has at most 5000 patterns with ?, [], {} or several *, here are 5020"]
+        told(rules(1, &json!({}), &one)),
+        r#"rule "r0": /0/conditions/7/x/243: a set has at most 2000 patterns with ?, [], {} or several *, here are more"#
     );
-    RuleSet::parse(&rules(
+    let most = rules(
         limits::MAX_RULES,
         &json!({ "x": 1 }),
         &json!({ "x": "a*b" }),
-    ))
-    .unwrap();
+    );
+    RuleSet::parse(&most).unwrap();
 }
 
 #[test]

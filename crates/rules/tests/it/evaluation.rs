@@ -62,3 +62,209 @@ fn the_example_of_the_rfc_has_less_elsewhere() {
         })
     );
 }
+
+#[test]
+fn values_are_deeply_assigned() {
+    let table = [
+        (
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": { "c": 2 } }),
+            json!({ "a": { "b": 1, "c": 2 } }),
+        ),
+        (
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": 2 }),
+            json!({ "a": 2 }),
+        ),
+        (
+            json!({ "a": [1, 2] }),
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": { "b": 1 } }),
+        ),
+        (
+            json!({ "a": [1, 2] }),
+            json!({ "a": [3, null] }),
+            json!({ "a": [3, null] }),
+        ),
+        (
+            json!({ "a": { "b": 1, "c": 2 } }),
+            json!({ "a": { "b": null } }),
+            json!({ "a": { "c": 2 } }),
+        ),
+        (
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": { "b": null } }),
+            json!({ "a": {} }),
+        ),
+        (json!({ "a": { "b": 1 } }), json!({ "a": null }), json!({})),
+        (
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": {} }),
+            json!({ "a": { "b": 1 } }),
+        ),
+        (json!({}), json!({ "a": {} }), json!({ "a": {} })),
+        (
+            json!({}),
+            json!({ "a": { "b": null, "c": { "d": null } } }),
+            json!({ "a": { "c": {} } }),
+        ),
+        (
+            json!({ "a": 1 }),
+            json!({ "a": { "b": null } }),
+            json!({ "a": {} }),
+        ),
+        (json!({ "a": 1 }), json!({ "b": null }), json!({ "a": 1 })),
+    ];
+    for (first, second, wanted) in table {
+        let rules = json!([
+            { "ruleId": "first", "values": first },
+            { "ruleId": "second", "values": second },
+        ]);
+        let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
+        let result = evaluator.evaluate(&Presented::nothing());
+        assert_eq!(Value::Object((*result).clone()), wanted, "{rules}");
+    }
+}
+
+#[test]
+fn conditions_hold_as_they_say() {
+    let presented = || Presented::nothing().with("a", "1").with("b", "2");
+    let table = [
+        (json!(null), true),
+        (json!({}), true),
+        (json!([]), false),
+        (json!([{}]), true),
+        (json!({ "a": "1" }), true),
+        (json!({ "a": "1", "b": "3" }), false),
+        (json!({ "a": ["0", "1"], "b": "*" }), true),
+        (json!({ "a": [] }), false),
+        (json!({ "c": "*" }), false),
+        (json!([{ "a": "2" }, { "b": "2" }]), true),
+        (json!([{ "a": "1", "c": "*" }, { "b": "1" }]), false),
+    ];
+    for (conditions, wanted) in table {
+        let rule = json!({ "ruleId": "r", "conditions": conditions, "values": {} });
+        let set = RuleSet::parse(&json!([rule])).unwrap();
+        let applies = !Evaluator::new(&set).applying(&presented()).is_empty();
+        assert_eq!(applies, wanted, "{conditions}");
+        assert_eq!(set.rules()[0].conditions().hold(&presented()), wanted);
+    }
+}
+
+/// Rules that set, replace, merge and delete.
+fn eventful() -> Evaluator {
+    let rules = json!([
+        { "ruleId": "one", "values": { "a": { "b": 1, "c": 1 }, "e": {} } },
+        { "ruleId": "two", "values": { "a": { "b": 2 }, "e": { "f": null } } },
+        { "ruleId": "three", "values": { "a": null } },
+        { "ruleId": "four", "values": { "a": "gone" } },
+        { "ruleId": "five", "values": { "a": { "b": [5] } } },
+        { "ruleId": "elsewhere", "conditions": { "x": "y" }, "values": { "a": 0 } },
+    ]);
+    Evaluator::new(&RuleSet::parse(&rules).unwrap())
+}
+
+#[test]
+fn origins_name_the_rule_and_all_that_it_took_the_place_of() {
+    let evaluation = eventful().evaluate_with_origins(&Presented::nothing());
+    assert_eq!(
+        serde_json::to_value(evaluation).unwrap(),
+        json!({
+            "values": { "a": { "b": [5] }, "e": {} },
+            "origins": {
+                "/a/b": {
+                    "ruleId": "five",
+                    "overrode": [
+                        { "ruleId": "one" },
+                        { "ruleId": "two" },
+                        { "ruleId": "three", "deleted": true },
+                    ],
+                },
+                "/e": { "ruleId": "two", "overrode": [{ "ruleId": "one" }] },
+            },
+        })
+    );
+}
+
+#[test]
+fn an_explanation_tells_every_step() {
+    let told = |pointer: &str| {
+        eventful()
+            .explain(&Presented::nothing(), pointer)
+            .to_string()
+    };
+    assert_eq!(
+        told("/a"),
+        r#"/a with nothing:
+  "one" sets {"b":1,"c":1}
+  "two" assigns {"b":2} to what "one" left
+  "three" deletes {"b":2,"c":1} of "two"
+  "four" sets "gone"
+  "five" overrides "gone" of "four" with {"b":[5]}
+it is {"b":[5]}"#
+    );
+    assert_eq!(
+        told("/a/c"),
+        r#"/a/c with nothing:
+  "one" sets 1
+  "three" deletes 1 of "one"
+it is not there"#
+    );
+    assert_eq!(
+        told("/a/b/0"),
+        r#"/a/b/0 with nothing:
+  "five" sets 5
+it is 5"#
+    );
+    assert_eq!(told("/x"), "/x with nothing:\nno rule that applies sets it");
+    assert!(told("").starts_with("the whole result with nothing:\n  \"one\" "));
+    let step =
+        serde_json::to_value(&eventful().explain(&Presented::nothing(), "/a/b").steps[1]).unwrap();
+    assert_eq!(
+        step,
+        json!({ "ruleId": "two", "action": "override", "value": 2, "old": 1, "by": "one" })
+    );
+}
+
+#[test]
+fn presentations_to_which_the_same_rules_apply_share_a_result() {
+    let evaluator = rfc();
+    let build = |name: &str| Presented::nothing().with("workerType", name);
+    let one = evaluator.evaluate(&build("build-opt"));
+    assert!(std::sync::Arc::ptr_eq(
+        &one,
+        &evaluator.evaluate(&build("build-dbg"))
+    ));
+    let (next, change) = evaluator.succeed(&evaluator.set().remove("ec2-ami").unwrap());
+    assert!(std::sync::Arc::ptr_eq(
+        &one,
+        &next.evaluate(&build("build-dbg"))
+    ));
+    assert!(!change.touches(&build("build-dbg")));
+    assert!(
+        change.touches(
+            &build("build-dbg")
+                .with("provider", "ec2")
+                .with("region", "us-east-1")
+        )
+    );
+}
+
+#[test]
+fn only_those_evaluations_are_touched_in_which_a_moved_rule_passes_another() {
+    let rules = json!([
+        { "ruleId": "everywhere", "values": { "x": 1 } },
+        { "ruleId": "here", "conditions": { "place": "here" }, "values": { "x": 2 } },
+        { "ruleId": "there", "conditions": { "place": "there" }, "values": { "x": 3 } },
+    ]);
+    let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
+    let moved = evaluator
+        .set()
+        .move_to("everywhere", rules::Position::Before("there".to_owned()))
+        .unwrap();
+    let change = evaluator.succeed(&moved).1;
+    let at = |place: &str| Presented::nothing().with("place", place);
+    assert!(change.touches(&at("here")));
+    assert!(!change.touches(&at("there")));
+    assert!(!change.touches(&at("nowhere")));
+}

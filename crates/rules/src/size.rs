@@ -1,0 +1,63 @@
+//! How large a rule is, and whether several are too large together.
+
+use std::ops::AddAssign;
+
+use crate::conditions::Conditions;
+use crate::limits::{MAX_BYTES, MAX_GLOBS_OF_SET, MAX_MAPPINGS_OF_SET, MAX_PATTERNS_OF_SET};
+
+/// What a rule adds to its set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// As compact JSON.
+    bytes: usize,
+    mappings: usize,
+    patterns: usize,
+    globs: usize,
+}
+
+impl Size {
+    pub(crate) fn new(bytes: usize, conditions: &Conditions) -> Self {
+        let mappings = conditions.mappings();
+        let patterns = || {
+            mappings.iter().flat_map(|mapping| {
+                let lists = mapping.iter().map(|(_, patterns)| patterns.as_slice());
+                lists.flatten()
+            })
+        };
+        Self {
+            bytes,
+            mappings: mappings.len(),
+            patterns: patterns().count(),
+            globs: patterns().filter(|pattern| pattern.is_compiled()).count(),
+        }
+    }
+
+    /// What there is too much of, if anything.
+    pub(crate) fn excess(&self) -> Option<String> {
+        let parts = [
+            (self.bytes, MAX_BYTES, "bytes as compact JSON"),
+            (
+                self.mappings,
+                MAX_MAPPINGS_OF_SET,
+                "mappings in its conditions",
+            ),
+            (self.patterns, MAX_PATTERNS_OF_SET, "patterns"),
+            (
+                self.globs,
+                MAX_GLOBS_OF_SET,
+                "patterns with ?, [], {} or several *",
+            ),
+        ];
+        let excess = parts.into_iter().find(|(is, most, _)| is > most);
+        excess.map(|(_, most, what)| format!("a set has at most {most} {what}, here are more"))
+    }
+}
+
+impl AddAssign for Size {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.mappings += other.mappings;
+        self.patterns += other.patterns;
+        self.globs += other.globs;
+    }
+}
