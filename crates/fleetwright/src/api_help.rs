@@ -57,6 +57,15 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
         Service::WorkerManager,
         "documentationIndex",
     ),
+    ("override", "list", Service::WorkerManager, "listOverrides"),
+    ("override", "show", Service::WorkerManager, "override"),
+    ("override", "set", Service::WorkerManager, "setOverride"),
+    (
+        "override",
+        "remove",
+        Service::WorkerManager,
+        "removeOverride",
+    ),
     ("task", "status", Service::Queue, "status"),
     ("task", "cancel", Service::Queue, "cancelTask"),
     ("provider", "list", Service::WorkerManager, "listProviders"),
@@ -82,6 +91,7 @@ const IN_OUR_WORDS: &[(&str, &str)] = &[
     ),
     ("; in pages if `limit` is given", ""),
     ("with `includeArchived=true`", "with --archived"),
+    ("with `includeEnded=true`", "with --ended"),
     (
         "Use `updateWorker` to change one",
         "`fleetwright worker update` changes one",

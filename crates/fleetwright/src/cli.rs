@@ -14,8 +14,8 @@ use crate::client::Flags;
 use crate::commands::run_worker::Asked;
 use crate::commands::{
     Session, audit, client, completions, config, doctor, documentation, error, event, explain,
-    launch_config, migrate, pool, provider, queue, role, run_worker, scope, serve, task, up,
-    version,
+    launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope, serve, task,
+    up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::{bench, import, output};
@@ -79,6 +79,9 @@ enum Command {
     /// Documentation of worker configurations and worker types
     #[command(subcommand)]
     Documentation(documentation::Verb),
+    /// Overrides: what is paused or limited otherwise, for a time
+    #[command(subcommand)]
+    Override(overrides::Verb),
     /// Workers: those of a server, and how to be one
     Worker(run_worker::Noun),
     /// Tasks: what workers do
@@ -202,6 +205,9 @@ impl Cli {
             }
             Command::Documentation(verb) => {
                 common.ask(async |session| documentation::run(verb, session).await)
+            }
+            Command::Override(verb) => {
+                common.ask(async |session| overrides::run(verb, session).await)
             }
             Command::Worker(noun) => match noun.asked()? {
                 Asked::Managing(verb) => {

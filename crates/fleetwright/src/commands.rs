@@ -14,6 +14,7 @@ mod first_pool;
 pub(crate) mod launch_config;
 pub(crate) mod migrate;
 mod name;
+pub(crate) mod overrides;
 pub(crate) mod pool;
 pub(crate) mod provider;
 pub(crate) mod queue;

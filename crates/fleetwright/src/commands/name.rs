@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use domain::id::{ClientId, ConfigurationId, PoolId, RoleId, TaskId, WorkerId};
+use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId, TaskId, WorkerId};
 
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(
@@ -57,6 +57,13 @@ pub(super) fn role(text: &str) -> Result<String, String> {
     )
 }
 
+pub(super) fn an_override(text: &str) -> Result<String, String> {
+    checked::<OverrideId>(
+        text,
+        "an override is named by up to 128 letters, digits, -, _ and ., such as freeze-us-east-1",
+    )
+}
+
 fn checked<Id: FromStr>(text: &str, form: &str) -> Result<String, String> {
     match text.parse::<Id>() {
         Ok(_) => Ok(text.to_owned()),
@@ -81,6 +88,7 @@ mod tests {
             (configuration("a/b"), "64 letters"),
             (worker_type("Build"), "such as build-opt"),
             (worker_type("a/b/c"), "its whole pool"),
+            (an_override("a b"), "128 letters"),
         ] {
             let said = refused.unwrap_err();
             assert!(said.contains(part), "{said}");

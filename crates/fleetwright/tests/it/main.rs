@@ -11,6 +11,7 @@ mod event;
 mod import;
 mod network;
 mod offline;
+mod overrides;
 mod queue_calls;
 mod serve;
 mod task;

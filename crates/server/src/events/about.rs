@@ -53,6 +53,14 @@ impl About {
             "worker-pool-created" | "worker-pool-updated" => {
                 Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
+            // A pause tells what an override tells, and may be about more than one pool.
+            "launch-config-paused" | "launch-config-resumed" => {
+                let id = name("overrideId");
+                Expression::AnyOf(vec![
+                    Expression::Scope("worker-manager:list-overrides".to_owned()),
+                    Expression::Scope(format!("worker-manager:get-override:{id}")),
+                ])
+            }
             launch_config if launch_config.starts_with("launch-config-") => {
                 Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
@@ -146,6 +154,16 @@ mod tests {
                 "launch-config-archived",
                 &pool,
                 "worker-manager:get-worker-pool:p/q",
+            ),
+            (
+                "launch-config-paused",
+                &json!({"overrideId": "o", "workerPoolId": "p/q"}),
+                "worker-manager:get-override:o",
+            ),
+            (
+                "launch-config-resumed",
+                &json!({"overrideId": "o", "providerId": "p"}),
+                "worker-manager:list-overrides",
             ),
             (
                 "worker-pool-error",

@@ -128,6 +128,52 @@ fn pool_cases() -> Vec<Case> {
     ]
 }
 
+/// In the order of the endpoints: the overrides are there when they are to be removed.
+fn override_cases() -> Vec<Case> {
+    let pause = |target: &str, id: &str| json!({target: id, "pause": true, "reason": "r", "until": "2026-10-01T00:00:00Z"});
+    let brief = json!({"reason": "r", "until": "2026-10-01T00:00:00Z"});
+    let of_pool: &[&str] = &[
+        "worker-manager:manage-override:o.pool",
+        "worker-manager:manage-worker-pool:pp/ee",
+    ];
+    let of_provider: &[&str] = &[
+        "worker-manager:manage-override:o.provider",
+        "worker-manager:provider:static",
+    ];
+    let of_region: &[&str] = &[
+        "worker-manager:manage-override:o.region",
+        "worker-manager:region:us-east-1",
+    ];
+    let of_config: &[&str] = &[
+        "worker-manager:manage-override:pause.pp.ee.lc",
+        "worker-manager:manage-worker-pool:pp/ee",
+    ];
+    let (pool, provider, region) = (
+        "/override/o.pool",
+        "/override/o.provider",
+        "/override/o.region",
+    );
+    let set = |path, body, scopes| case_with("setOverride", path, body, scopes);
+    let to_pause = "/launch-config/pp%2Fee/lc/pause";
+    let to_resume = "/launch-config/pp%2Fee/lc/resume";
+    vec![
+        set(pool, pause("workerPoolId", "pp/ee"), of_pool),
+        set(provider, pause("providerId", "static"), of_provider),
+        set(region, pause("region", "us-east-1"), of_region),
+        case("override", pool, &["worker-manager:get-override:o.pool"]),
+        case(
+            "listOverrides",
+            "/overrides",
+            &["worker-manager:list-overrides"],
+        ),
+        case("removeOverride", pool, of_pool),
+        case("removeOverride", provider, of_provider),
+        case("removeOverride", region, of_region),
+        case_with("pauseLaunchConfig", to_pause, brief, of_config),
+        case("resumeLaunchConfig", to_resume, of_config),
+    ]
+}
+
 fn worker_cases() -> Vec<Case> {
     let reregister = json!({"workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w",
         "secret": "x".repeat(44)});
@@ -421,24 +467,20 @@ fn event_cases() -> Vec<Case> {
 
 fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
     let cases = match endpoint.service {
-        Service::WorkerManager => [
+        Service::WorkerManager => vec![
             pool_cases(),
-            [
-                worker_cases(),
-                state_cases(),
-                configuration_cases(),
-                crate::documentation::cases(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            worker_cases(),
+            state_cases(),
+            configuration_cases(),
+            crate::documentation::cases(),
+            override_cases(),
         ],
-        Service::Queue => [
+        Service::Queue => vec![
             crate::queue_authorization::task_cases(),
             crate::queue_view_authorization::cases(),
         ],
-        Service::Auth => [client_cases(), role_cases()],
-        Service::Fleetwright => [event_cases(), crate::queue_view_authorization::log_cases()],
+        Service::Auth => vec![client_cases(), role_cases()],
+        Service::Fleetwright => vec![event_cases(), crate::queue_view_authorization::log_cases()],
     };
     let own = cases
         .into_iter()

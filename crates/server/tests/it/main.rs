@@ -40,6 +40,8 @@ mod notices_by_mail;
 mod order;
 mod outside_auth;
 mod outside_queue;
+mod overrides;
+mod overrides_written;
 mod paging;
 mod pools_judged_outside;
 mod pools_read;

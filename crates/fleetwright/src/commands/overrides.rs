@@ -1,0 +1,224 @@
+//! Overrides: what is paused or limited otherwise, for a time.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::body::set;
+use super::{Consent, Limit, Session, name};
+use crate::client::{Call, WORKER_MANAGER};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const LOOK: &str = "fleetwright override list";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    List {
+        /// Also those that have ended
+        #[arg(long)]
+        ended: bool,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    Show {
+        /// The override's name
+        #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
+        id: String,
+    },
+    Set(Wanted),
+    Remove {
+        /// The override's name
+        #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
+        id: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("target").required(true))]
+pub(crate) struct Wanted {
+    /// The override's name, which is yours to choose
+    #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
+    id: String,
+    /// About this worker pool
+    #[arg(long, group = "target", value_name = "POOL", value_parser = name::pool)]
+    pool: Option<String>,
+    /// Of the pool, only about this launch config
+    #[arg(long, requires = "pool", value_name = "ID")]
+    launch_config: Option<String>,
+    /// About everything from this provider
+    #[arg(long, group = "target", value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// About everything in this region: the worker group of its machines
+    #[arg(long, group = "target", value_name = "REGION")]
+    region: Option<String>,
+    /// Launch nothing new from it
+    #[arg(long, required_unless_present_any = ["min_capacity", "max_capacity"],
+        conflicts_with_all = ["min_capacity", "max_capacity"])]
+    pause: bool,
+    /// Keep at least so much of the pool
+    #[arg(long, value_name = "N")]
+    min_capacity: Option<u64>,
+    /// Have at most so much of the pool
+    #[arg(long, value_name = "N")]
+    max_capacity: Option<u64>,
+    /// Until when: a time, or a length from now such as 2h; at most 90d
+    #[arg(long, value_name = "WHEN")]
+    until: String,
+    /// Why, for those who wonder later
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+const KEY: &str = "overrides";
+
+/// What a row is about and what it does, in words of ours.
+const TARGET: &str = "target";
+const EFFECT: &str = "effect";
+
+const LIST: &[Column] = &[
+    Column::text("OVERRIDE", "overrideId"),
+    Column::text("ABOUT", TARGET),
+    Column::text("EFFECT", EFFECT),
+    Column::age("UNTIL", "until"),
+    Column::text("BY", "owner"),
+    Column::prose("REASON", "reason"),
+];
+
+const DETAILS: &[Column] = &[
+    Column::text("Override", "overrideId"),
+    Column::text("About", TARGET),
+    Column::text("Effect", EFFECT),
+    Column::text("Reason", "reason"),
+    Column::text("By", "owner"),
+    Column::age("Made", "created"),
+    Column::age("Until", "until"),
+];
+
+pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List { ended, limit } => {
+            let call = Call::get(WORKER_MANAGER, &["overrides"])
+                .query("includeEnded", ended.then_some(true))
+                .to("list overrides");
+            let mut document = session.client.pages(&call, KEY, limit.limit).await?;
+            if !session.json {
+                let items = document[KEY].as_array_mut();
+                items.into_iter().flatten().for_each(describe);
+            }
+            session.rows(&document, KEY, LIST);
+            Ok(())
+        }
+        Verb::Show { id } => {
+            let call = Call::get(WORKER_MANAGER, &["override", &id]);
+            let call = call.to(format!("show override {id}")).look_with(LOOK);
+            let mut reply = session.client.call(&call).await?;
+            if !session.json {
+                describe(&mut reply);
+            }
+            session.details(&reply, DETAILS);
+            Ok(())
+        }
+        Verb::Set(wanted) => {
+            let id = wanted.id.clone();
+            let body = wanted.body(session)?;
+            let call = Call::put(WORKER_MANAGER, &["override", &id], body)
+                .to(format!("set override {id}"))
+                .look_with("fleetwright pool list");
+            let mut reply = session.client.call(&call).await?;
+            if session.json {
+                output::json(&reply);
+                return Ok(());
+            }
+            describe(&mut reply);
+            let word = |name: &str| reply[name].as_str().unwrap_or_default();
+            let (target, effect, until) = (word(TARGET), word(EFFECT), word("until"));
+            output::out(&format!("{target}: {effect} until {until}"));
+            Ok(())
+        }
+        Verb::Remove { id, consent } => {
+            let purpose = format!("remove override {id}");
+            output::confirm(&purpose, consent.yes)?;
+            let call = Call::delete(WORKER_MANAGER, &["override", &id]);
+            let call = call.to(purpose).look_with(LOOK);
+            let reply = session.client.call(&call).await?;
+            session.done(&reply, &format!("removed override {id}"));
+            Ok(())
+        }
+    }
+}
+
+impl Wanted {
+    fn body(self, session: &Session) -> Result<Value, Failure> {
+        let until = output::parse_moment(&self.until, session.now)
+            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?;
+        let mut fields = Map::new();
+        set(&mut fields, "workerPoolId", self.pool);
+        set(&mut fields, "launchConfigId", self.launch_config);
+        set(&mut fields, "providerId", self.provider);
+        set(&mut fields, "region", self.region);
+        set(&mut fields, "pause", self.pause.then_some(true));
+        set(&mut fields, "minCapacity", self.min_capacity);
+        set(&mut fields, "maxCapacity", self.max_capacity);
+        set(&mut fields, "reason", Some(self.reason));
+        set(&mut fields, "until", Some(until.to_string()));
+        Ok(Value::Object(fields))
+    }
+}
+
+/// Adds what a row is about and what it does.
+fn describe(item: &mut Value) {
+    let word = |name: &str| item[name].as_str();
+    let target = match (word("workerPoolId"), word("launchConfigId")) {
+        (Some(pool), Some(config)) => format!("launch config {config} of {pool}"),
+        (Some(pool), None) => format!("pool {pool}"),
+        (None, _) => match (word("providerId"), word("region")) {
+            (Some(provider), _) => format!("provider {provider}"),
+            (None, region) => format!("region {}", region.unwrap_or("?")),
+        },
+    };
+    let limit = |name: &str, words: &str| {
+        let units = item[name].as_u64()?;
+        Some(format!("{words} {units}"))
+    };
+    let limits = [
+        limit("minCapacity", "at least"),
+        limit("maxCapacity", "at most"),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let mut effect = match limits.is_empty() {
+        true => "paused".to_owned(),
+        false => limits.join(", "),
+    };
+    if item["inForce"] == json!(false) {
+        effect.push_str(" (ended)");
+    }
+    if let Some(fields) = item.as_object_mut() {
+        fields.insert(TARGET.to_owned(), json!(target));
+        fields.insert(EFFECT.to_owned(), json!(effect));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_what_it_is_about_and_what_it_does() {
+        let said = |item: Value| {
+            let mut item = item;
+            describe(&mut item);
+            let word = |name: &str| item[name].as_str().unwrap().to_owned();
+            (word(TARGET), word(EFFECT))
+        };
+        let pair = |target: &str, effect: &str| (target.to_owned(), effect.to_owned());
+        let config = json!({"workerPoolId": "a/b", "launchConfigId": "lc", "inForce": true});
+        assert_eq!(said(config), pair("launch config lc of a/b", "paused"));
+        let limits = json!({"workerPoolId": "a/b", "minCapacity": 2, "maxCapacity": 3});
+        assert_eq!(said(limits), pair("pool a/b", "at least 2, at most 3"));
+        let provider = json!({"providerId": "aws", "inForce": false});
+        assert_eq!(said(provider), pair("provider aws", "paused (ended)"));
+        assert_eq!(said(json!({"region": "r"})), pair("region r", "paused"));
+    }
+}

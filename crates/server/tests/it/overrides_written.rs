@@ -1,0 +1,229 @@
+//! Overrides as they are asked for, shown and taken back.
+
+use serde_json::{Value, json};
+
+use crate::database::{assert_snapshot, on_both};
+use crate::fleet_world::{machine, pool};
+use crate::samples::static_pool;
+use crate::world::World;
+
+const PATH: &str = "/override/freeze";
+
+fn pause(target: &str, name: &str) -> Value {
+    json!({target: name, "pause": true, "reason": "prices are up", "until": "2026-09-22T00:00:00Z"})
+}
+
+fn with(mut body: Value, name: &str, value: Value) -> Value {
+    body[name] = value;
+    body
+}
+
+async fn with_pool(world: &World) {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    world.events().await;
+}
+
+on_both!(an_override_is_set_shown_listed_and_removed, |world| {
+    with_pool(world).await;
+    let set = world.put(PATH, pause("workerPoolId", "pp/ee")).await;
+    assert_snapshot!(set.text, @r#"
+    {
+      "overrideId": "freeze",
+      "workerPoolId": "pp/ee",
+      "pause": true,
+      "reason": "prices are up",
+      "owner": "static/root",
+      "created": "2026-09-21T14:13:20.000Z",
+      "until": "2026-09-22T00:00:00.000Z",
+      "inForce": true
+    }
+    "#);
+    let set = set.expect(200);
+    assert_eq!(world.get(PATH).await.expect(200), set);
+    let limits = json!({"workerPoolId": "pp/ee", "minCapacity": 1, "maxCapacity": 2, "reason": "r",
+        "until": "2026-09-22T00:00:00Z"});
+    let limits = world.put("/override/more", limits).await.expect(200);
+    assert_eq!(
+        (&limits["minCapacity"], &limits["pause"]),
+        (&json!(1), &json!(false))
+    );
+    let list = world.get("/overrides?limit=1").await.expect(200);
+    assert_eq!(list["overrides"], json!([set]));
+    let token = list["continuationToken"].as_str().unwrap();
+    let rest = world
+        .get(&format!("/overrides?continuationToken={token}"))
+        .await
+        .expect(200);
+    assert_eq!(rest, json!({"overrides": [limits]}));
+    world.delete(PATH).await.expect(200);
+    world.get(PATH).await.expect(404);
+    world.delete(PATH).await.expect(404);
+    let history = world.get("auth:/audit/override/freeze").await.expect(200);
+    let actions = history["auditHistory"].as_array().unwrap().iter();
+    let actions: Vec<_> = actions
+        .map(|line| line["action_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(actions.len(), 2);
+    assert!(
+        actions.contains(&"set") && actions.contains(&"removed"),
+        "{actions:?}"
+    );
+});
+
+on_both!(
+    the_same_again_changes_nothing_and_another_text_changes_it,
+    |world| {
+        with_pool(world).await;
+        let first = world
+            .put(PATH, pause("providerId", "static"))
+            .await
+            .expect(200);
+        world.clock.advance_ms(5_000);
+        let again = world
+            .put(PATH, pause("providerId", "static"))
+            .await
+            .expect(200);
+        assert_eq!(again, first);
+        let who = world
+            .client(
+                "ops/bob",
+                &[
+                    "worker-manager:manage-override:*",
+                    "worker-manager:provider:*",
+                ],
+            )
+            .await;
+        let other = with(pause("providerId", "static"), "reason", json!("other"));
+        let changed = world.put(PATH, other).by(&who).await.expect(200);
+        assert_eq!(
+            (&changed["owner"], &changed["reason"]),
+            (&json!("ops/bob"), &json!("other"))
+        );
+        assert_eq!(changed["created"], first["created"]);
+        let elsewhere = world
+            .put(PATH, pause("workerPoolId", "pp/ee"))
+            .await
+            .expect(409);
+        let said = elsewhere["message"].as_str().unwrap();
+        assert!(
+            said.starts_with("Override freeze is about something else: remove it first"),
+            "{said}"
+        );
+    }
+);
+
+on_both!(what_cannot_be_is_refused_with_what_to_do, |world| {
+    with_pool(world).await;
+    let good = || pause("workerPoolId", "pp/ee");
+    for (body, status, part) in [
+        (
+            with(good(), "providerId", json!("static")),
+            400,
+            "is about one thing",
+        ),
+        (
+            json!({"pause": true, "reason": "r", "until": "2026-09-22T00:00:00Z"}),
+            400,
+            "is about one thing",
+        ),
+        (with(good(), "maxCapacity", json!(1)), 400, "does one thing"),
+        (with(good(), "pause", json!(false)), 400, "does one thing"),
+        (
+            with(good(), "until", json!("2026-09-21T14:13:20Z")),
+            400,
+            "must be after now",
+        ),
+        (
+            with(good(), "until", json!("2026-12-21T00:00:00Z")),
+            400,
+            "within 90 days",
+        ),
+        (with(good(), "until", json!("tomorrow")), 400, "date-time"),
+        (with(good(), "reason", json!(" ")), 400, "has a reason"),
+        (with(good(), "reason", json!("")), 400, "reason"),
+        (
+            with(good(), "launchConfigId", json!("none")),
+            404,
+            "Launch config none does not exist",
+        ),
+        (
+            pause("workerPoolId", "pp/none"),
+            404,
+            "Worker pool does not exist",
+        ),
+        (
+            pause("providerId", "none"),
+            404,
+            "Provider none does not exist",
+        ),
+        (
+            json!({"region": "r", "maxCapacity": 1, "reason": "r", "until": "2026-09-22T00:00:00Z"}),
+            400,
+            "only a worker pool has limits",
+        ),
+    ] {
+        let answer = world.put(PATH, body.clone()).await;
+        assert_eq!(answer.status, status, "{body}: {}", answer.text);
+        assert!(answer.text.contains(part), "{body}: {}", answer.text);
+    }
+    world.put("/override/a%2Fb", good()).await.expect(400);
+    assert_eq!(
+        world.get("/overrides").await.expect(200),
+        json!({"overrides": []})
+    );
+    assert_eq!(world.told().await, "");
+});
+
+on_both!(
+    a_launch_config_is_paused_and_resumed_as_rfc_191_has_it,
+    |world| {
+        let definition = pool("fake", 0, 3, &[machine("lc")]);
+        world
+            .put("/worker-pool/pp%2Fee", definition)
+            .await
+            .expect(200);
+        let path = |verb: &str| format!("/launch-config/pp%2Fee/lc/{verb}");
+        let body = json!({"reason": "broken image", "until": "2026-09-22T00:00:00Z"});
+        let paused = world.post(&path("pause"), body.clone()).await.expect(200);
+        assert_eq!(paused["overrideId"], "pause.pp.ee.lc");
+        assert_eq!(
+            (&paused["workerPoolId"], &paused["launchConfigId"]),
+            (&json!("pp/ee"), &json!("lc"))
+        );
+        assert_eq!(
+            world.get("/override/pause.pp.ee.lc").await.expect(200),
+            paused
+        );
+        world.post(&path("resume"), Value::Null).await.expect(200);
+        let twice = world.post(&path("resume"), Value::Null).await.expect(404);
+        assert!(
+            twice["message"]
+                .as_str()
+                .unwrap()
+                .contains("was not paused by pauseLaunchConfig")
+        );
+        world
+            .post("/launch-config/pp%2Fee/none/pause", body)
+            .await
+            .expect(404);
+    }
+);
+
+on_both!(those_that_have_ended_are_listed_when_asked_for, |world| {
+    with_pool(world).await;
+    world
+        .put(PATH, pause("workerPoolId", "pp/ee"))
+        .await
+        .expect(200);
+    world.clock.advance_ms(11 * 60 * 60 * 1_000);
+    assert_eq!(
+        world.get("/overrides").await.expect(200),
+        json!({"overrides": []})
+    );
+    assert_eq!(world.get(PATH).await.expect(200)["inForce"], false);
+    let all = world.get("/overrides?includeEnded=true").await.expect(200);
+    assert_eq!(all["overrides"].as_array().unwrap().len(), 1);
+});
