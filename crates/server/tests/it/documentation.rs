@@ -59,12 +59,12 @@ pub(crate) fn cases() -> Vec<Case> {
         case(
             "putWorkerTypeDocumentation",
             OPT,
-            &["worker-manager:update-documentation:worker-type:worker-manager/opt"],
+            &["worker-manager:update-documentation:worker-type:opt"],
         ),
         case(
             "workerTypeDocumentation",
             OPT,
-            &["worker-manager:get-documentation:worker-type:worker-manager/opt"],
+            &["worker-manager:get-documentation:worker-type:opt"],
         ),
         case(
             "workerTypeDocumentationPage",
@@ -403,19 +403,21 @@ on_both!(only_what_is_there_can_be_documented, |world| {
 });
 
 on_both!(
-    a_worker_type_by_its_short_name_takes_the_scope_of_its_pool,
+    a_worker_type_takes_the_same_scope_by_either_of_its_names,
     |world| {
         with_configuration(world).await;
         let tarball = tree(&[]).pack();
         for (scope, expected) in [
-            ("worker-manager:manage-worker-type:opt", 403),
-            ("worker-manager:manage-worker-type:opt*", 403),
-            ("worker-manager:manage-worker-type:worker-manager/opt", 200),
+            ("worker-manager:manage-worker-type:worker-manager/opt", 403),
+            ("worker-manager:manage-worker-type:worker-manager/*", 403),
+            ("worker-manager:manage-worker-type:opt", 200),
             ("worker-manager:update-documentation:worker-type:*", 200),
         ] {
             let caller = world.root().temporary(None, &[scope], world.now());
-            let answer = upload(world, OPT, tarball.clone()).by(&caller).await;
-            assert_eq!(answer.status, expected, "{scope}: {}", answer.text);
+            for path in [OPT, "/worker-type/worker-manager%2Fopt/documentation"] {
+                let answer = upload(world, path, tarball.clone()).by(&caller).await;
+                assert_eq!(answer.status, expected, "{scope}: {}", answer.text);
+            }
         }
     }
 );

@@ -24,13 +24,13 @@ const WRITE_CONFIGURATION: &[access::scope::Template] = &[
 ];
 const READ_CONFIGURATION: access::scope::Template =
     Scope("worker-manager:get-documentation:worker-configuration:<workerConfigurationId>");
-/// The pool's id is what a worker type is called here, whichever name the URL has.
+/// By its short name if it has one, whichever name the URL has: as where configurations are managed.
 const WRITE_WORKER_TYPE: &[access::scope::Template] = &[
-    Scope("worker-manager:manage-worker-type:<workerPoolId>"),
-    Scope("worker-manager:update-documentation:worker-type:<workerPoolId>"),
+    Scope("worker-manager:manage-worker-type:<workerType>"),
+    Scope("worker-manager:update-documentation:worker-type:<workerType>"),
 ];
 const READ_WORKER_TYPE: access::scope::Template =
-    Scope("worker-manager:get-documentation:worker-type:<workerPoolId>");
+    Scope("worker-manager:get-documentation:worker-type:<workerType>");
 
 const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
     Endpoint::new(Service::WorkerManager, name, method, route, handler).experimental()

@@ -8,7 +8,7 @@ use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 
 /// The provisioner of worker types that are named without one (RFC 124).
-const PROVISIONER: &str = "worker-manager";
+const PROVISIONER: &str = "worker-manager/";
 
 /// A worker type has two names and only one scope, so the caller is authorised once it is known which one is meant.
 pub(super) async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
@@ -20,9 +20,11 @@ pub(super) async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
     }
     let pool_id: PoolId = match name.contains('/') {
         true => name.parse()?,
-        false => format!("{PROVISIONER}/{name}").parse()?,
+        false => format!("{PROVISIONER}{name}").parse()?,
     };
-    let params = Params::new().text("workerPoolId", pool_id.as_str());
+    let id = pool_id.as_str();
+    let short = id.strip_prefix(PROVISIONER).unwrap_or(id);
+    let params = Params::new().text("workerType", short);
     call.authorize(params).await?;
     Ok(Subject::WorkerType(pool_id))
 }
