@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod data_folder;
 mod failure;
+mod files;
 mod import;
 mod machine;
 mod output;

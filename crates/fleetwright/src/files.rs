@@ -1,0 +1,227 @@
+//! Files that people write: YAML, JSON and TOML, read with limits and with errors that say where.
+//!
+//! All three give the same values. What only one of them knows (dates of TOML, tags of YAML,
+//! numbers that JSON has not) is refused rather than guessed.
+
+mod find;
+mod place;
+mod scalar;
+mod toml;
+mod write;
+mod yaml;
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+pub(crate) use find::find;
+pub(crate) use write::to_yaml;
+
+use crate::failure::Failure;
+use place::Problem;
+
+/// Larger files are made by programs, which can divide them.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
+/// Deeper documents are mistakes or attacks.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// The file names that are read.
+pub(crate) const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "toml"];
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Yaml,
+    Json,
+    Toml,
+}
+
+impl Format {
+    /// What the name of a file says about its content.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        match path.extension().and_then(OsStr::to_str)? {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            "toml" => Some(Self::Toml),
+            _other => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Yaml => "YAML",
+            Self::Json => "JSON",
+            Self::Toml => "TOML",
+        }
+    }
+}
+
+/// Reads a file in the form that its name says. An empty one is `null` in YAML.
+pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
+    let name = path.display();
+    let Some(format) = Format::of(path) else {
+        return Err(
+            Failure::usage(format!("the name of {name} does not say what it is"))
+                .advise(format!("let it end in .{}", EXTENSIONS.join(" or ."))),
+        );
+    };
+    parse(&name.to_string(), &text(path)?, format)
+}
+
+/// Understands a text; `name` says in errors where it is from.
+pub(crate) fn parse(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
+    let parsed = match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json(text),
+        Format::Toml => toml::parse(text),
+    };
+    let refuse = |problem: Problem| {
+        let place = problem.place.map(|place| format!(":{place}"));
+        let place = place.unwrap_or_default();
+        Failure::usage(format!(
+            "{name}{place}: not understood as {}: {}",
+            format.name(),
+            problem.text
+        ))
+    };
+    let value = parsed.map_err(refuse)?;
+    match is_deeper_than(&value, MAX_DEPTH) {
+        false => Ok(value),
+        true => Err(refuse(Problem::somewhere(format!(
+            "it is nested more than {MAX_DEPTH} deep"
+        )))),
+    }
+}
+
+fn json(text: &str) -> Result<Value, Problem> {
+    serde_json::from_str(text).map_err(|problem| {
+        let said = problem.to_string();
+        let at = format!(" at line {} column {}", problem.line(), problem.column());
+        Problem::at(
+            problem.line(),
+            problem.column(),
+            said.strip_suffix(&at).unwrap_or(&said),
+        )
+    })
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let name = path.display();
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+    match read {
+        Err(problem) => Err(Failure::usage(format!("cannot read {name}: {problem}"))),
+        Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
+            "{name} has more than {} MiB",
+            MAX_BYTES >> 20
+        ))
+        .advise("divide it into several files")),
+        Ok(_) => Ok(text),
+    }
+}
+
+fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let mut inside: Box<dyn Iterator<Item = &Value>> = match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(fields) => Box::new(fields.values()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return false,
+    };
+    limit == 0 || inside.any(|value| is_deeper_than(value, limit - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const YAML: &str = "a: 1\nb: [x, yes, 0755, 1_000, 2.5]\nc:\n  d: null\n";
+    const JSON: &str = r#"{"a": 1, "b": ["x", "yes", "0755", "1_000", 2.5], "c": {"d": null}}"#;
+    const TOML: &str = "a = 1\nb = [\"x\", \"yes\", \"0755\", \"1_000\", 2.5]\n[c]\n";
+
+    fn message(text: &str, format: Format) -> String {
+        parse("f", text, format).unwrap_err().message
+    }
+
+    #[test]
+    fn all_three_forms_give_the_same_values() {
+        let expected = json!({"a": 1, "b": ["x", "yes", "0755", "1_000", 2.5], "c": {"d": null}});
+        assert_eq!(parse("f", YAML, Format::Yaml).unwrap(), expected);
+        assert_eq!(parse("f", JSON, Format::Json).unwrap(), expected);
+        let mut without_null = expected;
+        without_null["c"] = json!({});
+        assert_eq!(parse("f", TOML, Format::Toml).unwrap(), without_null);
+    }
+
+    #[test]
+    fn an_error_says_in_which_line_of_which_file() {
+        for (text, format, place) in [
+            ("a: 1\nb: [1, 2\nc: 3\n", Format::Yaml, "f:3:2: "),
+            ("a: 1\na: 2\n", Format::Yaml, "f:2:1: "),
+            ("{\"a\": 1,\n \"b\" 2}", Format::Json, "f:2:6: "),
+            ("a = 1\nb = ]\n", Format::Toml, "f:2:5: "),
+            ("a = 1\nb = { c = 2024-01-01 }\n", Format::Toml, "f:2:11: "),
+        ] {
+            let message = message(text, format);
+            assert!(message.starts_with(place), "{message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_the_other_forms_do_not_know_is_refused() {
+        for (text, format) in [
+            ("a: .inf\n", Format::Yaml),
+            ("a: 1e999\n", Format::Yaml),
+            ("a: !secret x\n", Format::Yaml),
+            ("a: 1\n---\nb: 2\n", Format::Yaml),
+            ("[1, 2]: 3\n", Format::Yaml),
+            ("a = inf\n", Format::Toml),
+            ("a = [{ b = 07:32:00 }]\n", Format::Toml),
+        ] {
+            message(text, format);
+        }
+    }
+
+    #[test]
+    fn depth_has_a_limit_in_each_form() {
+        let deep = |opening: &str, closing: &str, depth| {
+            format!("{}1{}", opening.repeat(depth), closing.repeat(depth))
+        };
+        for (depth, is_fine) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false), (100_000, false)] {
+            let brackets = deep("[", "]", depth);
+            assert_eq!(parse("f", &brackets, Format::Json).is_ok(), is_fine);
+            assert_eq!(parse("f", &brackets, Format::Yaml).is_ok(), is_fine);
+            let braces = deep("{\"a\": ", "}", depth);
+            assert_eq!(parse("f", &braces, Format::Json).is_ok(), is_fine);
+            // Its outermost table is a level too.
+            let table = format!("a = {}", deep("[", "]", depth - 1));
+            assert_eq!(parse("f", &table, Format::Toml).is_ok(), is_fine);
+        }
+    }
+
+    #[test]
+    fn aliases_may_be_used_but_not_for_bombs() {
+        let fine = parse(
+            "f",
+            "a: &x { b: 1 }\nc: *x\nd: { <<: *x, e: 2 }\n",
+            Format::Yaml,
+        );
+        let expected = json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}});
+        assert_eq!(fine.unwrap(), expected);
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        message(&bomb, Format::Yaml);
+    }
+
+    #[test]
+    fn a_name_that_says_nothing_is_refused_with_what_would_do() {
+        let failure = read(Path::new("fleet.ini")).unwrap_err();
+        assert!(failure.advice.unwrap().contains(".yaml or .yml"));
+    }
+}
