@@ -13,9 +13,7 @@ use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
 use crate::commands::run_worker::Asked;
 use crate::commands::{
-    Session, audit, client, completions, config, doctor, documentation, error, event, explain,
-    launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope, serve, task,
-    up, version,
+    Session, audit, client, completions, config, configuration, doctor, documentation, error, event, explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope, serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::{bench, import, output};
@@ -73,6 +71,9 @@ enum Command {
     /// Worker pools
     #[command(subcommand)]
     Pool(pool::Verb),
+    /// Worker configurations: rules from which worker pools follow
+    #[command(subcommand)]
+    Configuration(configuration::Verb),
     /// Launch configs: the ways to start a worker of a pool
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
@@ -197,6 +198,12 @@ impl Cli {
             }
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
+            Command::Configuration(verb) => match verb.here(common.json)? {
+                None => Ok(()),
+                Some(remote) => {
+                    common.ask(async |session| configuration::run(remote, session).await)
+                }
+            },
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
             }

@@ -5,6 +5,7 @@ mod body;
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod configuration;
 pub(crate) mod doctor;
 pub(crate) mod documentation;
 pub(crate) mod error;

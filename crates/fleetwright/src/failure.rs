@@ -11,6 +11,7 @@ pub(crate) enum Exit {
     NotAllowed = 4,
     Conflict = 5,
     Unreachable = 6,
+    Differs = 7,
 }
 
 /// The part of `--help` that documents them.
@@ -22,7 +23,8 @@ Exit codes:
   3  not found
   4  not allowed (no, wrong or insufficient credentials)
   5  conflict with what is there already
-  6  the server cannot be reached";
+  6  the server cannot be reached
+  7  something differs, and --check was given";
 
 /// What happened, to what, and what to do next.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod api_help;
 mod bench;
 mod cli;
 mod client;
+mod code;
 mod commands;
 mod data_folder;
 mod failure;

@@ -1,0 +1,267 @@
+//! What an edit of a worker configuration does, as the server foresees it, for people.
+
+use serde_json::Value;
+
+use super::paint::{Paint, indented};
+use super::values;
+use crate::output::printable;
+
+/// Of the launch configs of one pool, so many are shown of each kind of change.
+const MAX_LISTED: usize = 6;
+
+/// Rules, pools, launch configs by their conditions, workers, and cost.
+pub(crate) fn lines(plan: &Value, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
+    for conflict in items(&plan["conflicts"]) {
+        lines.push(paint.alarm(&text(conflict)));
+    }
+    for rule in items(&plan["rules"]) {
+        let id = format!("rule {}", text(&rule["ruleId"]));
+        lines.push(match rule["change"].as_str() {
+            Some("added") => paint.added(&id),
+            Some("removed") => paint.removed(&id),
+            Some("moved") => paint.changed(&format!("{id}: stands elsewhere")),
+            Some(_) | None => paint.changed(&id),
+        });
+        lines.extend(indented(values::lines(
+            &values::parse(&rule["values"]),
+            paint,
+        )));
+    }
+    for pool in items(&plan["pools"]) {
+        lines.extend(pool_lines(pool, paint));
+    }
+    lines
+}
+
+/// In a few words; nothing if no pool differs.
+pub(crate) fn gist(plan: &Value) -> String {
+    let counts = &plan["launchConfigs"];
+    let mut parts = Vec::new();
+    let pools = items(&plan["pools"]).len();
+    if pools > 0 {
+        parts.push(counted(pools as u64, "worker pool"));
+    }
+    parts.extend(launch_configs(
+        count(&counts["created"]),
+        count(&counts["replaced"]),
+        count(&counts["archived"]),
+    ));
+    parts.extend(consequences(plan));
+    parts.join(", ")
+}
+
+fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
+    let (created, replaced, archived) = (
+        items(&pool["created"]),
+        items(&pool["replaced"]),
+        items(&pool["archived"]),
+    );
+    let mut parts = launch_configs(
+        created.len() as u64,
+        replaced.len() as u64,
+        archived.len() as u64,
+    );
+    let kept = count(&pool["kept"]);
+    if kept > 0 && !parts.is_empty() {
+        parts.push(format!("{kept} kept"));
+    }
+    parts.extend(consequences(pool));
+    let mut title = format!("worker pool {}", text(&pool["workerPoolId"]));
+    if !parts.is_empty() {
+        title.push_str(&format!(": {}", parts.join(", ")));
+    }
+    let mut lines = match pool["change"].as_str() {
+        // What a pool is altogether follows from the rules, which are shown.
+        Some("created") => return vec![paint.added(&title)],
+        Some("removed") => return vec![paint.removed(&title)],
+        Some(_) | None => vec![paint.changed(&title)],
+    };
+    let settings = values::parse(&pool["settings"]);
+    lines.extend(indented(values::lines(&settings, paint)));
+    let mut list = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
+        let most = if paint.in_full {
+            ways.len()
+        } else {
+            MAX_LISTED
+        };
+        for way in ways.iter().take(most) {
+            lines.extend(indented(line(way)));
+        }
+        if ways.len() > most {
+            lines.push(format!("    … and {} more", ways.len() - most));
+        }
+    };
+    list(replaced, &|way| replaced_lines(way, paint));
+    list(created, &|way| vec![paint.added(&way_line(way))]);
+    list(archived, &|way| vec![paint.removed(&way_line(way))]);
+    lines
+}
+
+fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
+    let mut about = workers(way);
+    if let (Some(before), Some(after)) = (way["priceBefore"].as_f64(), way["priceAfter"].as_f64())
+        && (before - after).abs() > f64::EPSILON
+    {
+        about.push(format!("${before}/h → ${after}/h"));
+    }
+    let title = format!(
+        "{}: {} → {}{}",
+        conditions(way),
+        text(&way["before"]),
+        text(&way["after"]),
+        in_brackets(&about)
+    );
+    let mut lines = vec![paint.changed(&title)];
+    lines.extend(indented(values::lines(
+        &values::parse(&way["values"]),
+        paint,
+    )));
+    lines
+}
+
+fn way_line(way: &Value) -> String {
+    let mut about = workers(way);
+    about.extend(way["price"].as_f64().map(|price| format!("${price}/h")));
+    format!(
+        "{}: {}{}",
+        conditions(way),
+        text(&way["launchConfigId"]),
+        in_brackets(&about)
+    )
+}
+
+/// What tells a launch config from others of its pool.
+fn conditions(way: &Value) -> String {
+    let conditions = way["conditions"].as_object().into_iter().flatten();
+    let conditions: Vec<_> = conditions
+        .filter(|(name, _)| *name != "workerType")
+        .map(|(name, value)| format!("{name}={}", text(value)))
+        .collect();
+    conditions.join(", ")
+}
+
+fn workers(way: &Value) -> Vec<String> {
+    match count(&way["workers"]) {
+        0 => Vec::new(),
+        workers => vec![counted(workers, "worker")],
+    }
+}
+
+fn launch_configs(created: u64, replaced: u64, archived: u64) -> Vec<String> {
+    [
+        (created, "new"),
+        (replaced, "replaced"),
+        (archived, "archived"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{} {what}", counted(count, "launch config")))
+    .collect()
+}
+
+/// What it means for workers that run now.
+fn consequences(of: &Value) -> Vec<String> {
+    let mut parts = Vec::new();
+    let outdated = count(&of["outdatedWorkers"]);
+    if outdated > 0 {
+        parts.push(format!("{} outdated", counted(outdated, "worker")));
+    }
+    match of["costDifference"].as_f64() {
+        Some(more) if more > 0.0 => parts.push(format!("${more}/h more")),
+        Some(less) if less < 0.0 => parts.push(format!("${}/h less", -less)),
+        Some(_) | None => {}
+    }
+    parts
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => printable(text),
+        None => printable(&value.to_string()),
+    }
+}
+
+fn in_brackets(parts: &[String]) -> String {
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", parts.join(", ")),
+    }
+}
+
+/// `1 worker`, `2 workers`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PAINT: Paint = Paint {
+        in_colour: false,
+        in_full: false,
+    };
+
+    fn way(zone: &str) -> Value {
+        json!({"providerId": "ec2", "launchConfigId": "lc-1", "workers": 1, "price": 0.5,
+            "conditions": {"workerType": "build", "provider": "ec2", "zone": zone}})
+    }
+
+    fn plan() -> Value {
+        json!({
+            "rules": [
+                {"ruleId": "ami", "change": "changed", "values": [
+                    {"pointer": "/values/ec2/ImageId", "before": "ami-1", "after": "ami-2"}]},
+                {"ruleId": "new", "change": "added"},
+                {"ruleId": "last", "change": "moved"},
+            ],
+            "pools": [{
+                "workerPoolId": "worker-manager/build", "change": "changed", "kept": 3,
+                "outdatedWorkers": 2, "costDifference": -0.25,
+                "settings": [{"pointer": "/config/maxCapacity", "before": 1, "after": 2}],
+                "replaced": [{"providerId": "ec2", "before": "lc-a", "after": "lc-b", "workers": 2,
+                    "priceBefore": 0.5, "priceAfter": 0.25,
+                    "conditions": {"workerType": "build", "provider": "ec2", "region": "r"},
+                    "values": [{"pointer": "/ImageId", "before": "ami-1", "after": "ami-2"}]}],
+                "created": (0..8).map(|n| way(&format!("z{n}"))).collect::<Vec<_>>(),
+                "archived": [],
+            }],
+            "launchConfigs": {"created": 8, "replaced": 1, "archived": 0, "kept": 3},
+            "unchangedPools": 4, "outdatedWorkers": 2, "costDifference": -0.25,
+            "conflicts": ["a/b belongs to the worker configuration c"],
+        })
+    }
+
+    #[test]
+    fn rules_pools_and_launch_configs_are_told_with_workers_and_cost() {
+        insta::assert_snapshot!(lines(&plan(), PAINT).join("\n"), @"");
+        assert_eq!(gist(&plan()), "");
+    }
+
+    #[test]
+    fn all_launch_configs_are_listed_if_that_is_asked_for() {
+        let full = Paint {
+            in_full: true,
+            ..PAINT
+        };
+        assert!(
+            lines(&plan(), full)
+                .iter()
+                .any(|line| line.contains("zone=z7"))
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Values that differ, for people: where, what was there, what comes.
+
+use domain::configuration::{ValueChange, value_changes};
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::paint::Paint;
+use crate::output::printable;
+
+/// Longer values are cut, unless all is asked for.
+const MAX_SHOWN: usize = 160;
+const CONTEXT_LINES: usize = 1;
+
+/// The lines for some changes.
+pub(crate) fn lines(changes: &[ValueChange], paint: Paint) -> Vec<String> {
+    changes
+        .iter()
+        .flat_map(|change| line_of(change, paint))
+        .collect()
+}
+
+/// Changes as the API gives them.
+pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
+    let values = values.as_array().into_iter().flatten();
+    values
+        .map(|value| ValueChange {
+            pointer: value["pointer"].as_str().unwrap_or_default().to_owned(),
+            before: value.get("before").cloned(),
+            after: value.get("after").cloned(),
+        })
+        .collect()
+}
+
+fn line_of(change: &ValueChange, paint: Paint) -> Vec<String> {
+    let at = printable(&change.pointer);
+    match (&change.before, &change.after) {
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            lists(&change.pointer, old, new, paint)
+        }
+        (Some(Value::String(old)), Some(Value::String(new)))
+            if old.contains('\n') || new.contains('\n') =>
+        {
+            texts(&at, old, new, paint)
+        }
+        (Some(old), Some(new)) => {
+            let (old, new) = (short(old, paint), short(new, paint));
+            vec![format!("{at}: {} → {}", paint.old(&old), paint.new(&new))]
+        }
+        (None, Some(new)) => vec![paint.added(&format!("{at}: {}", short(new, paint)))],
+        (Some(old), None) => vec![paint.removed(&format!("{at}: {}", short(old, paint)))],
+        (None, None) => Vec::new(),
+    }
+}
+
+/// Lists of one length are compared item by item if there is something in their items; of others, and
+/// of mere texts and numbers, it is told which came and which went.
+fn lists(pointer: &str, old: &[Value], new: &[Value], paint: Paint) -> Vec<String> {
+    let pairs = || old.iter().zip(new);
+    if old.len() == new.len() && pairs().any(|(old, new)| old.is_object() && new.is_object()) {
+        let changes = pairs().enumerate().flat_map(|(position, (old, new))| {
+            let mut changes = value_changes(old, new);
+            for change in &mut changes {
+                change.pointer = format!("{pointer}/{position}{}", change.pointer);
+            }
+            changes
+        });
+        return lines(&changes.collect::<Vec<_>>(), paint);
+    }
+    let at = printable(pointer);
+    let (mut gone, mut come): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
+    for item in new {
+        match gone.iter().position(|known| *known == item) {
+            Some(position) => drop(gone.remove(position)),
+            None => come.push(item),
+        }
+    }
+    if gone.is_empty() && come.is_empty() {
+        return vec![format!("{at}: the same in another order")];
+    }
+    let gone = gone
+        .iter()
+        .map(|item| paint.removed(&format!("{at}: {}", short(item, paint))));
+    let come = come
+        .iter()
+        .map(|item| paint.added(&format!("{at}: {}", short(item, paint))));
+    gone.chain(come).collect()
+}
+
+fn texts(at: &str, old: &str, new: &str, paint: Paint) -> Vec<String> {
+    let diff = TextDiff::from_lines(old, new);
+    let mut lines = vec![format!("{at}:")];
+    for group in diff.grouped_ops(CONTEXT_LINES) {
+        for change in group
+            .iter()
+            .flat_map(|operation| diff.iter_changes(operation))
+        {
+            let line = printable(change.value().trim_end_matches('\n'));
+            lines.push(match change.tag() {
+                ChangeTag::Delete => format!("  {}", paint.removed(&line)),
+                ChangeTag::Insert => format!("  {}", paint.added(&line)),
+                ChangeTag::Equal => format!("    {line}"),
+            });
+        }
+    }
+    lines
+}
+
+pub(crate) fn short(value: &Value, paint: Paint) -> String {
+    let text = printable(&value.to_string());
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) if !paint.in_full => format!("{}…", &text[..end]),
+        Some(_) | None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PAINT: Paint = Paint {
+        in_colour: false,
+        in_full: false,
+    };
+
+    fn shown(before: &Value, after: &Value) -> String {
+        lines(&value_changes(before, after), PAINT).join("\n")
+    }
+
+    #[test]
+    fn each_value_has_its_place_and_what_becomes_of_it() {
+        let before = json!({"a": {"b": 1, "gone": true}, "same": 1, "list": ["x", "y"]});
+        let after = json!({"a": {"b": 2, "new": "n"}, "same": 1, "list": ["y", "z"]});
+        insta::assert_snapshot!(shown(&before, &after), @"");
+    }
+
+    #[test]
+    fn lists_of_mappings_are_compared_item_by_item() {
+        let disks = |size: u64| json!({"disks": [{"boot": true, "size": size}, {"size": 1}]});
+        insta::assert_snapshot!(shown(&disks(5), &disks(9)), @"");
+    }
+
+    #[test]
+    fn of_texts_with_lines_only_those_that_differ_are_shown() {
+        let script = |line: &str| json!({"script": format!("#!/bin/sh\nset -e\n{line}\nexit\n")});
+        insta::assert_snapshot!(shown(&script("one"), &script("two")), @"");
+    }
+
+    #[test]
+    fn a_mere_change_of_order_is_called_so() {
+        let shown = shown(&json!({"l": [1, 2]}), &json!({"l": [2, 1]}));
+        assert_eq!(shown, "/l: the same in another order");
+    }
+
+    #[test]
+    fn long_values_are_cut_unless_all_is_asked_for() {
+        let long = json!("x".repeat(500));
+        assert!(short(&long, PAINT).ends_with("x…"));
+        let full = Paint {
+            in_full: true,
+            ..PAINT
+        };
+        assert_eq!(short(&long, full).len(), 502);
+    }
+
+    #[test]
+    fn colours_are_only_for_screens() {
+        let change = value_changes(&json!({"a": 1}), &json!({"a": 2}));
+        let coloured = Paint {
+            in_colour: true,
+            ..PAINT
+        };
+        assert!(lines(&change, coloured)[0].contains('\x1b'));
+        assert!(!lines(&change, PAINT)[0].contains('\x1b'));
+    }
+}

@@ -1,0 +1,206 @@
+//! What rules give, and why: from a file, or by the server.
+
+use clap::Args;
+use rules::{Evaluator, Presented};
+use serde_json::{Map, Value, json};
+
+use super::super::Session;
+use super::{LOOK, source};
+use crate::client::{Call, WORKER_MANAGER};
+use crate::failure::Failure;
+use crate::output;
+
+/// Whose rules.
+#[derive(Args, Debug)]
+pub(crate) struct Subject {
+    /// The name is that of a worker configuration on the server
+    #[arg(long)]
+    server: bool,
+    /// A file with a worker configuration or a list of rules (`-`: standard input)
+    #[arg(value_name = "FILE")]
+    subject: String,
+    /// Which one, if the file holds several worker configurations
+    #[arg(long, value_name = "ID", conflicts_with = "server")]
+    id: Option<String>,
+    /// A condition that is presented, such as provider=ec2; repeat for more
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = condition)]
+    presented: Vec<(String, String)>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Evaluation {
+    #[command(flatten)]
+    subject: Subject,
+    /// Say of every value which rule it comes from, and what that overrode
+    #[arg(long)]
+    origins: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Question {
+    #[command(flatten)]
+    subject: Subject,
+    /// Which value: a JSON pointer into the result, such as /ec2/ImageId
+    #[arg(value_name = "POINTER")]
+    pointer: String,
+}
+
+fn condition(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => {
+            Err("a condition is given as NAME=VALUE, such as provider=ec2".to_owned())
+        }
+    }
+}
+
+impl Subject {
+    fn presented(&self) -> Presented {
+        self.presented
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect()
+    }
+
+    fn evaluator(&self) -> Result<Evaluator, Failure> {
+        let source = source::one(&self.subject, self.id.as_deref())?;
+        Ok(Evaluator::new(&source.rules()?))
+    }
+
+    fn call(&self, pointer: Option<&str>) -> Call {
+        let id = &self.subject;
+        let conditions: Map<String, Value> = self
+            .presented
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(value)))
+            .collect();
+        let mut body = json!({ "conditions": conditions });
+        if let Some(pointer) = pointer {
+            body["pointer"] = json!(pointer);
+        }
+        Call::post(
+            WORKER_MANAGER,
+            &["worker-configuration", id, "evaluate"],
+            body,
+        )
+        .to(format!("evaluate worker configuration {id}"))
+        .look_with(LOOK)
+    }
+}
+
+impl Evaluation {
+    pub(super) fn is_remote(&self) -> bool {
+        self.subject.server
+    }
+
+    pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+        let presented = self.subject.presented();
+        let evaluator = self.subject.evaluator()?;
+        let evaluation = evaluator.evaluate_with_origins(&presented);
+        let applying = evaluator.applying(&presented);
+        let applying: Vec<_> = applying.iter().map(|rule| rule.id()).collect();
+        let reply = json!({
+            "conditions": presented,
+            "values": evaluation.values,
+            "origins": evaluation.origins,
+            "applying": applying,
+        });
+        self.show(&reply, as_json);
+        Ok(())
+    }
+
+    pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+        let reply = session.client.call(&self.subject.call(None)).await?;
+        self.show(&reply, session.json);
+        Ok(())
+    }
+
+    /// Programs that ask for origins get all there is; who asks for the values gets those.
+    fn show(&self, reply: &Value, as_json: bool) {
+        match (self.origins, as_json) {
+            (true, true) => output::json(reply),
+            (true, false) => output::out(&with_origins(reply)),
+            (false, _) => output::json(&reply["values"]),
+        }
+    }
+}
+
+impl Question {
+    pub(super) fn is_remote(&self) -> bool {
+        self.subject.server
+    }
+
+    pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+        let evaluator = self.subject.evaluator()?;
+        let explanation = evaluator.explain(&self.subject.presented(), &self.pointer);
+        match as_json {
+            true => output::json(&json!(explanation)),
+            false => output::out(&explanation.to_string()),
+        }
+        Ok(())
+    }
+
+    pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+        let call = self.subject.call(Some(&self.pointer));
+        let reply = session.client.call(&call).await?;
+        match session.json {
+            true => output::json(&reply["explanation"]),
+            false => output::out(reply["text"].as_str().unwrap_or_default()),
+        }
+        Ok(())
+    }
+}
+
+/// A line for each value: where, what, by which rule.
+fn with_origins(reply: &Value) -> String {
+    let origins = reply["origins"].as_object();
+    let rows = origins.into_iter().flatten().map(|(pointer, origin)| {
+        let value = reply["values"].pointer(pointer).unwrap_or(&Value::Null);
+        let rule = origin["ruleId"].as_str().unwrap_or_default();
+        vec![
+            pointer.clone(),
+            value.to_string(),
+            rule.to_owned(),
+            earlier(&origin["overrode"]),
+        ]
+    });
+    let headings =
+        ["VALUE AT", "IS", "BY RULE", "OVERRODE"].map(|title| (title, output::Kind::Text));
+    output::grid(&headings, rows.collect(), None)
+}
+
+fn earlier(overrode: &Value) -> String {
+    let earlier = overrode.as_array().into_iter().flatten().map(|earlier| {
+        let rule = earlier["ruleId"].as_str().unwrap_or_default();
+        match earlier["deleted"].as_bool() {
+            Some(true) => format!("{rule} (deleted)"),
+            Some(false) | None => rule.to_owned(),
+        }
+    });
+    earlier.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_has_a_name_and_may_have_anything_as_value() {
+        assert_eq!(condition("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(condition("a="), Ok(("a".to_owned(), String::new())));
+        assert!(condition("=b").is_err());
+        assert!(condition("a").is_err());
+    }
+
+    #[test]
+    fn every_value_has_a_line_with_its_rule_and_what_that_overrode() {
+        let reply = json!({
+            "values": {"a": {"b": 2}, "c": []},
+            "origins": {
+                "/a/b": {"ruleId": "two", "overrode": [{"ruleId": "one"}, {"ruleId": "no", "deleted": true}]},
+                "/c": {"ruleId": "one"},
+            },
+        });
+        insta::assert_snapshot!(with_origins(&reply), @"");
+    }
+}

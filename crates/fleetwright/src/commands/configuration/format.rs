@@ -1,0 +1,229 @@
+//! One form for files: the same order of keys and the same layout, and not another word.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::{Map, Value};
+
+use super::super::body::read_text;
+use super::{comments, source};
+use crate::code::KEYS_FIRST;
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Format};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The files: YAML, JSON or TOML (`-`: standard input)
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Only say which files have another form; exits with 7 if one has
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+    /// Rewrite the files instead of printing them
+    #[arg(long)]
+    write: bool,
+    /// Also rewrite files of which comments or aliases will be lost
+    #[arg(long)]
+    force: bool,
+}
+
+/// A file, as it is and as it would be.
+struct Formatted {
+    before: String,
+    after: String,
+    /// What rewriting would lose.
+    lost: Option<&'static str>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if !arguments.check && !arguments.write {
+        return match arguments.files.as_slice() {
+            [file] => print(file, arguments.force),
+            _ => Err(Failure::usage("several files cannot be printed")
+                .advise("give --write to rewrite them, or --check to look at them")),
+        };
+    }
+    let mut different = Vec::new();
+    for file in &arguments.files {
+        let formatted = format(file)?;
+        if let (Some(lost), false) = (formatted.lost, arguments.force) {
+            output::note(&format!(
+                "{file}: left as it is, for its {lost} would be lost (--force rewrites it without them)"
+            ));
+            continue;
+        }
+        if formatted.before == formatted.after {
+            continue;
+        }
+        if arguments.write {
+            replace(file, &formatted.after)?;
+        }
+        different.push(file.as_str());
+    }
+    match (different.is_empty(), arguments.check) {
+        (true, _) => Ok(()),
+        (false, false) => {
+            output::out(
+                &different
+                    .iter()
+                    .map(|file| format!("rewrote {file}\n"))
+                    .collect::<String>(),
+            );
+            Ok(())
+        }
+        (false, true) => {
+            output::out(&different.join("\n"));
+            let message = format!(
+                "{} of {} files have another form",
+                different.len(),
+                arguments.files.len()
+            );
+            Err(Failure::new(Exit::Differs, message)
+                .advise("`fleetwright configuration fmt --write` rewrites them"))
+        }
+    }
+}
+
+fn print(file: &str, force: bool) -> Result<(), Failure> {
+    let formatted = format(file)?;
+    if let (Some(lost), false) = (formatted.lost, force) {
+        return Err(
+            Failure::failed(format!("{file} has {lost}, which would be lost"))
+                .advise("--force prints it without them"),
+        );
+    }
+    output::out(&formatted.after);
+    Ok(())
+}
+
+fn format(file: &str) -> Result<Formatted, Failure> {
+    let (format, before) = match file {
+        "-" => {
+            let text = read_text(file)?;
+            (source::format_of(&text), text)
+        }
+        file => {
+            // Reading says what is wrong with the name and the size.
+            files::read(Path::new(file))?;
+            let format = Format::of(Path::new(file)).unwrap_or(Format::Yaml);
+            (format, read_text(file)?)
+        }
+    };
+    let document = files::parse(file, &before, format)?;
+    let after = match format {
+        Format::Yaml => files::to_yaml(&document, &KEYS_FIRST),
+        Format::Json => format!(
+            "{}\n",
+            serde_json::to_string_pretty(&Ordered(&document))
+                .expect("a JSON value can be written as text")
+        ),
+        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|problem| {
+            Failure::failed(format!("{file} cannot be written as TOML: {problem}"))
+        })?,
+    };
+    let lost = comments::lost(&before, format);
+    Ok(Formatted {
+        before,
+        after,
+        lost,
+    })
+}
+
+/// All of the new text, or the old one.
+fn replace(file: &str, text: &str) -> Result<(), Failure> {
+    let cannot =
+        |problem: std::io::Error| Failure::failed(format!("cannot write {file}: {problem}"));
+    let path = Path::new(file);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.new"));
+    let mode = std::fs::metadata(path).map_err(cannot)?.permissions();
+    let written = std::fs::File::create(&beside).and_then(|mut new| {
+        new.write_all(text.as_bytes())?;
+        new.set_permissions(mode)?;
+        new.sync_all()?;
+        std::fs::rename(&beside, path)
+    });
+    written.map_err(|problem| {
+        let _was_not_made = std::fs::remove_file(&beside);
+        cannot(problem)
+    })
+}
+
+/// With important keys first in every mapping.
+struct Ordered<'a>(&'a Value);
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Ordered)),
+            Value::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for (key, value) in ordered(fields) {
+                    map.serialize_entry(key, &Ordered(value))?;
+                }
+                map.end()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.0.serialize(serializer)
+            }
+        }
+    }
+}
+
+fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut ordered: Vec<_> = fields.iter().collect();
+    let rank = |key: &str| {
+        let known = KEYS_FIRST.iter().position(|first| *first == key);
+        known.unwrap_or(KEYS_FIRST.len())
+    };
+    ordered.sort_by(|(left, _), (right, _)| {
+        rank(left).cmp(&rank(right)).then_with(|| left.cmp(right))
+    });
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatted(name: &str, text: &str) -> Formatted {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format(path.to_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_format_stays_itself_and_has_its_keys_in_order() {
+        let yaml = "rules:\n- values: {a: 1}\n  ruleId: r\nworkerTypes:\n- a\n";
+        assert_eq!(
+            formatted("x.yaml", yaml).after,
+            "workerTypes: [a]\nrules: [{ ruleId: r, values: { a: 1 } }]\n"
+        );
+        let json = r#"{"rules": [{"values": {}, "ruleId": "r"}], "workerTypes": []}"#;
+        let after = formatted("x.json", json).after;
+        assert!(after.find("workerTypes") < after.find("rules"), "{after}");
+        assert!(after.find("ruleId") < after.find("values"), "{after}");
+        let toml = "[[rules]]\nvalues = { b = 1 }\nruleId = 'r'\n";
+        let after = formatted("x.toml", toml).after;
+        assert_eq!(
+            after,
+            "[[rules]]\nruleId = \"r\"\n\n[rules.values]\nb = 1\n"
+        );
+    }
+
+    #[test]
+    fn what_has_its_form_stays_as_it_is() {
+        for (name, text) in [
+            ("x.yaml", "b: [1,   2]\na: 'x'\n"),
+            ("x.json", "{\"b\": 1, \"a\": [2]}"),
+            ("x.toml", "b=1\na=[2]\n"),
+        ] {
+            let once = formatted(name, text).after;
+            assert_eq!(formatted(name, &once).after, once);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Worker configurations in files: one by itself, one of several, or a mere list of rules.
+
+use std::path::Path;
+
+use rules::RuleSet;
+use serde_json::Value;
+
+use super::super::body::read_text;
+use crate::failure::Failure;
+use crate::files::{self, Format};
+
+const LIST: &str = "workerConfigurations";
+const ID: &str = "workerConfigurationId";
+
+/// A document, and how to call it in what is said about it.
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) document: Value,
+}
+
+impl Source {
+    pub(super) fn rules(&self) -> Result<RuleSet, Failure> {
+        let (rules, below) = match &self.document {
+            Value::Array(_) => (&self.document, ""),
+            document => (&document["rules"], "/rules"),
+        };
+        RuleSet::parse(rules).map_err(|problems| {
+            let lines = problems.list().iter().map(|problem| {
+                let rule = problem.rule_id.as_ref();
+                let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
+                format!(
+                    "{}: {below}{}: {rule}{}",
+                    self.name, problem.path, problem.message
+                )
+            });
+            let mut lines: Vec<_> = lines.collect();
+            if problems.more() > 0 {
+                lines.push(format!("and {} more", problems.more()));
+            }
+            Failure::usage(lines.join("\n"))
+        })
+    }
+
+    pub(super) fn id(&self) -> Option<&str> {
+        self.document.get(ID).and_then(Value::as_str)
+    }
+}
+
+/// The content of a file; `-` is the standard input, in JSON or YAML.
+pub(super) fn read(path: &str) -> Result<Value, Failure> {
+    match path {
+        "-" => {
+            let text = read_text(path)?;
+            files::parse("the standard input", &text, format_of(&text))
+        }
+        path => files::read(Path::new(path)),
+    }
+}
+
+/// What a text without a name looks like.
+pub(super) fn format_of(text: &str) -> Format {
+    match text.trim_start().starts_with(['{', '[']) {
+        true => Format::Json,
+        false => Format::Yaml,
+    }
+}
+
+/// All worker configurations of a file.
+pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
+    let name = match path {
+        "-" => "the standard input",
+        path => path,
+    };
+    let document = read(path)?;
+    let is_one = document.is_array() || document.get("rules").is_some();
+    if is_one {
+        let name = name.to_owned();
+        return Ok(vec![Source { name, document }]);
+    }
+    let Some(Value::Array(listed)) = document.get(LIST) else {
+        return Err(Failure::usage(format!("{name} holds no worker configuration")).advise(
+            "it is a mapping with workerTypes and rules, or one with a list workerConfigurations of those",
+        ));
+    };
+    let sources = listed
+        .iter()
+        .enumerate()
+        .map(|(position, document)| Source {
+            name: format!("{name}: /{LIST}/{position}"),
+            document: document.clone(),
+        });
+    Ok(sources.collect())
+}
+
+/// The one that is meant.
+pub(super) fn one(path: &str, id: Option<&str>) -> Result<Source, Failure> {
+    let mut sources = all(path)?;
+    if let Some(id) = id {
+        sources.retain(|source| source.id() == Some(id));
+    }
+    if sources.len() > 1 {
+        let ids: Vec<_> = sources.iter().filter_map(Source::id).collect();
+        return Err(Failure::usage(format!(
+            "{path} holds {} worker configurations",
+            sources.len()
+        ))
+        .advise(format!("say which one with --id: {}", ids.join(", "))));
+    }
+    sources.pop().ok_or_else(|| {
+        let which = id.map(|id| format!(" {id}")).unwrap_or_default();
+        Failure::usage(format!("{path} holds no worker configuration{which}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.yaml");
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_configuration_a_list_of_them_and_mere_rules_are_understood() {
+        for text in [
+            "workerTypes: [a]\nrules: [{ ruleId: r, values: {} }]\n",
+            "workerConfigurations: [{ rules: [{ ruleId: r, values: {} }] }]\n",
+            "- { ruleId: r, values: {} }\n",
+        ] {
+            let (_folder, path) = file(text);
+            let rules = one(&path, None).unwrap().rules().unwrap();
+            assert_eq!(rules.rules()[0].id(), "r");
+        }
+    }
+
+    #[test]
+    fn of_several_one_must_be_named() {
+        let (_folder, path) = file(
+            "workerConfigurations:\n  - { workerConfigurationId: a, rules: [] }\n  - { workerConfigurationId: b, rules: [] }\n",
+        );
+        let failure = one(&path, None).err().unwrap();
+        assert_eq!(failure.advice.unwrap(), "say which one with --id: a, b");
+        assert_eq!(one(&path, Some("b")).unwrap().id(), Some("b"));
+        assert!(one(&path, Some("c")).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_rule_is_told_with_file_path_and_rule() {
+        let (_folder, path) = file("rules: [{ ruleId: r, values: {}, condition: null }]\n");
+        let message = one(&path, None).unwrap().rules().unwrap_err().message;
+        let start = format!("{path}: /rules/0: rule \"r\": ");
+        assert!(message.starts_with(&start), "{message}");
+        assert!(
+            message.contains("did you mean \"conditions\"?"),
+            "{message}"
+        );
+    }
+}
