@@ -16,7 +16,7 @@ use crate::commands::{
     Session, audit, client, completions, config, configuration, doctor, documentation, error, event, explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope, serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::{bench, import, output};
+use crate::{bench, code, import, output};
 
 /// Keeps fleets of CI workers the right size.
 #[derive(Parser, Debug)]
@@ -115,6 +115,16 @@ enum Command {
     /// The audit log: who changed what
     #[command(subcommand)]
     Audit(audit::Verb),
+    /// Show what would make the server be as files say
+    ///
+    /// The files hold any of the lists workerConfigurations, workerPools, roles and clients, or one
+    /// thing each. With patterns under the key owns, what matches and is in no file is removed; what is
+    /// neither named nor owned is never touched. docs/configuration-as-code.md says all about it.
+    Plan(code::Planning),
+    /// Make the server be as files say
+    ///
+    /// Shows what will be done, and asks. What somebody changes meanwhile is not overwritten.
+    Apply(code::Applying),
     /// Bring worker pools and roles over from elsewhere
     #[command(subcommand)]
     Import(import::Verb),
@@ -235,6 +245,12 @@ impl Cli {
             Command::Role(verb) => common.ask(async |session| role::run(verb, session).await),
             Command::Scope(verb) => common.ask(async |session| scope::run(verb, session).await),
             Command::Audit(verb) => common.ask(async |session| audit::run(verb, session).await),
+            Command::Plan(arguments) => {
+                common.ask(async |session| code::plan(&arguments, session).await)
+            }
+            Command::Apply(arguments) => {
+                common.ask(async |session| code::apply(&arguments, session).await)
+            }
             Command::Import(verb) => {
                 let verbose = common.verbose;
                 common.ask(async |session| import::run(verb, session, verbose).await)

@@ -1,10 +1,37 @@
 //! Configuration as code: what files say about a fleet, against what a server has.
+//!
+//! Both are read, a plan is made of the difference, and shown; to apply is to carry out exactly that. Only what
+//! the files name, or own by pattern, is touched.
 
+mod carry_out;
+mod change;
+mod document;
+mod foresee;
+mod kind;
+mod owns;
 mod paint;
+mod read;
 pub(crate) mod semantic;
+mod server;
+mod show;
+#[cfg(test)]
+mod tests;
 mod values;
 
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::commands::Session;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use carry_out::{Manner, Outcome};
+use change::{Action, Change, Plan};
+use document::Document;
+use kind::Kind;
 pub(crate) use paint::Paint;
+use show::Tense;
 
 /// In which order people read: the keys that come first in what is written for them.
 pub(crate) const KEYS_FIRST: [&str; 14] = [
@@ -23,3 +50,231 @@ pub(crate) const KEYS_FIRST: [&str; 14] = [
     "rules",
     "values",
 ];
+/// More failures than this are counted and not listed.
+const MAX_LISTED: usize = 50;
+
+#[derive(Args, Debug)]
+pub(crate) struct Planning {
+    /// A file, or a folder of files: YAML, JSON or TOML
+    #[arg(short, long, value_name = "DIR|FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    choices: Choices,
+    /// Exit with 7 if something differs
+    #[arg(long)]
+    check: bool,
+    /// Save the plan, so that `fleetwright apply --plan` can carry out exactly that
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Applying {
+    /// A file, or a folder of files: YAML, JSON or TOML
+    #[arg(short, long, value_name = "DIR|FILE", required_unless_present = "plan")]
+    file: Option<PathBuf>,
+    /// A plan that was saved: refused if something changed since
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "no_delete", "adopt_pools"])]
+    plan: Option<PathBuf>,
+    #[command(flatten)]
+    choices: Choices,
+    /// Why, for the history of worker configurations
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+#[derive(Args, Debug)]
+struct Choices {
+    /// Remove nothing, also if it is owned and not in the files
+    #[arg(long)]
+    no_delete: bool,
+    /// Let worker configurations take over worker pools that were made by hand
+    #[arg(long)]
+    adopt_pools: bool,
+    /// Show all values and all launch configs
+    #[arg(long)]
+    full: bool,
+}
+
+impl Choices {
+    fn paint(&self) -> Paint {
+        Paint {
+            in_colour: output::in_colour(),
+            in_full: self.full,
+        }
+    }
+}
+
+pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), Failure> {
+    let choices = &arguments.choices;
+    let plan = make(&arguments.file, choices, session).await?;
+    let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
+    if let Some(path) = &arguments.out {
+        document.save(path)?;
+    }
+    match session.json {
+        true => output::json(&document.to_json()),
+        false => show_plan(&plan, choices.paint()),
+    }
+    if !plan.problems.is_empty() {
+        return Err(impossible(&plan));
+    }
+    match arguments.check && !plan.changes.is_empty() {
+        true => Err(Failure::new(
+            Exit::Differs,
+            format!(
+                "{} differs from {}",
+                session.client.root_url(),
+                arguments.file.display()
+            ),
+        )),
+        false => Ok(()),
+    }
+}
+
+pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(), Failure> {
+    let choices = &arguments.choices;
+    let (plan, adopts) = match (&arguments.plan, &arguments.file) {
+        (Some(saved), _) => load(saved, session).await?,
+        (None, Some(file)) => (make(file, choices, session).await?, choices.adopt_pools),
+        (None, None) => return Err(Failure::usage("give a file, or a plan that was saved")),
+    };
+    if !session.json {
+        show_plan(&plan, choices.paint());
+    }
+    if !plan.problems.is_empty() {
+        return Err(impossible(&plan));
+    }
+    if !plan.changes.is_empty() {
+        let question = format!("carry this out on {}", session.client.root_url());
+        output::confirm(&question, arguments.yes)?;
+    }
+    let manner = Manner {
+        adopts,
+        reason: arguments.reason.as_deref(),
+    };
+    let outcome = carry_out::carry_out(&plan.changes, manner, &session.client).await;
+    match session.json {
+        true => output::json(&outcome_json(&plan, &outcome)),
+        false => tell(&plan, &outcome),
+    }
+    match outcome.failed.is_empty() {
+        true => Ok(()),
+        false => Err(failure(&plan, outcome)),
+    }
+}
+
+async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan, Failure> {
+    let wanted = read::read(file)?;
+    let here = server::read(&session.client, &wanted).await?;
+    let mut plan = Plan::new(&wanted, &here, !choices.no_delete);
+    foresee::foresee(
+        &mut plan,
+        &wanted,
+        &here,
+        choices.adopt_pools,
+        &session.client,
+    )
+    .await?;
+    Ok(plan)
+}
+
+/// A plan that was saved, if it still fits what is there.
+async fn load(saved: &Path, session: &Session) -> Result<(Plan, bool), Failure> {
+    let document = Document::load(saved, session.client.root_url())?;
+    let adopts = document.adopt_pools;
+    let plan = document.into_plan();
+    let conflicts = carry_out::conflicts(&plan.changes, &session.client).await?;
+    match conflicts.is_empty() {
+        true => Ok((plan, adopts)),
+        false => Err(Failure::new(
+            Exit::Conflict,
+            format!(
+                "nothing was done: the plan is out of date\n{}",
+                conflicts.join("\n")
+            ),
+        )
+        .advise("`fleetwright plan` makes another one")),
+    }
+}
+
+fn show_plan(plan: &Plan, paint: Paint) {
+    let mut lines = show::lines(plan, paint);
+    lines.push(show::summary(plan, &plan.changes, Tense::Would));
+    output::out(&lines.join("\n"));
+}
+
+fn impossible(plan: &Plan) -> Failure {
+    let message = match plan.problems.as_slice() {
+        [one] => format!("this cannot be carried out: {one}"),
+        several => format!(
+            "this cannot be carried out, for {} reasons:\n{}",
+            several.len(),
+            several.join("\n")
+        ),
+    };
+    Failure::new(Exit::Conflict, message)
+}
+
+fn tell(plan: &Plan, outcome: &Outcome) {
+    output::out(&show::summary(plan, &outcome.done, Tense::Past));
+    let clients = outcome
+        .done
+        .iter()
+        .filter(|change| change.kind == Kind::Client && change.action == Action::Create);
+    for client in clients {
+        output::note(&format!(
+            "`fleetwright client reset {}` makes an access token for the new client and shows it",
+            client.id
+        ));
+    }
+}
+
+fn outcome_json(plan: &Plan, outcome: &Outcome) -> Value {
+    let entry =
+        |change: &Change| json!({"kind": change.kind, "id": change.id, "action": change.action});
+    let failed = outcome.failed.iter().map(|(change, failure)| {
+        let mut entry = entry(change);
+        entry["message"] = json!(failure.message);
+        entry
+    });
+    json!({
+        "done": outcome.done.iter().map(entry).collect::<Vec<_>>(),
+        "failed": failed.collect::<Vec<_>>(),
+        "doneBefore": outcome.found_done,
+        "notTried": outcome.left,
+        "same": plan.same,
+    })
+}
+
+fn failure(plan: &Plan, outcome: Outcome) -> Failure {
+    let n_failed = outcome.failed.len();
+    let exit = match outcome.failed.as_slice() {
+        [.., (_, last)] if last.exit == Exit::Unreachable => Exit::Unreachable,
+        failed
+            if failed
+                .iter()
+                .all(|(_, failure)| failure.exit == Exit::Conflict) =>
+        {
+            Exit::Conflict
+        }
+        _ => Exit::Failed,
+    };
+    let mut lines = vec![format!(
+        "{n_failed} of {} could not be carried out:",
+        plan.changes.len()
+    )];
+    let listed = outcome.failed.iter().take(MAX_LISTED);
+    lines.extend(listed.map(|(_, failure)| format!("  {}", failure.message.replace('\n', "\n  "))));
+    if n_failed > MAX_LISTED {
+        lines.push(format!("  and {} more", n_failed - MAX_LISTED));
+    }
+    if outcome.left > 0 {
+        lines.push(format!("  and {} were not tried", outcome.left));
+    }
+    Failure::new(exit, lines.join("\n"))
+        .advise("repeat the same command once the causes are gone: what is done is not done again")
+}

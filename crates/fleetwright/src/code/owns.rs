@@ -1,0 +1,117 @@
+//! What a folder owns: what matches and is not in it is removed; what does not match is never touched.
+
+use std::collections::BTreeMap;
+
+use rules::Pattern;
+use serde_json::Value;
+
+use super::kind::Kind;
+
+/// Patterns for the names of each kind of thing.
+#[derive(Debug, Default)]
+pub(super) struct Owns {
+    patterns: BTreeMap<Kind, Vec<(String, Pattern)>>,
+}
+
+impl Owns {
+    /// Reads what stands under `owns`; what is wrong is told with its place below that.
+    pub(super) fn parse(owns: &Value) -> Result<Self, Vec<(String, String)>> {
+        let known = Kind::ALL.map(Kind::list_key).join(", ");
+        let Value::Object(lists) = owns else {
+            let text = format!("must be a mapping from {known} to lists of patterns");
+            return Err(vec![(String::new(), text)]);
+        };
+        let (mut patterns, mut problems) = (BTreeMap::new(), Vec::new());
+        for (key, list) in lists {
+            let Some(kind) = Kind::of_list_key(key) else {
+                problems.push((
+                    format!("/{key}"),
+                    format!("is not known here; known are {known}"),
+                ));
+                continue;
+            };
+            let Value::Array(list) = list else {
+                problems.push((format!("/{key}"), "must be a list of patterns".to_owned()));
+                continue;
+            };
+            let mut parsed = Vec::new();
+            for (position, pattern) in list.iter().enumerate() {
+                let text = pattern.as_str();
+                let pattern = text
+                    .ok_or_else(|| "must be a text".to_owned())
+                    .and_then(|text| {
+                        let pattern = Pattern::parse(text).map_err(|bad| bad.to_string())?;
+                        Ok((text.to_owned(), pattern))
+                    });
+                match pattern {
+                    Ok(pattern) => parsed.push(pattern),
+                    Err(problem) => problems.push((format!("/{key}/{position}"), problem)),
+                }
+            }
+            patterns.insert(kind, parsed);
+        }
+        match problems.is_empty() {
+            true => Ok(Self { patterns }),
+            false => Err(problems),
+        }
+    }
+
+    pub(super) fn has(&self, kind: Kind, id: &str) -> bool {
+        let patterns = self.patterns.get(&kind).into_iter().flatten();
+        patterns.into_iter().any(|(_, pattern)| pattern.matches(id))
+    }
+
+    /// Whether something of this kind may be owned.
+    pub(super) fn any(&self, kind: Kind) -> bool {
+        self.patterns
+            .get(&kind)
+            .is_some_and(|patterns| !patterns.is_empty())
+    }
+
+    /// The patterns of a kind, for people.
+    pub(super) fn listed(&self, kind: Kind) -> String {
+        let patterns = self.patterns.get(&kind).into_iter().flatten();
+        let texts: Vec<_> = patterns.map(|(text, _)| text.as_str()).collect();
+        match texts.is_empty() {
+            true => "nothing".to_owned(),
+            false => texts.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_owned_by_patterns_of_their_kind() {
+        let owns = json!({"workerPools": ["proj-x/*", "one/pool"], "roles": ["worker-pool:*"]});
+        let owns = Owns::parse(&owns).unwrap();
+        for (kind, id, expected) in [
+            (Kind::WorkerPool, "proj-x/ci", true),
+            (Kind::WorkerPool, "one/pool", true),
+            (Kind::WorkerPool, "proj-y/ci", false),
+            (Kind::Role, "worker-pool:proj-x/ci", true),
+            (Kind::Role, "proj-x/ci", false),
+            (Kind::Client, "anything", false),
+        ] {
+            assert_eq!(owns.has(kind, id), expected, "{id}");
+        }
+        assert_eq!(owns.listed(Kind::WorkerPool), "proj-x/*, one/pool");
+        assert!(!owns.any(Kind::Client));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let problems = Owns::parse(&json!({"pools": [], "roles": "x", "clients": ["a", 1, "{"]}));
+        let places: Vec<_> = problems
+            .unwrap_err()
+            .into_iter()
+            .map(|(place, _)| place)
+            .collect();
+        assert_eq!(places, ["/clients/1", "/clients/2", "/pools", "/roles"]);
+        assert!(Owns::parse(&json!([])).is_err());
+    }
+}

@@ -1,0 +1,316 @@
+//! What the files of a folder want: each thing with its place, and what the folder owns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use contract::Schemas;
+use domain::configuration::{Configuration, WorkerType};
+use serde_json::{Map, Value};
+
+use super::kind::Kind;
+use super::owns::Owns;
+use crate::failure::Failure;
+use crate::files;
+
+/// More problems than that are counted and not listed.
+const MAX_LISTED: usize = 50;
+const OWNS: &str = "owns";
+
+/// One thing as a file has it.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// Which file, and where in it.
+    pub(super) place: String,
+    /// All that can be written, without the name.
+    pub(super) content: Value,
+}
+
+/// All that a folder wants.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) items: BTreeMap<(Kind, String), Item>,
+    /// Without it, exactly the items are touched, and nothing is removed.
+    pub(super) owns: Option<Owns>,
+}
+
+impl Wanted {
+    /// Whether things of this kind are written or removed.
+    pub(super) fn concerns(&self, kind: Kind) -> bool {
+        self.items.keys().any(|(known, _)| *known == kind)
+            || self.owns.as_ref().is_some_and(|owns| owns.any(kind))
+    }
+
+    /// The pools that follow from worker configurations of the folder, and from which.
+    pub(super) fn compiled(&self) -> BTreeMap<String, &str> {
+        let configurations = self
+            .items
+            .iter()
+            .filter(|((kind, _), _)| *kind == Kind::WorkerConfiguration);
+        configurations
+            .flat_map(|((_, id), item)| {
+                worker_types(&item.content)
+                    .into_iter()
+                    .map(move |pool| (pool, id.as_str()))
+            })
+            .collect()
+    }
+}
+
+/// The pools of a worker configuration, by their whole names.
+pub(super) fn worker_types(content: &Value) -> BTreeSet<String> {
+    let named = content["workerTypes"].as_array().into_iter().flatten();
+    named
+        .filter_map(|name| name.as_str()?.parse::<WorkerType>().ok())
+        .map(|worker_type| worker_type.pool_id().to_string())
+        .collect()
+}
+
+/// Reads a file, or all files of a folder and those below it.
+pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
+    let mut reader = Reader::default();
+    for file in files::find(path)? {
+        let name = file.display().to_string();
+        match files::read(&file) {
+            Ok(document) => reader.document(&name, document),
+            Err(failure) => reader.problems.push(failure.message),
+        }
+    }
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader {
+    wanted: Wanted,
+    /// Where `owns` stands.
+    owner: Option<String>,
+    problems: Vec<String>,
+}
+
+impl Reader {
+    fn document(&mut self, file: &str, document: Value) {
+        let mut document = match document {
+            Value::Object(document) => document,
+            // A YAML file with nothing in it but comments.
+            Value::Null => return,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                let text = format!("{file}: must be a mapping: {}", forms());
+                return self.problems.push(text);
+            }
+        };
+        if let Some(owns) = document.remove(OWNS) {
+            self.owns(file, &owns);
+        }
+        let single = Kind::ALL
+            .into_iter()
+            .find(|kind| document.contains_key(kind.id_key()));
+        if let Some(kind) = single {
+            return self.item(kind, file, "", document);
+        }
+        for (key, list) in document {
+            match (Kind::of_list_key(&key), list) {
+                (Some(kind), Value::Array(items)) => self.items(kind, file, items),
+                (Some(_), Value::Null) => {}
+                (Some(_), _) => self
+                    .problems
+                    .push(format!("{file}: /{key}: must be a list")),
+                (None, _) => {
+                    let text = format!("{file}: /{key}: is not known here; a file has {}", forms());
+                    self.problems.push(text);
+                }
+            }
+        }
+    }
+
+    fn owns(&mut self, file: &str, owns: &Value) {
+        if let Some(other) = self.owner.replace(file.to_owned()) {
+            let text = format!(
+                "{file}: /{OWNS}: stands in {other} already, and one place says what the folder owns"
+            );
+            return self.problems.push(text);
+        }
+        match Owns::parse(owns) {
+            Ok(owns) => self.wanted.owns = Some(owns),
+            Err(problems) => self.problems.extend(
+                problems
+                    .into_iter()
+                    .map(|(place, text)| format!("{file}: /{OWNS}{place}: {text}")),
+            ),
+        }
+    }
+
+    fn items(&mut self, kind: Kind, file: &str, items: Vec<Value>) {
+        for (position, item) in items.into_iter().enumerate() {
+            let pointer = format!("/{}/{position}", kind.list_key());
+            match item {
+                Value::Object(item) => self.item(kind, file, &pointer, item),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_) => {
+                    self.problems
+                        .push(format!("{file}: {pointer}: must be a mapping"));
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, kind: Kind, file: &str, pointer: &str, mut item: Map<String, Value>) {
+        let place = match pointer {
+            "" => file.to_owned(),
+            pointer => format!("{file}: {pointer}"),
+        };
+        let id = match item.remove(kind.id_key()) {
+            Some(Value::String(id)) => id,
+            Some(_) => {
+                return self.problems.push(format!(
+                    "{file}: {pointer}/{}: must be a text",
+                    kind.id_key()
+                ));
+            }
+            None => {
+                return self
+                    .problems
+                    .push(format!("{place}: {} is missing", kind.id_key()));
+            }
+        };
+        if let Err(bad) = kind.check_id(&id) {
+            return self
+                .problems
+                .push(format!("{file}: {pointer}/{}: {bad}", kind.id_key()));
+        }
+        let title = format!("{} {id}", kind.noun());
+        let before = self.problems.len();
+        for key in item
+            .keys()
+            .filter(|key| !kind.writable().contains(&key.as_str()))
+        {
+            self.problems
+                .push(format!("{file}: {pointer}/{key}: {}", unknown(kind, key)));
+        }
+        if self.problems.len() > before {
+            return;
+        }
+        for (key, value) in kind.defaults().as_object().into_iter().flatten() {
+            item.entry(key).or_insert_with(|| value.clone());
+        }
+        let mut content = Value::Object(item);
+        for (below, problem) in problems_of(kind, &mut content) {
+            self.problems
+                .push(format!("{file}: {pointer}{below}: {title}: {problem}"));
+        }
+        let key = (kind, id);
+        match self.wanted.items.get(&key) {
+            Some(known) => self.problems.push(format!(
+                "{place}: {title} stands in {} already",
+                known.place
+            )),
+            None => drop(self.wanted.items.insert(key, Item { place, content })),
+        }
+    }
+
+    fn finish(mut self) -> Result<Wanted, Failure> {
+        self.check_owners();
+        self.check_pools();
+        if self.problems.is_empty() {
+            return Ok(self.wanted);
+        }
+        let more = self.problems.len().saturating_sub(MAX_LISTED);
+        self.problems.truncate(MAX_LISTED);
+        if more > 0 {
+            self.problems.push(format!("and {more} more"));
+        }
+        Err(Failure::usage(self.problems.join("\n")))
+    }
+
+    fn check_owners(&mut self) {
+        let Some(owns) = &self.wanted.owns else {
+            return;
+        };
+        for ((kind, id), item) in &self.wanted.items {
+            if !owns.has(*kind, id) {
+                self.problems.push(format!(
+                    "{}: {} {id} is not owned: of {}, {OWNS} lists {}",
+                    item.place,
+                    kind.noun(),
+                    kind.list_key(),
+                    owns.listed(*kind)
+                ));
+            }
+        }
+    }
+
+    /// A pool is made by hand or follows from one configuration.
+    fn check_pools(&mut self) {
+        let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
+        for ((kind, id), item) in &self.wanted.items {
+            let pools = match kind {
+                Kind::Role | Kind::Client => continue,
+                Kind::WorkerPool => BTreeSet::from([id.clone()]),
+                Kind::WorkerConfiguration => worker_types(&item.content),
+            };
+            for pool in pools {
+                if let Some((other, name, place)) = owners.get(&pool) {
+                    self.problems.push(format!(
+                        "{}: {} {id} makes worker pool {pool}, and so does {} {name} in {place}",
+                        item.place,
+                        kind.noun(),
+                        other.noun()
+                    ));
+                    continue;
+                }
+                owners.insert(pool, (*kind, id, &item.place));
+            }
+        }
+    }
+}
+
+/// What is wrong with a thing, and where in it. Defaults of its schema are put in.
+fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
+    if let Err(invalid) = Schemas::new().validate(kind.schema(), content) {
+        let problems = invalid.problems.into_iter();
+        return problems
+            .map(|problem| (problem.pointer, problem.message))
+            .collect();
+    }
+    match kind {
+        Kind::Role | Kind::Client | Kind::WorkerPool => Vec::new(),
+        Kind::WorkerConfiguration => match Configuration::parse(content) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems
+                .iter()
+                .map(|problem| {
+                    let rules: Vec<_> = problem
+                        .rules
+                        .iter()
+                        .map(|id| format!("rule {id:?}: "))
+                        .collect();
+                    (
+                        problem.pointer.clone(),
+                        format!("{}{}", rules.concat(), problem.message),
+                    )
+                })
+                .collect(),
+        },
+    }
+}
+
+fn unknown(kind: Kind, key: &str) -> String {
+    match key {
+        "accessToken" => "access tokens do not belong into files".to_owned(),
+        _ => format!(
+            "a {} has no such key; it has {}, {}",
+            kind.noun(),
+            kind.id_key(),
+            kind.writable().join(", ")
+        ),
+    }
+}
+
+fn forms() -> String {
+    format!(
+        "any of the lists {}, or one thing with its {}",
+        Kind::ALL.map(Kind::list_key).join(", "),
+        Kind::ALL.map(Kind::id_key).join(" or ")
+    )
+}

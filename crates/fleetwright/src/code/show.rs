@@ -1,0 +1,152 @@
+//! A plan for people: what comes, what goes, what becomes something else.
+
+use serde_json::Value;
+
+use super::change::{Action, Change, Plan};
+use super::kind::Kind;
+use super::paint::{Paint, indented};
+use super::semantic::{self, counted};
+use super::values;
+use crate::output::printable;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tense {
+    Would,
+    Past,
+}
+
+/// Everything that is to be done, and what stands in the way.
+pub(super) fn lines(plan: &Plan, paint: Paint) -> Vec<String> {
+    let mut lines: Vec<String> = plan
+        .changes
+        .iter()
+        .flat_map(|change| change_lines(change, paint))
+        .collect();
+    for problem in &plan.problems {
+        // The paths in it are the user's own; the rest may come from anywhere.
+        lines.extend(
+            problem
+                .lines()
+                .enumerate()
+                .map(|(position, line)| match position {
+                    0 => paint.alarm(&printable(line)),
+                    _ => format!("  {}", printable(line)),
+                }),
+        );
+    }
+    lines
+}
+
+fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
+    let mut title = printable(&change.title());
+    let gist = gist(change);
+    if !gist.is_empty() {
+        title.push_str(&format!(" ({gist})"));
+    }
+    let mut lines = match change.action {
+        Action::Create => vec![paint.added(&title)],
+        Action::Update => vec![paint.changed(&title)],
+        Action::Remove => return vec![paint.removed(&title)],
+    };
+    if change.action == Action::Create && paint.in_full {
+        let empty = Value::Object(serde_json::Map::new());
+        let after = change.after.clone().unwrap_or_default();
+        let after = change.kind.normal(&change.id, &after);
+        let changes = domain::configuration::value_changes(&empty, &after);
+        lines.extend(indented(values::lines(&changes, paint)));
+    }
+    if change.action == Action::Update {
+        lines.extend(indented(update_lines(change, paint)));
+    }
+    if let Some(foreseen) = &change.foreseen {
+        let inner = semantic::lines(foreseen, paint);
+        // The rules of what is new are all new.
+        let skipped = match change.action {
+            Action::Create if !paint.in_full => usize::MAX,
+            Action::Create | Action::Update | Action::Remove => 0,
+        };
+        lines.extend(indented(inner.into_iter().skip(skipped).collect()));
+    }
+    lines
+}
+
+fn update_lines(change: &Change, paint: Paint) -> Vec<String> {
+    let mut differing = change.values();
+    if change.kind == Kind::WorkerConfiguration && change.foreseen.is_some() {
+        // These are told rule by rule.
+        differing.retain(|value| !value.pointer.starts_with("/rules"));
+    }
+    values::lines(&differing, paint)
+}
+
+/// What it is in a few words.
+fn gist(change: &Change) -> String {
+    let content = change.after.as_ref().or(change.before.as_ref());
+    let count = |key: &str| {
+        let list = content.and_then(|content| content[key].as_array());
+        list.map_or(0, Vec::len) as u64
+    };
+    match (change.kind, change.action) {
+        (Kind::WorkerConfiguration, Action::Remove) => {
+            let pools: Vec<_> = change.loses().into_iter().collect();
+            match pools.is_empty() {
+                true => String::new(),
+                false => format!(
+                    "its worker pools go, once their workers are gone: {}",
+                    pools.join(", ")
+                ),
+            }
+        }
+        (Kind::WorkerConfiguration, Action::Create | Action::Update) => change
+            .foreseen
+            .as_ref()
+            .map(semantic::gist)
+            .unwrap_or_default(),
+        (_, Action::Update | Action::Remove) => String::new(),
+        (Kind::Role | Kind::Client, Action::Create) => counted(count("scopes"), "scope"),
+        (Kind::WorkerPool, Action::Create) => {
+            let content = content.unwrap_or(&Value::Null);
+            let provider = content["providerId"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            match content["config"]["launchConfigs"].as_array() {
+                None => provider,
+                Some(list) => format!(
+                    "{provider}, {}",
+                    counted(list.len() as u64, "launch config")
+                ),
+            }
+        }
+    }
+}
+
+/// All of it in one line; `done` are those that were carried out, of all if that is still to come.
+pub(super) fn summary(plan: &Plan, done: &[Change], tense: Tense) -> String {
+    let words = match tense {
+        Tense::Would => ["to create", "to change", "to remove"],
+        Tense::Past => ["created", "changed", "removed"],
+    };
+    let actions = [Action::Create, Action::Update, Action::Remove];
+    let mut parts = Vec::new();
+    for (action, word) in actions.into_iter().zip(words) {
+        let counted = done.iter().filter(|change| change.action == action).count();
+        if counted > 0 {
+            parts.push(match tense {
+                Tense::Would => format!("{counted} {word}"),
+                Tense::Past => format!("{word} {counted}"),
+            });
+        }
+    }
+    if parts.is_empty() {
+        parts.push(match tense {
+            Tense::Would => "nothing to do".to_owned(),
+            Tense::Past => "nothing was done".to_owned(),
+        });
+    }
+    let same = plan.n_same();
+    if same > 0 {
+        parts.push(format!("{same} as they should be"));
+    }
+    parts.join(", ")
+}

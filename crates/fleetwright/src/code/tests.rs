@@ -1,0 +1,295 @@
+//! From files and a server's things to a plan: what is done, in which order, and what is left alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::change::{Action, Plan};
+use super::kind::Kind;
+use super::paint::Paint;
+use super::read::{self, Wanted};
+use super::server::{Here, There};
+use super::show;
+
+const PAINT: Paint = Paint {
+    in_colour: false,
+    in_full: false,
+};
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn wanted(files: &[(&str, &str)]) -> Wanted {
+    read::read(folder(files).path()).unwrap()
+}
+
+/// What is said about these files, without the name of the folder.
+fn refused(files: &[(&str, &str)]) -> String {
+    let folder = folder(files);
+    let message = read::read(folder.path()).unwrap_err().message;
+    message.replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn here(items: &[(Kind, &str, Value)]) -> Here {
+    let mut here = Here::default();
+    for (kind, id, content) in items {
+        let version = (*kind == Kind::WorkerConfiguration).then_some(1);
+        if version.is_some() {
+            let pools = read::worker_types(content).into_iter();
+            here.compiled
+                .extend(pools.map(|pool| (pool, (*id).to_owned())));
+        }
+        let there = There {
+            content: content.clone(),
+            version,
+        };
+        here.items.insert((*kind, (*id).to_owned()), there);
+    }
+    here
+}
+
+fn role(scopes: &[&str]) -> Value {
+    json!({"description": "", "scopes": scopes})
+}
+
+fn pool(provider: &str) -> Value {
+    json!({"providerId": provider, "description": "", "owner": "o@example.com",
+        "emailOnError": false, "config": {}})
+}
+
+fn configuration(worker_types: &[&str]) -> Value {
+    json!({"description": "", "workerTypes": worker_types, "rules": []})
+}
+
+fn steps(plan: &Plan) -> Vec<String> {
+    plan.changes
+        .iter()
+        .map(|change| {
+            let action = match change.action {
+                Action::Create => "create",
+                Action::Update => "update",
+                Action::Remove => "remove",
+            };
+            format!("{action} {}", change.title())
+        })
+        .collect()
+}
+
+#[test]
+fn lists_and_single_things_in_all_formats_make_one_fleet() {
+    let wanted = wanted(&[
+        (
+            "a.yaml",
+            "roles:\n  - { roleId: one, scopes: [a] }\nclients: []\n",
+        ),
+        ("sub/b.json", r#"{"roleId": "two", "scopes": []}"#),
+        (
+            "sub/c.toml",
+            "workerPoolId = \"a/b\"\nproviderId = \"p\"\nowner = \"o@example.com\"\n",
+        ),
+        ("d.yml", "# nothing yet\n"),
+        (".hidden.yaml", "nonsense: 1\n"),
+        ("README.md", "# not ours\n"),
+    ]);
+    let names: Vec<_> = wanted.items.keys().map(|(_, id)| id.as_str()).collect();
+    assert_eq!(names, ["one", "two", "a/b"]);
+    let pool = &wanted.items[&(Kind::WorkerPool, "a/b".to_owned())];
+    assert!(pool.place.ends_with("c.toml"));
+    assert_eq!(pool.content["config"], json!({}));
+}
+
+#[test]
+fn each_mistake_is_told_with_its_file_and_path() {
+    let refused = refused(&[
+        ("a.yaml", "pools: []\nroles: { x: 1 }\nclients: [1]\n"),
+        (
+            "b.yaml",
+            "roles:\n  - { roleId: r, scope: [] }\n  - { roleId: r, scopes: [1] }\n  - { scopes: [] }\n",
+        ),
+        ("c.yaml", "roles: [{ roleId: ok, scopes: [] }]\n"),
+        ("d.yaml", "roles: [{ roleId: ok, scopes: [] }]\n"),
+        ("e.yaml", "clientId: c\nexpires: soon\naccessToken: x\n"),
+        ("f.yaml", "clientId: c\nexpires: soon\n"),
+        ("g.yaml", "workerPoolId: Nonsense\n"),
+        (
+            "h.yaml",
+            "workerConfigurationId: w\nworkerTypes: [a, a]\nrules: [{ ruleId: x, values: 1 }]\n",
+        ),
+        ("i.yaml", "a: [\n"),
+        ("j.json", "[]"),
+    ]);
+    insta::assert_snapshot!(refused, @"");
+}
+
+#[test]
+fn a_pool_cannot_be_made_twice_over() {
+    let refused = refused(&[
+        (
+            "a.yaml",
+            "workerConfigurationId: one\nworkerTypes: [x]\nrules: []\n",
+        ),
+        (
+            "b.yaml",
+            "workerConfigurationId: two\nworkerTypes: [worker-manager/x]\nrules: []\n",
+        ),
+        (
+            "c.yaml",
+            "workerPoolId: worker-manager/x\nproviderId: p\nowner: o@example.com\n",
+        ),
+    ]);
+    insta::assert_snapshot!(refused, @"");
+}
+
+#[test]
+fn what_a_folder_does_not_own_it_cannot_have() {
+    let refused = refused(&[
+        ("owns.yaml", "owns: { roles: [\"team:*\"] }\n"),
+        (
+            "a.yaml",
+            "roles: [{ roleId: other }, { roleId: \"team:x\" }]\n",
+        ),
+        ("b.yaml", "owns: {}\n"),
+    ]);
+    insta::assert_snapshot!(refused, @"");
+}
+
+#[test]
+fn only_what_differs_is_done() {
+    let wanted = wanted(&[(
+        "a.yaml",
+        "roles: [{ roleId: same, scopes: [b, a] }, { roleId: other, scopes: [x] }, { roleId: new }]\n",
+    )]);
+    let here = here(&[
+        (Kind::Role, "same", role(&["a", "b"])),
+        (Kind::Role, "other", role(&["y"])),
+        (Kind::Role, "theirs", role(&[])),
+    ]);
+    let plan = Plan::new(&wanted, &here, true);
+    assert_eq!(steps(&plan), ["create role new", "update role other"]);
+    assert_eq!(plan.same, BTreeMap::from([(Kind::Role, 1)]));
+    insta::assert_snapshot!(show::lines(&plan, PAINT).join("\n"), @"");
+}
+
+#[test]
+fn what_is_owned_and_not_wanted_goes_and_nothing_else() {
+    let wanted = wanted(&[
+        (
+            "owns.yaml",
+            "owns: { roles: [\"team:*\"], workerPools: [\"x/*\"], clients: [\"*\"] }\n",
+        ),
+        ("a.yaml", "roles: [{ roleId: \"team:a\" }]\n"),
+    ]);
+    let client = json!({"description": "", "scopes": [], "expires": "2030-01-01T00:00:00.000Z"});
+    let here = here(&[
+        (Kind::Role, "team:a", role(&[])),
+        (Kind::Role, "team:old", role(&[])),
+        (Kind::Role, "other", role(&[])),
+        (Kind::WorkerPool, "x/old", pool("p")),
+        (Kind::WorkerPool, "x/going", pool("null-provider")),
+        (Kind::WorkerPool, "x/compiled", pool("p")),
+        (Kind::WorkerPool, "y/theirs", pool("p")),
+        (
+            Kind::WorkerConfiguration,
+            "theirs",
+            configuration(&["x/compiled"]),
+        ),
+        (Kind::Client, "old", client.clone()),
+        (Kind::Client, "static/owner", client),
+    ]);
+    let removed = [
+        "remove worker pool x/old",
+        "remove client old",
+        "remove role team:old",
+    ];
+    assert_eq!(steps(&Plan::new(&wanted, &here, true)), removed);
+    assert!(Plan::new(&wanted, &here, false).changes.is_empty());
+}
+
+#[test]
+fn who_may_comes_first_and_what_goes_comes_last() {
+    let wanted = wanted(&[
+        (
+            "owns.yaml",
+            "owns: { roles: [\"*\"], clients: [\"*\"], workerConfigurations: [\"*\"], workerPools: [\"*\"] }\n",
+        ),
+        (
+            "a.yaml",
+            "workerPools: [{ workerPoolId: a/b, providerId: p, owner: o@example.com }]\nclients: [{ clientId: c, expires: 2030-01-01T00:00:00Z }]\n",
+        ),
+        (
+            "b.yaml",
+            "workerConfigurationId: new\nworkerTypes: [x]\nrules: []\n",
+        ),
+        ("c.yaml", "roles: [{ roleId: r }]\n"),
+    ]);
+    let here = here(&[
+        (Kind::Role, "old", role(&[])),
+        (Kind::WorkerPool, "a/old", pool("p")),
+        (Kind::WorkerConfiguration, "old", configuration(&["y"])),
+    ]);
+    assert_eq!(
+        steps(&Plan::new(&wanted, &here, true)),
+        [
+            "create role r",
+            "create client c",
+            "create worker configuration new",
+            "create worker pool a/b",
+            "remove worker pool a/old",
+            "remove worker configuration old",
+            "remove role old",
+        ]
+    );
+}
+
+#[test]
+fn who_gives_a_worker_type_away_comes_before_who_gets_it() {
+    let wanted = wanted(&[
+        ("owns.yaml", "owns: { workerConfigurations: [\"*\"] }\n"),
+        (
+            "a.yaml",
+            "workerConfigurations:\n  - { workerConfigurationId: a, workerTypes: [x], rules: [] }\n  - { workerConfigurationId: b, workerTypes: [y], rules: [] }\n  - { workerConfigurationId: c, workerTypes: [], rules: [] }\n  - { workerConfigurationId: d, workerTypes: [z], rules: [] }\n",
+        ),
+    ]);
+    let here = here(&[
+        (Kind::WorkerConfiguration, "a", configuration(&[])),
+        (Kind::WorkerConfiguration, "b", configuration(&["x"])),
+        (Kind::WorkerConfiguration, "c", configuration(&["y"])),
+        (Kind::WorkerConfiguration, "gone", configuration(&["z"])),
+    ]);
+    assert_eq!(
+        steps(&Plan::new(&wanted, &here, true)),
+        [
+            "update worker configuration c",
+            "update worker configuration b",
+            "update worker configuration a",
+            "remove worker configuration gone",
+            "create worker configuration d",
+        ]
+    );
+}
+
+#[test]
+fn a_pool_that_a_configuration_makes_is_not_made_by_hand() {
+    let wanted = wanted(&[(
+        "a.yaml",
+        "workerPoolId: a/b\nproviderId: p\nowner: o@example.com\n",
+    )]);
+    let here = here(&[
+        (Kind::WorkerPool, "a/b", pool("q")),
+        (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
+    ]);
+    let plan = Plan::new(&wanted, &here, true);
+    assert_eq!(plan.problems.len(), 1, "{:?}", plan.problems);
+    assert!(
+        plan.problems[0].contains("worker configuration w"),
+        "{}",
+        plan.problems[0]
+    );
+}
