@@ -119,9 +119,7 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
         true => output::json(&document.to_json()),
         false => show_plan(&plan, choices.paint()),
     }
-    if !plan.problems.is_empty() {
-        return Err(impossible(&plan));
-    }
+    impossible(&plan)?;
     match arguments.check && !plan.changes.is_empty() {
         true => Err(Failure::new(
             Exit::Differs,
@@ -145,9 +143,7 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
     if !session.json {
         show_plan(&plan, choices.paint());
     }
-    if !plan.problems.is_empty() {
-        return Err(impossible(&plan));
-    }
+    impossible(&plan)?;
     if !plan.changes.is_empty() {
         let question = format!("carry this out on {}", session.client.root_url());
         output::confirm(&question, arguments.yes)?;
@@ -207,16 +203,28 @@ fn show_plan(plan: &Plan, paint: Paint) {
     output::out(&lines.join("\n"));
 }
 
-fn impossible(plan: &Plan) -> Failure {
-    let message = match plan.problems.as_slice() {
-        [one] => format!("this cannot be carried out: {one}"),
-        several => format!(
-            "this cannot be carried out, for {} reasons:\n{}",
-            several.len(),
-            several.join("\n")
-        ),
+/// What stands in the way of carrying it out, if something does.
+fn impossible(plan: &Plan) -> Result<(), Failure> {
+    let exit = match plan.errors.is_empty() {
+        true => Exit::Conflict,
+        false => Exit::Failed,
     };
-    Failure::new(Exit::Conflict, message)
+    let reasons: Vec<_> = plan.errors.iter().chain(&plan.conflicts).collect();
+    match reasons.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Failure::new(
+            exit,
+            format!("this cannot be carried out: {one}"),
+        )),
+        several => {
+            let mut lines = vec![format!(
+                "this cannot be carried out, for {} reasons:",
+                several.len()
+            )];
+            lines.extend(several.iter().map(|reason| format!("- {reason}")));
+            Err(Failure::new(exit, lines.join("\n")))
+        }
+    }
 }
 
 fn tell(plan: &Plan, outcome: &Outcome) {

@@ -53,8 +53,10 @@ pub(super) struct Plan {
     pub(super) changes: Vec<Change>,
     /// How many are as they should be.
     pub(super) same: BTreeMap<Kind, usize>,
-    /// What stands in the way.
-    pub(super) problems: Vec<String>,
+    /// What is there already and stands in the way.
+    pub(super) conflicts: Vec<String>,
+    /// What cannot be used as it is.
+    pub(super) errors: Vec<String>,
 }
 
 impl Change {
@@ -189,7 +191,7 @@ impl Plan {
             if let (Kind::WorkerPool, Some(owner)) = (change.kind, here.compiled.get(&change.id))
                 && !freed.contains(&change.id)
             {
-                self.problems.push(format!(
+                self.conflicts.push(format!(
                     "{}: worker pool {} is made of the worker configuration {owner}: change its rules instead",
                     change.place.as_deref().unwrap_or_default(),
                     change.id

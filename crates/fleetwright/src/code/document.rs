@@ -23,7 +23,8 @@ pub(super) struct Document {
     pub(super) adopt_pools: bool,
     pub(super) changes: Vec<Entry>,
     same: BTreeMap<Kind, usize>,
-    pub(super) problems: Vec<String>,
+    conflicts: Vec<String>,
+    errors: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +44,8 @@ impl Document {
             adopt_pools,
             changes: plan.changes.iter().map(Entry::of).collect(),
             same: plan.same.clone(),
-            problems: plan.problems.clone(),
+            conflicts: plan.conflicts.clone(),
+            errors: plan.errors.clone(),
         }
     }
 
@@ -83,7 +85,8 @@ impl Document {
         Plan {
             changes: self.changes.into_iter().map(|entry| entry.change).collect(),
             same: self.same,
-            problems: self.problems,
+            conflicts: self.conflicts,
+            errors: self.errors,
         }
     }
 }

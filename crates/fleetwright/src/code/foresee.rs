@@ -36,12 +36,12 @@ pub(super) async fn foresee(
             Ok(foreseen) => foreseen,
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
-                plan.problems.push(failure.message);
+                plan.errors.push(failure.message);
                 continue;
             }
         };
         let conflicts = take_conflicts(&mut foreseen, |conflict| is_solved(conflict, &freed));
-        plan.problems.extend(conflicts.into_iter().map(|conflict| {
+        plan.conflicts.extend(conflicts.into_iter().map(|conflict| {
             let known = format!("{} {id}: {conflict}", kind.noun());
             known.replace("(see adoptPools)", "(--adopt-pools takes it over)")
         }));
@@ -62,8 +62,6 @@ pub(super) async fn foresee(
             ),
         }
     }
-    plan.problems.sort();
-    plan.problems.dedup();
     plan.order();
     Ok(())
 }

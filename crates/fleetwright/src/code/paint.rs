@@ -32,12 +32,12 @@ impl Paint {
     }
 
     /// What was there, within a line.
-    pub(crate) fn old(self, text: &str) -> String {
+    pub(crate) fn before(self, text: &str) -> String {
         self.coloured(RED, text)
     }
 
     /// What will be there, within a line.
-    pub(crate) fn new(self, text: &str) -> String {
+    pub(crate) fn after(self, text: &str) -> String {
         self.coloured(GREEN, text)
     }
 

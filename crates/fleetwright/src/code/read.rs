@@ -122,12 +122,14 @@ impl Reader {
     }
 
     fn owns(&mut self, file: &str, owns: &Value) {
-        if let Some(other) = self.owner.replace(file.to_owned()) {
+        if let Some(other) = &self.owner {
             let text = format!(
                 "{file}: /{OWNS}: stands in {other} already, and one place says what the folder owns"
             );
+            self.wanted.owns = None;
             return self.problems.push(text);
         }
+        self.owner = Some(file.to_owned());
         match Owns::parse(owns) {
             Ok(owns) => self.wanted.owns = Some(owns),
             Err(problems) => self.problems.extend(
@@ -251,10 +253,13 @@ impl Reader {
             };
             for pool in pools {
                 if let Some((other, name, place)) = owners.get(&pool) {
+                    let who = match kind {
+                        Kind::Role | Kind::Client | Kind::WorkerPool => "it".to_owned(),
+                        Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
+                    };
                     self.problems.push(format!(
-                        "{}: {} {id} makes worker pool {pool}, and so does {} {name} in {place}",
+                        "{}: {who} makes worker pool {pool}, and so does {} {name} in {place}",
                         item.place,
-                        kind.noun(),
                         other.noun()
                     ));
                     continue;

@@ -150,13 +150,13 @@ fn workers(way: &Value) -> Vec<String> {
 
 fn launch_configs(created: u64, replaced: u64, archived: u64) -> Vec<String> {
     [
-        (created, "new"),
-        (replaced, "replaced"),
-        (archived, "archived"),
+        (created, "new launch config"),
+        (replaced, "replaced launch config"),
+        (archived, "archived launch config"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| format!("{} {what}", counted(count, "launch config")))
+    .map(|(count, what)| counted(count, what))
     .collect()
 }
 
@@ -248,8 +248,28 @@ mod tests {
 
     #[test]
     fn rules_pools_and_launch_configs_are_told_with_workers_and_cost() {
-        insta::assert_snapshot!(lines(&plan(), PAINT).join("\n"), @"");
-        assert_eq!(gist(&plan()), "");
+        insta::assert_snapshot!(lines(&plan(), PAINT).join("\n"), @r#"
+        ! a/b belongs to the worker configuration c
+        ~ rule ami
+            /values/ec2/ImageId: "ami-1" → "ami-2"
+        + rule new
+        ~ rule last: stands elsewhere
+        ~ worker pool worker-manager/build: 8 new launch configs, 1 replaced launch config, 3 kept, 2 workers outdated, $0.25/h less
+            /config/maxCapacity: 1 → 2
+            ~ provider=ec2, region=r: lc-a → lc-b (2 workers, $0.5/h → $0.25/h)
+                /ImageId: "ami-1" → "ami-2"
+            + provider=ec2, zone=z0: lc-1 (1 worker, $0.5/h)
+            + provider=ec2, zone=z1: lc-1 (1 worker, $0.5/h)
+            + provider=ec2, zone=z2: lc-1 (1 worker, $0.5/h)
+            + provider=ec2, zone=z3: lc-1 (1 worker, $0.5/h)
+            + provider=ec2, zone=z4: lc-1 (1 worker, $0.5/h)
+            + provider=ec2, zone=z5: lc-1 (1 worker, $0.5/h)
+            … and 2 more
+        "#);
+        assert_eq!(
+            gist(&plan()),
+            "1 worker pool, 8 new launch configs, 1 replaced launch config, 2 workers outdated, $0.25/h less"
+        );
     }
 
     #[test]

@@ -15,26 +15,12 @@ pub(super) enum Tense {
     Past,
 }
 
-/// Everything that is to be done, and what stands in the way.
+/// Everything that is to be done.
 pub(super) fn lines(plan: &Plan, paint: Paint) -> Vec<String> {
-    let mut lines: Vec<String> = plan
-        .changes
-        .iter()
+    let changes = plan.changes.iter();
+    changes
         .flat_map(|change| change_lines(change, paint))
-        .collect();
-    for problem in &plan.problems {
-        // The paths in it are the user's own; the rest may come from anywhere.
-        lines.extend(
-            problem
-                .lines()
-                .enumerate()
-                .map(|(position, line)| match position {
-                    0 => paint.alarm(&printable(line)),
-                    _ => format!("  {}", printable(line)),
-                }),
-        );
-    }
-    lines
+        .collect()
 }
 
 fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
@@ -58,14 +44,11 @@ fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
     if change.action == Action::Update {
         lines.extend(indented(update_lines(change, paint)));
     }
-    if let Some(foreseen) = &change.foreseen {
-        let inner = semantic::lines(foreseen, paint);
-        // The rules of what is new are all new.
-        let skipped = match change.action {
-            Action::Create if !paint.in_full => usize::MAX,
-            Action::Create | Action::Update | Action::Remove => 0,
-        };
-        lines.extend(indented(inner.into_iter().skip(skipped).collect()));
+    // Of what is new, all is new.
+    if let Some(foreseen) = &change.foreseen
+        && (change.action != Action::Create || paint.in_full)
+    {
+        lines.extend(indented(semantic::lines(foreseen, paint)));
     }
     lines
 }

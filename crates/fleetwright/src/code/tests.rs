@@ -125,7 +125,22 @@ fn each_mistake_is_told_with_its_file_and_path() {
         ("i.yaml", "a: [\n"),
         ("j.json", "[]"),
     ]);
-    insta::assert_snapshot!(refused, @"");
+    insta::assert_snapshot!(refused, @r#"
+    a.yaml: /clients/0: must be a mapping
+    a.yaml: /pools: is not known here; a file has any of the lists roles, clients, workerConfigurations, workerPools, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId
+    a.yaml: /roles: must be a list
+    b.yaml: /roles/0/scope: a role has no such key; it has roleId, description, scopes
+    b.yaml: /roles/1/scopes/0: role r: must be string
+    b.yaml: /roles/2: roleId is missing
+    d.yaml: /roles/0: role ok stands in c.yaml: /roles/0 already
+    e.yaml: /accessToken: access tokens do not belong into files
+    f.yaml: /expires: client c: must match format "date-time"
+    g.yaml: /workerPoolId: "Nonsense" is not a worker pool id: it must match ^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$
+    h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
+    h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
+    i.yaml:1:4: not understood as YAML: unclosed bracket '['
+    j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId
+    "#);
 }
 
 #[test]
@@ -144,7 +159,10 @@ fn a_pool_cannot_be_made_twice_over() {
             "workerPoolId: worker-manager/x\nproviderId: p\nowner: o@example.com\n",
         ),
     ]);
-    insta::assert_snapshot!(refused, @"");
+    insta::assert_snapshot!(refused, @r"
+    b.yaml: worker configuration two makes worker pool worker-manager/x, and so does worker configuration one in a.yaml
+    c.yaml: it makes worker pool worker-manager/x, and so does worker configuration one in a.yaml
+    ");
 }
 
 #[test]
@@ -155,9 +173,16 @@ fn what_a_folder_does_not_own_it_cannot_have() {
             "a.yaml",
             "roles: [{ roleId: other }, { roleId: \"team:x\" }]\n",
         ),
-        ("b.yaml", "owns: {}\n"),
     ]);
-    insta::assert_snapshot!(refused, @"");
+    assert_eq!(
+        refused,
+        "a.yaml: /roles/0: role other is not owned: of roles, owns lists team:*"
+    );
+    let refused = self::refused(&[("a.yaml", "owns: {}\n"), ("b.yaml", "owns: {}\n")]);
+    assert_eq!(
+        refused,
+        "b.yaml: /owns: stands in a.yaml already, and one place says what the folder owns"
+    );
 }
 
 #[test]
@@ -174,7 +199,12 @@ fn only_what_differs_is_done() {
     let plan = Plan::new(&wanted, &here, true);
     assert_eq!(steps(&plan), ["create role new", "update role other"]);
     assert_eq!(plan.same, BTreeMap::from([(Kind::Role, 1)]));
-    insta::assert_snapshot!(show::lines(&plan, PAINT).join("\n"), @"");
+    insta::assert_snapshot!(show::lines(&plan, PAINT).join("\n"), @r#"
+    + role new (0 scopes)
+    ~ role other
+        - /scopes: "y"
+        + /scopes: "x"
+    "#);
 }
 
 #[test]
@@ -286,10 +316,10 @@ fn a_pool_that_a_configuration_makes_is_not_made_by_hand() {
         (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
     ]);
     let plan = Plan::new(&wanted, &here, true);
-    assert_eq!(plan.problems.len(), 1, "{:?}", plan.problems);
+    assert_eq!(plan.conflicts.len(), 1, "{:?}", plan.conflicts);
     assert!(
-        plan.problems[0].contains("worker configuration w"),
+        plan.conflicts[0].contains("worker configuration w"),
         "{}",
-        plan.problems[0]
+        plan.conflicts[0]
     );
 }

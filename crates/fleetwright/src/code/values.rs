@@ -44,7 +44,11 @@ fn line_of(change: &ValueChange, paint: Paint) -> Vec<String> {
         }
         (Some(old), Some(new)) => {
             let (old, new) = (short(old, paint), short(new, paint));
-            vec![format!("{at}: {} → {}", paint.old(&old), paint.new(&new))]
+            vec![format!(
+                "{at}: {} → {}",
+                paint.before(&old),
+                paint.after(&new)
+            )]
         }
         (None, Some(new)) => vec![paint.added(&format!("{at}: {}", short(new, paint)))],
         (Some(old), None) => vec![paint.removed(&format!("{at}: {}", short(old, paint)))],
@@ -132,19 +136,31 @@ mod tests {
     fn each_value_has_its_place_and_what_becomes_of_it() {
         let before = json!({"a": {"b": 1, "gone": true}, "same": 1, "list": ["x", "y"]});
         let after = json!({"a": {"b": 2, "new": "n"}, "same": 1, "list": ["y", "z"]});
-        insta::assert_snapshot!(shown(&before, &after), @"");
+        insta::assert_snapshot!(shown(&before, &after), @r#"
+        /a/b: 1 → 2
+        - /a/gone: true
+        + /a/new: "n"
+        - /list: "x"
+        + /list: "z"
+        "#);
     }
 
     #[test]
     fn lists_of_mappings_are_compared_item_by_item() {
         let disks = |size: u64| json!({"disks": [{"boot": true, "size": size}, {"size": 1}]});
-        insta::assert_snapshot!(shown(&disks(5), &disks(9)), @"");
+        insta::assert_snapshot!(shown(&disks(5), &disks(9)), @"/disks/0/size: 5 → 9");
     }
 
     #[test]
     fn of_texts_with_lines_only_those_that_differ_are_shown() {
         let script = |line: &str| json!({"script": format!("#!/bin/sh\nset -e\n{line}\nexit\n")});
-        insta::assert_snapshot!(shown(&script("one"), &script("two")), @"");
+        insta::assert_snapshot!(shown(&script("one"), &script("two")), @r"
+        /script:
+            set -e
+          - one
+          + two
+            exit
+        ");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod bench;
 mod client;
+mod code;
+mod configuration;
 mod documentation;
 mod event;
 mod import;

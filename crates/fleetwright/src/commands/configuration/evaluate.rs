@@ -201,6 +201,10 @@ mod tests {
                 "/c": {"ruleId": "one"},
             },
         });
-        insta::assert_snapshot!(with_origins(&reply), @"");
+        insta::assert_snapshot!(with_origins(&reply), @r"
+        VALUE AT  IS  BY RULE  OVERRODE
+        /a/b      2   two      one, no (deleted)
+        /c        []  one
+        ");
     }
 }

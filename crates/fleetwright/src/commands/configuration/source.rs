@@ -20,9 +20,9 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn rules(&self) -> Result<RuleSet, Failure> {
-        let (rules, below) = match &self.document {
-            Value::Array(_) => (&self.document, ""),
-            document => (&document["rules"], "/rules"),
+        let (rules, below) = match self.document.is_array() {
+            true => (&self.document, ""),
+            false => (&self.document["rules"], "/rules"),
         };
         RuleSet::parse(rules).map_err(|problems| {
             let lines = problems.list().iter().map(|problem| {
@@ -94,7 +94,17 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
 
 /// The one that is meant.
 pub(super) fn one(path: &str, id: Option<&str>) -> Result<Source, Failure> {
-    let mut sources = all(path)?;
+    among(all(path)?, path, id)
+}
+
+/// The one that describes this configuration, or the only one that there is.
+pub(super) fn about(path: &str, id: &str) -> Result<Source, Failure> {
+    let sources = all(path)?;
+    let which = (sources.len() > 1).then_some(id);
+    among(sources, path, which)
+}
+
+fn among(mut sources: Vec<Source>, path: &str, id: Option<&str>) -> Result<Source, Failure> {
     if let Some(id) = id {
         sources.retain(|source| source.id() == Some(id));
     }

@@ -89,11 +89,7 @@ const HISTORY: &[Column] = &[
 impl Draft {
     /// What is sent: the file's content, with the flags on top.
     fn body(&self) -> Result<Map<String, Value>, Failure> {
-        let sources = source::all(&self.file)?;
-        let source = match sources.len() {
-            1 => source::one(&self.file, None)?,
-            _ => source::one(&self.file, Some(&self.id))?,
-        };
+        let source = source::about(&self.file, &self.id)?;
         let name = &source.name;
         if let Some(other) = source.id().filter(|id| *id != self.id) {
             return Err(Failure::usage(format!(

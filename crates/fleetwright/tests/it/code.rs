@@ -1,0 +1,392 @@
+//! Configuration as code: planned, applied, and planned again.
+
+use serde_json::{Value, json};
+
+use crate::configuration::BUILD;
+use crate::world::{Done, Server};
+
+const OWNS: &str = r#"
+owns:
+  roles: ["team:*"]
+  clients: ["team/*"]
+  workerPools: ["demo/*"]
+  workerConfigurations: ["build*"]
+"#;
+const PEOPLE: &str = r#"
+roles:
+  - { roleId: "team:a", scopes: ["b", "a"] }
+clients:
+  - { clientId: team/ci, expires: "2040-01-01T00:00:00Z", scopes: ["assume:team:a"] }
+"#;
+const POOL: &str = r#"
+workerPoolId = "demo/iron"
+providerId = "static"
+owner = "you@example.com"
+
+[config]
+lifecycle = {}
+"#;
+
+/// A folder with one of everything, in every format.
+fn fleet(server: &Server) -> String {
+    server.home.write("fleet/owns.yaml", OWNS);
+    server.home.write("fleet/people.yaml", PEOPLE);
+    server.home.write("fleet/iron/pool.toml", POOL);
+    server.home.write("fleet/build.yaml", BUILD);
+    server.home.path("fleet").to_str().unwrap().to_owned()
+}
+
+fn plan(server: &Server, folder: &str, more: &[&str]) -> Done {
+    server.run(&[&["plan", "-f", folder][..], more].concat())
+}
+
+fn apply(server: &Server, folder: &str) -> Done {
+    server.run(&["apply", "-f", folder, "--yes"])
+}
+
+#[test]
+fn what_is_applied_is_there_and_the_second_plan_is_empty() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    let first = plan(&server, &folder, &[]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    for part in [
+        "+ role team:a (2 scopes)",
+        "+ client team/ci (1 scope)",
+        "+ worker configuration build (2 worker pools, 4 new launch configs)",
+        "+ worker pool demo/iron (static)",
+        "4 to create",
+    ] {
+        assert!(first.out.contains(part), "{part}: {}", first.out);
+    }
+    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+
+    let applied = apply(&server, &folder);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    assert!(applied.out.ends_with("created 4\n"), "{}", applied.out);
+    assert!(
+        applied.err.contains("client reset team/ci"),
+        "{}",
+        applied.err
+    );
+    assert_eq!(
+        server.json(&["role", "show", "team:a"])["scopes"],
+        json!(["b", "a"])
+    );
+    assert_eq!(
+        server.json(&["configuration", "show", "build"])["version"],
+        1
+    );
+
+    let again = plan(&server, &folder, &["--check"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert_eq!(again.out, "nothing to do, 4 as they should be\n");
+    let again = apply(&server, &folder);
+    assert_eq!(
+        (again.code, again.out.as_str()),
+        (
+            0,
+            "nothing to do, 4 as they should be\nnothing was done, 4 as they should be\n"
+        )
+    );
+    assert_eq!(
+        server.json(&["configuration", "show", "build"])["version"],
+        1
+    );
+}
+
+#[test]
+fn a_change_is_shown_value_by_value_and_check_says_so_by_its_exit_code() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    apply(&server, &folder);
+    server.home.write(
+        "fleet/people.yaml",
+        &PEOPLE.replace("[\"b\", \"a\"]", "[\"b\", \"c\"]"),
+    );
+    server.home.write(
+        "fleet/build.yaml",
+        &BUILD.replace("machineType: m1", "machineType: m2"),
+    );
+    let checked = plan(&server, &folder, &["--check"]);
+    assert_eq!(checked.code, 7, "{}", checked.err);
+    for part in [
+        "~ role team:a\n    - /scopes: \"a\"\n    + /scopes: \"c\"\n",
+        "~ worker configuration build (2 worker pools, 4 replaced launch configs)\n    ~ rule machines\n        /values/fake/machineType: \"m1\" → \"m2\"\n",
+        "2 to change, 2 as they should be\n",
+    ] {
+        assert!(checked.out.contains(part), "{part}: {}", checked.out);
+    }
+    let document: Value = serde_json::from_str(&plan(&server, &folder, &["--json"]).out).unwrap();
+    let change = &document["changes"][0];
+    assert_eq!(
+        (&change["change"]["kind"], &change["change"]["action"]),
+        (&json!("role"), &json!("update"))
+    );
+    assert_eq!(change["values"][0]["pointer"], "/scopes");
+    assert_eq!(
+        document["changes"][1]["change"]["foreseen"]["launchConfigs"]["replaced"],
+        4
+    );
+    assert_eq!(apply(&server, &folder).code, 0);
+    assert_eq!(plan(&server, &folder, &["--check"]).code, 0);
+}
+
+#[test]
+fn what_is_owned_and_gone_from_the_files_goes_and_the_rest_is_never_touched() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    apply(&server, &folder);
+    server.ok(&["role", "create", "team:old"]);
+    server.ok(&["role", "create", "theirs"]);
+    let pool = |name: &str| {
+        server.ok(&[
+            "pool",
+            "create",
+            name,
+            "--provider",
+            "static",
+            "--owner",
+            "you@example.com",
+        ]);
+    };
+    pool("demo/old");
+    pool("other/theirs");
+    std::fs::remove_file(server.home.path("fleet/build.yaml")).unwrap();
+
+    let kept = plan(&server, &folder, &["--no-delete"]);
+    assert_eq!(kept.out, "nothing to do, 3 as they should be\n");
+    let planned = plan(&server, &folder, &[]);
+    let expected = "- worker pool demo/old\n\
+        - worker configuration build (its worker pools go, once their workers are gone: worker-manager/build-dbg, worker-manager/build-opt)\n\
+        - role team:old\n3 to remove, 3 as they should be\n";
+    assert_eq!(planned.out, expected);
+    assert_eq!(server.run(&["apply", "-f", &folder]).code, 2);
+    let applied = apply(&server, &folder);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    assert_eq!(server.run(&["configuration", "show", "build"]).code, 3);
+    assert_eq!(server.run(&["role", "show", "team:old"]).code, 3);
+    assert_eq!(server.run(&["role", "show", "theirs"]).code, 0);
+    assert_eq!(
+        server.json(&["pool", "show", "demo/old"])["providerId"],
+        "null-provider"
+    );
+    assert_eq!(
+        server.json(&["pool", "show", "other/theirs"])["providerId"],
+        "static"
+    );
+    assert_eq!(plan(&server, &folder, &["--check"]).code, 0);
+}
+
+#[test]
+fn without_patterns_exactly_the_things_of_the_files_are_touched() {
+    let server = Server::without_pools();
+    server.ok(&["role", "create", "theirs"]);
+    let file = server.home.write("one.yaml", "roleId: mine\nscopes: [a]\n");
+    assert_eq!(
+        plan(&server, &file, &[]).out,
+        "+ role mine (1 scope)\n1 to create\n"
+    );
+    assert_eq!(apply(&server, &file).code, 0);
+    assert_eq!(server.run(&["role", "show", "theirs"]).code, 0);
+}
+
+#[test]
+fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    apply(&server, &folder);
+    server.home.write(
+        "fleet/people.yaml",
+        &PEOPLE.replace("[\"b\", \"a\"]", "[\"b\"]"),
+    );
+    server.home.write(
+        "fleet/build.yaml",
+        &BUILD.replace("machineType: m1", "machineType: m2"),
+    );
+    let saved = server.home.path("plan.json");
+    let saved = saved.to_str().unwrap();
+    plan(&server, &folder, &["--out", saved]);
+    // The files may change; what was planned is what is done.
+    server.home.write("fleet/people.yaml", PEOPLE);
+
+    let rule = server
+        .home
+        .write("rule.yaml", "values: { minCapacity: 0 }\n");
+    server.ok(&[
+        "configuration",
+        "rule",
+        "add",
+        "build",
+        "x",
+        "--file",
+        &rule,
+    ]);
+    let refused = server.run(&["apply", "--plan", saved, "--yes"]);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("worker configuration build was changed by somebody"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(
+        server.json(&["role", "show", "team:a"])["scopes"],
+        json!(["b", "a"])
+    );
+
+    server.ok(&["configuration", "revert", "build", "--to", "1", "--yes"]);
+    assert_eq!(server.run(&["apply", "--plan", saved, "--yes"]).code, 5);
+    server.home.write(
+        "fleet/people.yaml",
+        &PEOPLE.replace("[\"b\", \"a\"]", "[\"b\"]"),
+    );
+    plan(&server, &folder, &["--out", saved]);
+    server.home.write("fleet/people.yaml", PEOPLE);
+    let applied = server.run(&["apply", "--plan", saved, "--yes"]);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    assert!(
+        applied.out.ends_with("changed 2, 2 as they should be\n"),
+        "{}",
+        applied.out
+    );
+    assert_eq!(
+        server.json(&["role", "show", "team:a"])["scopes"],
+        json!(["b"])
+    );
+    // Repeated, it finds everything done.
+    let again = server.run(&["apply", "--plan", saved, "--yes"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(again.out.contains("nothing was done"), "{}", again.out);
+    let changed = server.run(&["role", "update", "team:a", "--scope", "z"]);
+    assert_eq!(changed.code, 0);
+    assert_eq!(server.run(&["apply", "--plan", saved, "--yes"]).code, 5);
+}
+
+#[test]
+fn one_thing_that_fails_does_not_hold_up_the_others() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    server.home.write(
+        "fleet/iron/pool.toml",
+        &POOL.replace("\"static\"", "\"nosuch\""),
+    );
+    let applied = apply(&server, &folder);
+    assert_eq!(applied.code, 1, "{}", applied.err);
+    assert!(applied.out.ends_with("created 3\n"), "{}", applied.out);
+    assert!(
+        applied.err.contains("1 of 4 could not be carried out"),
+        "{}",
+        applied.err
+    );
+    assert!(
+        applied.err.contains("worker pool demo/iron"),
+        "{}",
+        applied.err
+    );
+    assert_eq!(server.run(&["configuration", "show", "build"]).code, 0);
+}
+
+#[test]
+fn what_cannot_be_used_is_told_before_anything_is_done() {
+    let server = Server::without_pools();
+    let folder = fleet(&server);
+    server.home.write(
+        "fleet/build.yaml",
+        &BUILD.replace("maxCapacity: 4", "maxCapacity: many"),
+    );
+    let planned = plan(&server, &folder, &[]);
+    assert_eq!(planned.code, 1, "{}", planned.err);
+    assert!(
+        planned.err.contains("build.yaml") && planned.err.contains("workerType=build-opt"),
+        "{}",
+        planned.err
+    );
+    assert_eq!(apply(&server, &folder).code, 1);
+    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+}
+
+#[test]
+fn worker_types_move_between_configurations_and_from_hand_made_pools() {
+    let server = Server::without_pools();
+    let (first, second) = ("workerTypes: [a, b]", "workerTypes: []");
+    let configuration = |id: &str, types: &str| {
+        format!(
+            "workerConfigurationId: {id}\n{types}\nrules:\n  - ruleId: r\n    values: {{ owner: o@example.com, description: d }}\n"
+        )
+    };
+    server
+        .home
+        .write("moves/one.yaml", &configuration("one", first));
+    server
+        .home
+        .write("moves/two.yaml", &configuration("two", second));
+    let folder = server.home.path("moves");
+    let folder = folder.to_str().unwrap();
+    assert_eq!(apply(&server, folder).code, 0);
+    server
+        .home
+        .write("moves/one.yaml", &configuration("one", "workerTypes: [b]"));
+    server.home.write(
+        "moves/two.yaml",
+        &configuration("two", "workerTypes: [a, hand/made]"),
+    );
+    server.ok(&[
+        "pool",
+        "create",
+        "hand/made",
+        "--provider",
+        "static",
+        "--owner",
+        "o@example.com",
+    ]);
+    let refused = apply(&server, folder);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(
+        refused.err.contains("--adopt-pools takes it over"),
+        "{}",
+        refused.err
+    );
+    assert!(!refused.err.contains("belongs to"), "{}", refused.err);
+    let done = server.run(&["apply", "-f", folder, "--yes", "--adopt-pools"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(
+        server.json(&["configuration", "show", "two"])["workerTypes"],
+        json!(["a", "hand/made"])
+    );
+    assert_eq!(plan(&server, folder, &["--check"]).code, 0);
+
+    // And back: what a configuration gave up can be made by hand.
+    server
+        .home
+        .write("moves/two.yaml", &configuration("two", "workerTypes: [a]"));
+    server.home.write(
+        "moves/pool.yaml",
+        "workerPoolId: hand/made\nproviderId: static\nowner: o@example.com\n",
+    );
+    let back = apply(&server, folder);
+    assert_eq!(back.code, 0, "{}", back.err);
+    assert_eq!(
+        server.json(&["pool", "show", "hand/made"])["providerId"],
+        "static"
+    );
+    assert_eq!(plan(&server, folder, &["--check"]).code, 0);
+}
+
+#[test]
+fn mistakes_in_files_are_told_without_asking_the_server() {
+    let server = Server::without_pools();
+    let file = server
+        .home
+        .write("bad.yaml", "roles:\n  - { roleId: r, scope: [] }\n");
+    let done = plan(&server, &file, &[]);
+    assert_eq!(done.code, 2);
+    assert!(
+        done.err.contains(&format!("{file}: /roles/0/scope: ")),
+        "{}",
+        done.err
+    );
+    assert_eq!(server.run(&["plan", "-f", "/no/such/folder"]).code, 2);
+    assert_eq!(server.run(&["apply"]).code, 2);
+}

@@ -1,0 +1,345 @@
+//! Worker configurations: those in files, and those of a server.
+
+use serde_json::{Value, json};
+
+use crate::world::{Home, Server};
+
+/// The example of RFC 124, as it stands there.
+const RFC: &str = r#"{
+  "workerTypes": ["build-opt", "build-dbg"],
+  "rules": [
+    {
+      "ruleId": "basic-options",
+      "conditions": null,
+      "values": {
+        "scalingRatio": 1,
+        "owner": "build-team@my-open-source-project.com",
+        "description": "configuration for builds"
+      },
+      "description": "Basic worker options"
+    },
+    {
+      "ruleId": "ec2-ami",
+      "conditions": [{ "provider": "ec2", "region": "us-east-1" }],
+      "values": { "ec2": { "ImageId": "ami-12345abcdef" } },
+      "description": "Configure EC2 AMI images to be used"
+    },
+    {
+      "ruleId": "us-east-1a subnets",
+      "conditions": [{ "provider": "ec2", "region": "us-east-1", "availabilityZone": "us-east-1a" }],
+      "values": { "ec2": { "SubnetID": "sn-302433abcdef" } },
+      "description": "us-east-1a needs own subnet for inter-vpc communication"
+    }
+  ]
+}
+"#;
+
+const PRESENTED: [&str; 6] = [
+    "--set",
+    "provider=ec2",
+    "--set",
+    "region=us-east-1",
+    "--set",
+    "availabilityZone=us-east-1a",
+];
+
+/// Two worker types in two zones of a simulated cloud.
+pub(crate) const BUILD: &str = r#"
+workerConfigurationId: build
+description: What builds
+workerTypes: [build-opt, build-dbg]
+rules:
+  - ruleId: basics
+    values:
+      owner: build@example.com
+      description: Builds
+      maxCapacity: 4
+      providers: { fake: { places: [{ zone: [z1, z2] }] } }
+  - ruleId: machines
+    conditions: { provider: fake }
+    values:
+      fake: { region: r, machineType: m1, disks: [{}], networkInterfaces: [{}], scheduling: {},
+        workerConfig: {}, workerManager: { capacityPerInstance: 1 } }
+  - { ruleId: z1, conditions: { zone: z1 }, values: { fake: { zone: z1 } } }
+  - { ruleId: z2, conditions: { zone: z2 }, values: { fake: { zone: z2 } } }
+"#;
+
+fn server_with_build() -> (Server, String) {
+    let server = Server::without_pools();
+    let file = server.home.write("build.yaml", BUILD);
+    server.ok(&["configuration", "create", "build", "--file", &file]);
+    (server, file)
+}
+
+#[test]
+fn the_example_of_the_rfc_gives_exactly_its_result() {
+    let home = Home::new();
+    let file = home.write("build.json", RFC);
+    let done = home.run(&[&["configuration", "eval", &file][..], &PRESENTED].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    let result: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(
+        result,
+        json!({
+            "scalingRatio": 1,
+            "owner": "build-team@my-open-source-project.com",
+            "description": "configuration for builds",
+            "ec2": { "ImageId": "ami-12345abcdef", "SubnetID": "sn-302433abcdef" },
+        })
+    );
+}
+
+#[test]
+fn every_value_of_a_file_has_its_origin_and_its_story() {
+    let home = Home::new();
+    let file = home.write("build.json", RFC);
+    let eval = [
+        &["configuration", "eval", &file, "--origins"][..],
+        &PRESENTED,
+    ]
+    .concat();
+    let text = home.run(&eval).out;
+    let line = text.lines().find(|line| line.starts_with("/ec2/SubnetID"));
+    assert!(line.unwrap().contains("us-east-1a subnets"), "{text}");
+    let document: Value =
+        serde_json::from_str(&home.run(&[&eval[..], &["--json"]].concat()).out).unwrap();
+    assert_eq!(document["origins"]["/ec2/ImageId"]["ruleId"], "ec2-ami");
+    assert_eq!(document["applying"].as_array().unwrap().len(), 3);
+
+    let explain = [
+        &["configuration", "explain", &file, "/ec2/ImageId"][..],
+        &PRESENTED,
+    ]
+    .concat();
+    let told = home.run(&explain).out;
+    assert!(told.contains("ec2-ami sets \"ami-12345abcdef\""), "{told}");
+}
+
+#[test]
+fn the_server_gives_the_same_result_and_origins_as_the_file() {
+    let (server, file) = server_with_build();
+    let presented = [
+        "--set",
+        "workerType=build-opt",
+        "--set",
+        "provider=fake",
+        "--set",
+        "zone=z1",
+    ];
+    for verb in [
+        &["configuration", "eval"][..],
+        &["configuration", "eval", "--origins"],
+        &["configuration", "explain"],
+    ] {
+        let pointer = match verb.contains(&"explain") {
+            true => &["/fake/zone"][..],
+            false => &[],
+        };
+        let here = [verb, &[&file], pointer, &presented].concat();
+        let there = [verb, &["--server", "build"], pointer, &presented].concat();
+        assert_eq!(server.ok(&here), server.ok(&there), "{verb:?}");
+    }
+}
+
+#[test]
+fn a_configuration_is_made_shown_changed_compared_reverted_and_deleted() {
+    let (server, _) = server_with_build();
+    let listed = server.ok(&["configuration", "list"]);
+    assert!(listed.contains("build-opt, build-dbg"), "{listed}");
+    assert_eq!(
+        server.json(&["pool", "show", "worker-manager/build-opt"])["config"]["launchConfigs"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+
+    // What was shown can be edited and sent back; by its version nobody is overwritten.
+    let shown = server.ok(&["configuration", "show", "build"]);
+    let edited = shown.replace("machineType: m1", "machineType: m2");
+    assert_ne!(edited, shown);
+    let file = server.home.write("edited.yaml", &edited);
+    let plan = server.ok(&["configuration", "plan", "build", "--file", &file]);
+    for part in [
+        "~ rule machines",
+        "/values/fake/machineType: \"m1\" → \"m2\"",
+        "~ worker pool worker-manager/build-opt: 2 replaced launch configs",
+        "2 worker pools, 4 replaced launch configs",
+    ] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let update = [
+        "configuration",
+        "update",
+        "build",
+        "--file",
+        &file,
+        "--reason",
+        "newer",
+    ];
+    assert!(server.ok(&update).contains("now at version 2"));
+    let late = server.run(&update);
+    assert_eq!(late.code, 5, "{}", late.err);
+    assert!(late.err.contains("somebody changed it"), "{}", late.err);
+
+    let history = server.ok(&["configuration", "history", "build"]);
+    assert!(
+        history.contains("updated") && history.contains("newer"),
+        "{history}"
+    );
+    let diff = server.ok(&["configuration", "diff", "build", "1", "2"]);
+    assert!(diff.contains("\"m1\" → \"m2\""), "{diff}");
+    server.ok(&["configuration", "revert", "build", "--to", "1", "--yes"]);
+    let now = server.json(&["configuration", "show", "build"]);
+    assert_eq!(now["version"], 3);
+    assert_eq!(now["rules"][1]["values"]["fake"]["machineType"], "m1");
+
+    assert_eq!(server.run(&["configuration", "delete", "build"]).code, 2);
+    let old = [
+        "configuration",
+        "delete",
+        "build",
+        "--yes",
+        "--version",
+        "1",
+    ];
+    assert_eq!(server.run(&old).code, 5);
+    server.ok(&["configuration", "delete", "build", "--yes"]);
+    assert_eq!(server.run(&["configuration", "show", "build"]).code, 3);
+}
+
+#[test]
+fn one_rule_is_shown_added_replaced_moved_and_removed() {
+    let (server, _) = server_with_build();
+    let rule = |verb: &str, more: &[&str]| {
+        let arguments = [&["configuration", "rule", verb, "build"][..], more].concat();
+        server.run(&arguments)
+    };
+    let order = || {
+        let shown = server.json(&["configuration", "show", "build"]);
+        let rules = shown["rules"].as_array().unwrap().iter();
+        rules
+            .map(|rule| rule["ruleId"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let file = server.home.write(
+        "rule.yaml",
+        "conditions: { workerType: build-dbg }\nvalues: { maxCapacity: 1 }\n",
+    );
+    let added = rule("add", &["debug", "--file", &file, "--after", "basics"]);
+    assert_eq!(added.code, 0, "{}", added.err);
+    assert_eq!(order(), ["basics", "debug", "machines", "z1", "z2"]);
+    assert!(rule("show", &["debug"]).out.contains("maxCapacity: 1"));
+    assert_eq!(
+        server.json(&["pool", "show", "worker-manager/build-dbg"])["config"]["maxCapacity"],
+        1
+    );
+
+    assert_eq!(rule("move", &["debug", "--first"]).code, 0);
+    assert_eq!(order()[0], "debug");
+    assert_eq!(rule("move", &["debug"]).code, 2);
+    let file = server.home.write(
+        "rule.json",
+        r#"{"ruleId": "debug", "values": {"minPrice": 1}}"#,
+    );
+    assert_eq!(
+        rule("replace", &["debug", "--file", &file, "--version", "1"]).code,
+        5
+    );
+    let replaced = rule("replace", &["debug", "--file", &file, "--reason", "why"]);
+    assert_eq!(replaced.code, 0, "{}", replaced.err);
+    assert_eq!(rule("remove", &["debug", "--yes"]).code, 0);
+    assert_eq!(order(), ["basics", "machines", "z1", "z2"]);
+    assert_eq!(rule("remove", &["debug", "--yes"]).code, 3);
+    let misspelt = server
+        .home
+        .write("rule.yaml", "condition: {}\nvalues: {}\n");
+    let done = rule("add", &["x", "--file", &misspelt]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("\"condition\""), "{}", done.err);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_conditions_path_and_rules() {
+    let server = Server::without_pools();
+    let file = server.home.write(
+        "build.yaml",
+        &BUILD.replace("maxCapacity: 4", "maxCapacity: many"),
+    );
+    let done = server.run(&["configuration", "create", "build", "--file", &file]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    for part in ["workerType=build-opt", "maxCapacity", "\"many\""] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
+    let other = server.run(&["configuration", "create", "other", "--file", &file]);
+    assert_eq!(other.code, 2);
+    assert!(
+        other.err.contains("worker configuration build, not other"),
+        "{}",
+        other.err
+    );
+}
+
+#[test]
+fn the_payload_schema_of_a_worker_type_is_a_value_like_others() {
+    let server = Server::without_pools();
+    let text = BUILD.replace(
+        "maxCapacity: 4",
+        "maxCapacity: 4\n      payloadSchema: { required: [image] }",
+    );
+    let file = server.home.write("build.yaml", &text);
+    server.ok(&["configuration", "create", "build", "--file", &file]);
+    let schema = server.ok(&["configuration", "payload-schema", "build-opt"]);
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    assert_eq!(schema, json!({"required": ["image"]}));
+    assert_eq!(
+        server
+            .run(&["configuration", "payload-schema", "nosuch"])
+            .code,
+        3
+    );
+}
+
+#[test]
+fn files_get_one_form_and_keep_their_comments() {
+    let home = Home::new();
+    let messy = "rules:\n- values: {}\n  ruleId: r\nworkerTypes: ['a']\n";
+    let tidy = "workerTypes: [a]\nrules: [{ ruleId: r, values: {} }]\n";
+    let file = home.write("messy.yaml", messy);
+    assert_eq!(home.run(&["configuration", "fmt", &file]).out, tidy);
+    let check = home.run(&["configuration", "fmt", &file, "--check"]);
+    assert_eq!((check.code, check.out), (7, format!("{file}\n")));
+    assert_eq!(
+        home.run(&["configuration", "fmt", &file, "--write"]).code,
+        0
+    );
+    assert_eq!(home.read("messy.yaml"), tidy);
+    assert_eq!(
+        home.run(&["configuration", "fmt", &file, "--check"]).code,
+        0
+    );
+
+    let commented = format!("# Why.\n{messy}");
+    let file = home.write("commented.yaml", &commented);
+    let left = home.run(&["configuration", "fmt", &file, "--write"]);
+    assert_eq!(left.code, 0);
+    assert!(left.err.contains("comments would be lost"), "{}", left.err);
+    assert_eq!(home.read("commented.yaml"), commented);
+    home.run(&["configuration", "fmt", &file, "--write", "--force"]);
+    assert_eq!(home.read("commented.yaml"), tidy);
+}
+
+#[test]
+fn a_file_is_read_from_the_standard_input_too() {
+    let server = Server::without_pools();
+    let arguments = ["configuration", "create", "build", "--file", "-"];
+    let done = server.with_input(&arguments, BUILD);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let eval = ["configuration", "eval", "-", "--set", "zone=z1"];
+    assert!(
+        server
+            .with_input(&eval, BUILD)
+            .out
+            .contains("\"zone\": \"z1\"")
+    );
+}
