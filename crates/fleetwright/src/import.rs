@@ -7,6 +7,7 @@ mod apply;
 mod compare;
 mod fleet;
 mod provider_guess;
+mod rules;
 mod source;
 mod summary;
 

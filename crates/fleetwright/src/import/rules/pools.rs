@@ -1,0 +1,275 @@
+//! The pools that become rules: what of each is said by a rule set, and where its launch configs stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::id::{LaunchConfigId, PoolId};
+use domain::launch_config::id_of;
+use serde_json::{Map, Value, json};
+
+use super::cloud::{Cloud, places};
+use super::leaves::leaves;
+use super::places::{Place, encode};
+use super::table::{Ask, Row};
+use crate::import::fleet::Pool;
+
+/// What stands in a pool's config and among the values of a rule set under the same name.
+const CONFIG_KEYS: [&str; 7] = [
+    "minCapacity",
+    "maxCapacity",
+    "scalingRatio",
+    "strategy",
+    "minPrice",
+    "maxPrice",
+    "lifecycle",
+];
+/// What else rule sets give a meaning, so that no section may be called so.
+const OTHER_KEYS: [&str; 8] = [
+    "owner",
+    "description",
+    "emailOnError",
+    "providers",
+    "regions",
+    "payloadSchema",
+    "checkPayload",
+    "disabled",
+];
+/// The provisioner of worker types that have a short name.
+const PROVISIONER: &str = "worker-manager/";
+
+/// A pool, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) id: PoolId,
+    pub(super) provider: String,
+    pub(super) takes: Takes,
+    /// What its worker type is evaluated to, but for `providers`.
+    document: Map<String, Value>,
+    /// What is declared for a provider that launches nothing.
+    declared: Map<String, Value>,
+    /// Each once, without ids that follow from the content.
+    pub(super) launch_configs: Vec<Map<String, Value>>,
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Launches,
+    Declarations,
+}
+
+/// Under which name the values of each provider stand.
+pub(super) type Sections = BTreeMap<String, String>;
+
+impl Source {
+    /// Why it cannot be written as rules is said for people.
+    pub(super) fn new(id: &PoolId, pool: &Pool, takes: Takes) -> Result<Self, String> {
+        let Value::Object(config) = &pool.config else {
+            return Err("its config is no object".to_owned());
+        };
+        let mut document = Map::new();
+        document.insert("owner".to_owned(), json!(pool.owner));
+        document.insert("description".to_owned(), json!(pool.description));
+        if pool.email_on_error {
+            document.insert("emailOnError".to_owned(), json!(true));
+        }
+        let mut declared = Map::new();
+        for (key, value) in config {
+            match key.as_str() {
+                "launchConfigs" if takes == Takes::Launches => {}
+                "minCapacity" if takes == Takes::Launches && value == 0 => {}
+                known if CONFIG_KEYS.contains(&known) => {
+                    document.insert(key.clone(), value.clone());
+                }
+                _ if takes == Takes::Declarations => {
+                    declared.insert(key.clone(), value.clone());
+                }
+                unknown => {
+                    return Err(format!(
+                        "rules have no counterpart to {unknown} in its config"
+                    ));
+                }
+            }
+        }
+        let launch_configs = match takes {
+            Takes::Launches => launch_configs(id, config)?,
+            Takes::Declarations => Vec::new(),
+        };
+        leaves(&document).map_err(|problem| format!("in its config {problem}"))?;
+        leaves(&declared).map_err(|problem| format!("in its config {problem}"))?;
+        let values: Vec<Value> = launch_configs.iter().cloned().map(Value::Object).collect();
+        Ok(Self {
+            id: id.clone(),
+            provider: pool.provider_id.clone(),
+            takes,
+            document,
+            declared,
+            launch_configs,
+            places: places(&values),
+        })
+    }
+
+    /// As rules name it.
+    pub(super) fn worker_type(&self) -> &str {
+        let id = self.id.as_str();
+        id.strip_prefix(PROVISIONER).unwrap_or(id)
+    }
+
+    fn asks(&self) -> BTreeMap<Ask, String> {
+        let name = self.worker_type();
+        let mut asks = BTreeMap::from([(Ask::WorkerType, name.to_owned())]);
+        if let Some((provisioner, name)) = name.split_once('/') {
+            asks.insert(Ask::Provisioner, provisioner.to_owned());
+            asks.insert(Ask::Name, name.to_owned());
+        }
+        asks
+    }
+
+    /// The row of a table of pools.
+    pub(super) fn row(&self, sections: &Sections) -> Row {
+        let section = &sections[&self.provider];
+        let mut options = Map::new();
+        if *section != self.provider {
+            options.insert("section".to_owned(), json!(section));
+        }
+        let mut document = self.document.clone();
+        match self.takes {
+            Takes::Launches => {
+                options.insert("places".to_owned(), encode(&self.places));
+            }
+            Takes::Declarations if self.declared.is_empty() => {}
+            Takes::Declarations => {
+                document.insert(section.clone(), Value::Object(self.declared.clone()));
+            }
+        }
+        document.insert("providers".to_owned(), json!({&self.provider: options}));
+        Row {
+            presented: self.asks(),
+            document,
+        }
+    }
+
+    /// The rows of the table of its section.
+    pub(super) fn launch_config_rows(&self) -> impl Iterator<Item = Row> {
+        self.launch_configs
+            .iter()
+            .zip(&self.places)
+            .map(|(launch_config, place)| {
+                let mut presented = self.asks();
+                presented.insert(Ask::Provider, self.provider.clone());
+                for (number, name) in super::cloud::condition_names().enumerate() {
+                    if let Some(value) = place.get(name) {
+                        presented.insert(Ask::Condition(number, name), value.clone());
+                    }
+                }
+                Row {
+                    presented,
+                    document: launch_config.clone(),
+                }
+            })
+    }
+}
+
+/// What each provider takes: one of which no pool has launch configs or a size declares its workers.
+pub(super) fn what_providers_take<'a>(
+    pools: impl Iterator<Item = &'a Pool>,
+) -> BTreeMap<&'a str, Takes> {
+    let mut takes = BTreeMap::new();
+    for pool in pools {
+        let launches = ["launchConfigs", "maxCapacity"]
+            .iter()
+            .any(|key| pool.config.get(key).is_some());
+        let known = takes
+            .entry(pool.provider_id.as_str())
+            .or_insert(Takes::Declarations);
+        if launches {
+            *known = Takes::Launches;
+        }
+    }
+    takes
+}
+
+/// Providers of the same cloud share a section, so that they can share values.
+pub(super) fn sections(sources: &[Source]) -> Sections {
+    let mut clouds: BTreeMap<&str, BTreeSet<Option<Cloud>>> = BTreeMap::new();
+    for source in sources {
+        let clouds = clouds.entry(&source.provider).or_default();
+        let of_one = |config: &Map<String, Value>| Cloud::of(&Value::Object(config.clone()));
+        clouds.extend(source.launch_configs.iter().map(of_one));
+    }
+    let is_free = |name: &str| !clouds.contains_key(name);
+    let section = |provider: &str, found: &BTreeSet<Option<Cloud>>| {
+        let mut found = found.iter();
+        match (found.next(), found.next()) {
+            (Some(Some(cloud)), None) if is_free(cloud.name()) || cloud.name() == provider => {
+                cloud.name().to_owned()
+            }
+            (_, _) if CONFIG_KEYS.contains(&provider) || OTHER_KEYS.contains(&provider) => {
+                format!("by-{provider}")
+            }
+            (_, _) => provider.to_owned(),
+        }
+    };
+    let sections = clouds
+        .iter()
+        .map(|(provider, found)| ((*provider).to_owned(), section(provider, found)));
+    sections.collect()
+}
+
+/// The launch configs as the server would have them: of those with the same id the last one counts.
+fn launch_configs(
+    pool: &PoolId,
+    config: &Map<String, Value>,
+) -> Result<Vec<Map<String, Value>>, String> {
+    let listed = match config.get("launchConfigs") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(listed)) => listed,
+        Some(_) => return Err("its launchConfigs are no list".to_owned()),
+    };
+    let mut kept: Vec<(LaunchConfigId, Map<String, Value>)> = Vec::new();
+    for (number, item) in (1..).zip(listed) {
+        let wrong = |problem: &str| format!("in its launch config number {number} {problem}");
+        let Value::Object(item) = item else {
+            return Err(wrong("there is no object"));
+        };
+        let id = id_of(pool, item).map_err(|problem| wrong(&problem.to_string()))?;
+        let item = without_computed_id(pool, item);
+        leaves(&item).map_err(|problem| wrong(&problem))?;
+        if item
+            .get("workerManager")
+            .is_some_and(|steering| steering.get("providerId").is_some())
+        {
+            return Err(wrong("another provider is named: write this pool by hand"));
+        }
+        if let Some(place) = kept.iter().position(|(known, _)| *known == id) {
+            let (_, before) = kept.remove(place);
+            if content(&before) != content(&item) {
+                return Err(wrong(&format!(
+                    "the id {id} stands for another content than before"
+                )));
+            }
+        }
+        kept.push((id, item));
+    }
+    Ok(kept.into_iter().map(|(_, item)| item).collect())
+}
+
+fn content(launch_config: &Map<String, Value>) -> Map<String, Value> {
+    let mut content = launch_config.clone();
+    content.remove("workerManager");
+    content
+}
+
+/// An id that would be computed just so is not worth a rule.
+fn without_computed_id(pool: &PoolId, launch_config: &Map<String, Value>) -> Map<String, Value> {
+    let mut without = launch_config.clone();
+    if let Some(Value::Object(steering)) = without.get_mut("workerManager")
+        && steering.remove("launchConfigId").is_some()
+        && steering.is_empty()
+    {
+        without.remove("workerManager");
+    }
+    match id_of(pool, launch_config).ok() == id_of(pool, &without).ok() {
+        true => without,
+        false => launch_config.clone(),
+    }
+}

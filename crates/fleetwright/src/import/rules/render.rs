@@ -1,0 +1,337 @@
+//! Rules as they are written: conditions as people read them, rules of the same conditions joined, each with a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::cover::{Combination, Condition, Space};
+use super::leaves::{leaves_and_deletions, put};
+use super::table::{Ask, Table};
+
+/// Rule sets take a few more of both.
+const MAX_COMBINATIONS: usize = 60;
+const MAX_PATTERNS: usize = 240;
+const MAX_NAME: usize = 60;
+
+/// A rule that has no name yet.
+pub(super) struct Draft {
+    rank: Rank,
+    /// The section, or none for what pools are.
+    section: Option<String>,
+    conditions: Value,
+    values: Map<String, Value>,
+}
+
+/// Where it stands among the rules: how many columns it asks for and which.
+type Rank = (usize, Vec<Ask>, Option<String>);
+
+/// The table that a condition is about, among the others that it must not hold for.
+pub(super) struct Surroundings<'a> {
+    pub(super) tables: &'a [Table],
+    pub(super) number: usize,
+    /// Those whose launch configs the table holds.
+    pub(super) providers: Vec<String>,
+}
+
+impl Draft {
+    /// One rule, or several if the condition is too long for one.
+    pub(super) fn of(
+        space: &Space<'_>,
+        surroundings: &Surroundings<'_>,
+        condition: &Condition,
+        values: Vec<(String, Option<Value>)>,
+    ) -> Vec<Self> {
+        let choice = &space.choices[condition.choice];
+        let asks: Vec<Ask> = choice
+            .columns
+            .iter()
+            .map(|column| space.table.columns[*column].ask.clone())
+            .collect();
+        let level = if condition.choice == space.last_choice() {
+            usize::MAX
+        } else {
+            asks.len()
+        };
+        let mut object = Map::new();
+        for (pointer, value) in values {
+            put(&mut object, &pointer, value.unwrap_or(Value::Null));
+        }
+        let mappings = condition
+            .any_of
+            .iter()
+            .flat_map(|combination| mappings(space, surroundings, combination));
+        let mappings: Vec<_> = mappings.collect();
+        let draft = |conditions| Self {
+            rank: (level, asks.clone(), space.table.section.clone()),
+            section: space.table.section.clone(),
+            conditions,
+            values: object.clone(),
+        };
+        parted(mappings).into_iter().map(draft).collect()
+    }
+}
+
+/// A mapping of conditions; or several, if it had too many patterns.
+fn mappings(
+    space: &Space<'_>,
+    surroundings: &Surroundings<'_>,
+    combination: &Combination,
+) -> Vec<BTreeMap<&'static str, Vec<String>>> {
+    let mut mapping = BTreeMap::new();
+    for (column, values) in combination {
+        mapping.insert(
+            space.table.columns[*column].ask.name(),
+            space.texts(*column, values),
+        );
+    }
+    if surroundings.strays(space, combination) {
+        mapping
+            .entry("provider")
+            .or_insert_with(|| surroundings.providers.clone());
+    }
+    let longest = mapping.iter().max_by_key(|(_, texts)| texts.len());
+    let Some((name, texts)) = longest.map(|(name, texts)| (*name, texts.clone())) else {
+        return vec![mapping];
+    };
+    let parts = texts.chunks(MAX_PATTERNS / 2).map(|part| {
+        let mut mapping = mapping.clone();
+        mapping.insert(name, part.to_vec());
+        mapping
+    });
+    parts.collect()
+}
+
+/// As many conditions as it takes to keep each within the limits.
+fn parted(mappings: Vec<BTreeMap<&'static str, Vec<String>>>) -> Vec<Value> {
+    let mut parts: Vec<Vec<BTreeMap<_, _>>> = vec![Vec::new()];
+    let mut n_patterns = 0;
+    for mapping in mappings {
+        let n_more: usize = mapping.values().map(Vec::len).sum();
+        let last = parts.last_mut().expect("there is always a part");
+        if !last.is_empty()
+            && (n_patterns + n_more > MAX_PATTERNS || last.len() == MAX_COMBINATIONS)
+        {
+            parts.push(vec![mapping]);
+            n_patterns = n_more;
+        } else {
+            last.push(mapping);
+            n_patterns += n_more;
+        }
+    }
+    parts.into_iter().map(|part| conditions(&part)).collect()
+}
+
+fn conditions(mappings: &[BTreeMap<&'static str, Vec<String>>]) -> Value {
+    let value = |texts: &Vec<String>| match texts.as_slice() {
+        [one] => json!(one),
+        several => json!(several),
+    };
+    let mapping = |mapping: &BTreeMap<&'static str, Vec<String>>| -> Value {
+        let conditions = mapping
+            .iter()
+            .map(|(name, texts)| ((*name).to_owned(), value(texts)));
+        Value::Object(conditions.collect())
+    };
+    match mappings {
+        [one] if one.is_empty() => Value::Null,
+        [one] => mapping(one),
+        several => several.iter().map(mapping).collect(),
+    }
+}
+
+impl Surroundings<'_> {
+    /// Would this hold for rows of other tables too, which must not get values of this one?
+    fn strays(&self, space: &Space<'_>, combination: &Combination) -> bool {
+        if space.table.section.is_none() {
+            return false;
+        }
+        let asked: Vec<(&Ask, BTreeSet<&str>)> = combination
+            .iter()
+            .map(|(column, values)| {
+                let column = &space.table.columns[*column];
+                let values = values
+                    .iter()
+                    .map(|value| column.values[*value as usize].as_str());
+                (&column.ask, values.collect())
+            })
+            .collect();
+        if asked.is_empty() {
+            return true;
+        }
+        let others = self
+            .tables
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| *number != self.number);
+        others
+            .map(|(_, table)| table)
+            .any(|table| holds_somewhere(table, &asked, space.table))
+    }
+}
+
+fn holds_somewhere(table: &Table, asked: &[(&Ask, BTreeSet<&str>)], own: &Table) -> bool {
+    let columns: Option<Vec<_>> = asked
+        .iter()
+        .map(|(ask, values)| {
+            Some((
+                table.columns.iter().find(|column| column.ask == **ask)?,
+                values,
+            ))
+        })
+        .collect();
+    // A column that tells nothing in its table is not there; then it is not known, and better safe.
+    let Some(columns) = columns else {
+        return table.section.is_some()
+            && asked
+                .iter()
+                .all(|(ask, _)| matches!(ask, Ask::Condition(..)));
+    };
+    let own_types = own
+        .columns
+        .iter()
+        .find(|column| column.ask == Ask::WorkerType);
+    let own_types: BTreeSet<&str> = own_types
+        .into_iter()
+        .flat_map(|column| column.values.iter().map(String::as_str))
+        .collect();
+    let types = table
+        .columns
+        .iter()
+        .find(|column| column.ask == Ask::WorkerType);
+    (0..table.n_rows).any(|row| {
+        let is_own = types.is_some_and(|types| {
+            types.of_rows[row]
+                .is_some_and(|value| own_types.contains(types.values[value as usize].as_str()))
+        });
+        !is_own
+            && columns.iter().all(|(column, values)| {
+                column.of_rows[row]
+                    .is_some_and(|value| values.contains(column.values[value as usize].as_str()))
+            })
+    })
+}
+
+/// The rules in their order, joined where they can be, with names.
+pub(super) fn rules(mut drafts: Vec<Draft>) -> Vec<Value> {
+    drafts.sort_by_cached_key(|draft| (draft.rank.clone(), draft.conditions.to_string()));
+    let mut names = BTreeSet::new();
+    let drafts = joined(drafts);
+    let rules = drafts.iter().map(|draft| {
+        let wanted = name(draft);
+        let mut numbers = 2..;
+        let mut found = wanted.clone();
+        while !names.insert(found.clone()) {
+            let number = numbers.next().expect("there is always another number");
+            found = format!("{wanted} ({number})");
+        }
+        json!({"ruleId": found, "conditions": draft.conditions, "values": draft.values})
+    });
+    rules.collect()
+}
+
+/// Two rules with the same conditions are one, if no rule between them is about the same values.
+fn joined(drafts: Vec<Draft>) -> Vec<Draft> {
+    let mut kept: Vec<Draft> = Vec::new();
+    let mut last_with: BTreeMap<String, usize> = BTreeMap::new();
+    for draft in drafts {
+        let text = draft.conditions.to_string();
+        if let Some(&place) = last_with.get(&text) {
+            let is_free = |other: &Draft| !overlap(&other.values, &draft.values);
+            if kept[place + 1..].iter().all(is_free) {
+                for (pointer, value) in leaves_and_deletions(&draft.values) {
+                    put(&mut kept[place].values, &pointer, value.clone());
+                }
+                continue;
+            }
+        }
+        last_with.insert(text, kept.len());
+        kept.push(draft);
+    }
+    kept
+}
+
+/// Is there a value in both, or a value in one that stands below a value of the other?
+fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
+    left.iter()
+        .any(|(name, left)| match (left, right.get(name)) {
+            (_, None) => false,
+            (Value::Object(left), Some(Value::Object(right)))
+                if !left.is_empty() && !right.is_empty() =>
+            {
+                overlap(left, right)
+            }
+            (_, Some(_)) => true,
+        })
+}
+
+/// What a rule is for: its only value, or what its conditions say.
+fn name(draft: &Draft) -> String {
+    let section = draft.section.as_deref();
+    let values = leaves_and_deletions(&draft.values);
+    let mut mapping = match &draft.conditions {
+        Value::Null => return "defaults".to_owned(),
+        Value::Array(several) => several.first().cloned().unwrap_or_default(),
+        Value::Object(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            draft.conditions.clone()
+        }
+    };
+    if let [(pointer, value)] = values.as_slice()
+        && let Some(said) = said(value)
+    {
+        let last = pointer.rsplit('/').next().unwrap_or(pointer);
+        return shortened(format!("{last} {said}"));
+    }
+    let provider = mapping
+        .as_object_mut()
+        .and_then(|mapping| mapping.remove("provider"));
+    let asked: Vec<String> = mapping
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, value)| texts(value))
+        .collect();
+    let section = match (provider, section) {
+        (Some(_), Some(section)) => vec![section.to_owned()],
+        (_, _) => Vec::new(),
+    };
+    shortened([section, asked].concat().join(" "))
+}
+
+/// A value that is short enough to be a name.
+fn said(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::String(text) => Some(text.rsplit('/').next().unwrap_or(text).to_owned()),
+        Value::Null => Some("removed".to_owned()),
+        Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn texts(value: &Value) -> String {
+    match value {
+        Value::Array(several) => {
+            let first = several.first().and_then(Value::as_str).unwrap_or_default();
+            format!("{first} +{}", several.len().saturating_sub(1))
+        }
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+fn shortened(name: String) -> String {
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let name = name.trim();
+    match name.chars().count() > MAX_NAME {
+        true => format!(
+            "{}…",
+            name.chars()
+                .take(MAX_NAME - 1)
+                .collect::<String>()
+                .trim_end()
+        ),
+        false => name.to_owned(),
+    }
+}
