@@ -253,10 +253,14 @@ impl Cli {
             Command::Apply(arguments) => {
                 common.ask(async |session| code::apply(&arguments, session).await)
             }
-            Command::Import(verb) => {
+            Command::Import(import::Verb::Taskcluster(arguments)) => {
                 let verbose = common.verbose;
-                common.ask(async |session| import::run(verb, session, verbose).await)
+                common.ask(async |session| import::taskcluster(&arguments, session, verbose).await)
             }
+            Command::Import(import::Verb::Rules(arguments)) => runtime(
+                Builder::new_current_thread(),
+            )?
+            .block_on(import::rules(&arguments, common.json, common.verbose)),
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::output;
 use compare::Plan;
-pub(crate) use compare::normal_pool_body;
 use fleet::Fleet;
 use summary::Tense;
 
@@ -29,6 +28,12 @@ pub(crate) enum Verb {
     /// SOURCE_CLIENT_ID, SOURCE_ACCESS_TOKEN and SOURCE_CERTIFICATE, or else as anybody. A file is
     /// what `tc-admin generate --json` prints, or {"workerPools": [...], "roles": [...]}.
     Taskcluster(Arguments),
+    /// Write rules that make the worker pools of a deployment or a file
+    ///
+    /// Writes worker configurations, as small as they can be, that compile to exactly the same worker pools and launch
+    /// configs, which is proven before anything is written. No server is needed. The source is read as
+    /// by `import taskcluster`.
+    Rules(rules::Arguments),
 }
 
 #[derive(Args, Debug)]
@@ -55,13 +60,16 @@ pub(crate) enum Only {
     Roles,
 }
 
-pub(crate) async fn run(verb: Verb, session: &Session, verbose: bool) -> Result<(), Failure> {
-    match verb {
-        Verb::Taskcluster(arguments) => taskcluster(&arguments, session, verbose).await,
-    }
+/// Needs no server to bring something to.
+pub(crate) async fn rules(
+    arguments: &rules::Arguments,
+    json: bool,
+    verbose: bool,
+) -> Result<(), Failure> {
+    rules::run(arguments, json, verbose).await
 }
 
-async fn taskcluster(
+pub(crate) async fn taskcluster(
     arguments: &Arguments,
     session: &Session,
     verbose: bool,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// A pool with this provider is about to go away.
 const NULL_PROVIDER: &str = "null-provider";
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Fleet {
     pub(super) pools: BTreeMap<PoolId, Pool>,
     pub(super) roles: BTreeMap<String, Role>,
@@ -22,6 +22,8 @@ pub(super) struct Pool {
     pub(super) owner: String,
     pub(super) email_on_error: bool,
     pub(super) config: Value,
+    /// Of whose rules the pool is made, if it is not made by hand.
+    pub(super) worker_configuration_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,7 @@ struct WirePool {
     #[serde(default)]
     email_on_error: bool,
     config: Value,
+    worker_configuration_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +101,7 @@ impl Fleet {
                 owner: wire.owner,
                 email_on_error: wire.email_on_error,
                 config: wire.config,
+                worker_configuration_id: wire.worker_configuration_id,
             };
             if self.pools.insert(id.clone(), pool).is_some() {
                 return Err(format!("worker pool {id} is there twice"));

@@ -11,6 +11,7 @@ mod configuration;
 mod documentation;
 mod event;
 mod import;
+mod import_rules;
 mod network;
 mod offline;
 mod overrides;

@@ -275,7 +275,7 @@ fn configuration_cases() -> Vec<Case> {
     let path = "/worker-configuration/build";
     let image = "/worker-configuration/build/rule/image";
     let shift = "/worker-configuration/build/rule/image/move";
-    let schema: &[&str] = &["worker-manager:get-payload-schema:worker-manager/a"];
+    let schema: &[&str] = &["worker-manager:get-payload-schema:a"];
     vec![
         case_with("createWorkerConfiguration", path, adopting.clone(), whole),
         case_with("updateWorkerConfiguration", path, adopting.clone(), whole),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cover::{Condition, Space};
 use super::patterns::Patterns;
-use super::pools::{Sections, Source, sections};
+use super::pools::{Sections, Source, groups, sections};
 use super::render::{Draft, Surroundings};
 use super::solve::{Given, Used, cost, solve};
 use super::table::{Row, Table, Want};
@@ -36,14 +36,20 @@ pub(super) fn rules(sources: &[Source]) -> Result<Vec<Value>, String> {
 }
 
 fn tables(sources: &[Source], sections: &Sections) -> Result<Vec<Table>, String> {
-    let of_pools: Vec<Row> = sources.iter().map(|source| source.row(sections)).collect();
+    let groups = groups(sources);
+    let of_pools: Vec<Row> = sources
+        .iter()
+        .map(|source| source.row(sections, &groups))
+        .collect();
     let mut tables = vec![Table::new(None, &of_pools)?];
     let names: BTreeSet<&String> = sections.values().collect();
     for name in names {
         let here = sources
             .iter()
             .filter(|source| sections[&source.provider] == *name);
-        let rows: Vec<Row> = here.flat_map(Source::launch_config_rows).collect();
+        let rows: Vec<Row> = here
+            .flat_map(|source| source.launch_config_rows(&groups))
+            .collect();
         if !rows.is_empty() {
             tables.push(Table::new(Some(name.clone()), &rows)?);
         }

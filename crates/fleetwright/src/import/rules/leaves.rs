@@ -67,14 +67,14 @@ pub(super) fn below(pointer: &str, name: &str) -> String {
 }
 
 /// The pointers to what a thing is in, the outermost first, without the whole.
-pub(super) fn above(pointer: &str) -> impl DoubleEndedIterator<Item = &str> {
+pub(super) fn above(pointer: &str) -> impl Iterator<Item = &str> {
     pointer
         .match_indices('/')
         .skip(1)
         .map(|(at, _)| &pointer[..at])
 }
 
-/// Puts a value into an object, and makes what it is to be in.
+/// Puts a value into an object, and makes what it is to be in. An empty object takes nothing away.
 pub(super) fn put(object: &mut Map<String, Value>, pointer: &str, value: Value) {
     let mut names = pointer
         .split('/')
@@ -84,7 +84,10 @@ pub(super) fn put(object: &mut Map<String, Value>, pointer: &str, value: Value) 
     let mut object = object;
     while let Some(name) = names.next() {
         if names.peek().is_none() {
-            object.insert(name, value);
+            let is_there = object.get(&name).is_some_and(Value::is_object);
+            if !(is_there && value.as_object().is_some_and(Map::is_empty)) {
+                object.insert(name, value);
+            }
             return;
         }
         let inner = object
@@ -114,6 +117,8 @@ mod tests {
         for (pointer, value) in leaves(document).unwrap() {
             put(&mut again, &pointer, value.clone());
         }
+        assert_eq!(&again, document);
+        put(&mut again, "/a", json!({}));
         assert_eq!(&again, document);
     }
 

@@ -54,7 +54,14 @@ impl Patterns {
             if matches.count() < 2 {
                 return;
             }
-            let rank = |glob: &Glob| (glob.n_needed, glob.text.len(), glob.text.clone());
+            let rank = |glob: &Glob| {
+                (
+                    glob.n_needed,
+                    !glob.is_at_border(),
+                    glob.text.len(),
+                    glob.text.clone(),
+                )
+            };
             let glob = Glob {
                 text,
                 matches: matches.clone(),
@@ -142,6 +149,23 @@ impl Patterns {
         found.extend(rest.numbers().map(|number| self.names[number].clone()));
         found.sort();
         found
+    }
+}
+
+impl Glob {
+    /// `proj-x/*` rather than `proj-x*`, if both mean the same.
+    fn is_at_border(&self) -> bool {
+        let is_border = |side: &str, at_end: bool| {
+            let borders = ['/', '-', '_'];
+            side.is_empty()
+                || if at_end {
+                    side.ends_with(borders)
+                } else {
+                    side.starts_with(borders)
+                }
+        };
+        let sides = self.text.split_once('*');
+        sides.is_some_and(|(start, end)| is_border(start, true) && is_border(end, false))
     }
 }
 

@@ -13,7 +13,7 @@ use super::table::{Ask, Row};
 use crate::import::fleet::Pool;
 
 /// What stands in a pool's config and among the values of a rule set under the same name.
-const CONFIG_KEYS: [&str; 7] = [
+pub(super) const CONFIG_KEYS: [&str; 7] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
@@ -35,6 +35,9 @@ const OTHER_KEYS: [&str; 8] = [
 ];
 /// The provisioner of worker types that have a short name.
 const PROVISIONER: &str = "worker-manager/";
+
+/// Of one worker type.
+const MAX_PLACES: usize = 2_000;
 
 /// A pool, taken apart.
 #[derive(Clone, Debug)]
@@ -77,7 +80,10 @@ impl Source {
             match key.as_str() {
                 "launchConfigs" if takes == Takes::Launches => {}
                 "minCapacity" if takes == Takes::Launches && value == 0 => {}
-                known if CONFIG_KEYS.contains(&known) => {
+                "lifecycle" => {
+                    document.insert(key.clone(), value.clone());
+                }
+                known if takes == Takes::Launches && CONFIG_KEYS.contains(&known) => {
                     document.insert(key.clone(), value.clone());
                 }
                 _ if takes == Takes::Declarations => {
@@ -96,6 +102,9 @@ impl Source {
         };
         leaves(&document).map_err(|problem| format!("in its config {problem}"))?;
         leaves(&declared).map_err(|problem| format!("in its config {problem}"))?;
+        if launch_configs.len() > MAX_PLACES {
+            return Err(format!("it has more than {MAX_PLACES} launch configs"));
+        }
         let values: Vec<Value> = launch_configs.iter().cloned().map(Value::Object).collect();
         Ok(Self {
             id: id.clone(),
@@ -114,18 +123,28 @@ impl Source {
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
-    fn asks(&self) -> BTreeMap<Ask, String> {
+    /// What its worker type is evaluated to, but for `providers`.
+    pub(super) fn settings(&self) -> &Map<String, Value> {
+        &self.document
+    }
+
+    pub(super) fn declared(&self) -> &Map<String, Value> {
+        &self.declared
+    }
+
+    fn asks(&self, groups: &Groups) -> BTreeMap<Ask, String> {
         let name = self.worker_type();
         let mut asks = BTreeMap::from([(Ask::WorkerType, name.to_owned())]);
-        if let Some((provisioner, name)) = name.split_once('/') {
-            asks.insert(Ask::Provisioner, provisioner.to_owned());
-            asks.insert(Ask::Name, name.to_owned());
-        }
+        let common = parts(name)
+            .into_iter()
+            .flatten()
+            .filter(|part| groups.contains(part));
+        asks.extend(common);
         asks
     }
 
     /// The row of a table of pools.
-    pub(super) fn row(&self, sections: &Sections) -> Row {
+    pub(super) fn row(&self, sections: &Sections, groups: &Groups) -> Row {
         let section = &sections[&self.provider];
         let mut options = Map::new();
         if *section != self.provider {
@@ -142,19 +161,25 @@ impl Source {
             }
         }
         document.insert("providers".to_owned(), json!({&self.provider: options}));
+        let of_launching = CONFIG_KEYS.iter().filter(|key| **key != "lifecycle");
+        let indifferent = match self.takes {
+            Takes::Launches => Vec::new(),
+            Takes::Declarations => of_launching.map(|key| format!("/{key}")).collect(),
+        };
         Row {
-            presented: self.asks(),
+            presented: self.asks(groups),
             document,
+            indifferent,
         }
     }
 
     /// The rows of the table of its section.
-    pub(super) fn launch_config_rows(&self) -> impl Iterator<Item = Row> {
+    pub(super) fn launch_config_rows(&self, groups: &Groups) -> impl Iterator<Item = Row> {
         self.launch_configs
             .iter()
             .zip(&self.places)
             .map(|(launch_config, place)| {
-                let mut presented = self.asks();
+                let mut presented = self.asks(groups);
                 presented.insert(Ask::Provider, self.provider.clone());
                 for (number, name) in super::cloud::condition_names().enumerate() {
                     if let Some(value) = place.get(name) {
@@ -164,9 +189,37 @@ impl Source {
                 Row {
                     presented,
                     document: launch_config.clone(),
+                    indifferent: Vec::new(),
                 }
             })
     }
+}
+
+/// Provisioners, and names within them, that several worker types have in common.
+pub(super) type Groups = BTreeSet<(Ask, String)>;
+
+pub(super) fn groups(sources: &[Source]) -> Groups {
+    let mut counts: BTreeMap<(Ask, String), usize> = BTreeMap::new();
+    for part in sources
+        .iter()
+        .filter_map(|source| parts(source.worker_type()))
+        .flatten()
+    {
+        *counts.entry(part).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .filter(|(_, count)| *count > 1)
+        .map(|(part, _)| part)
+        .collect()
+}
+
+fn parts(worker_type: &str) -> Option<[(Ask, String); 2]> {
+    let (provisioner, name) = worker_type.split_once('/')?;
+    Some([
+        (Ask::Provisioner, provisioner.to_owned()),
+        (Ask::Name, name.to_owned()),
+    ])
 }
 
 /// What each provider takes: one of which no pool has launch configs or a size declares its workers.

@@ -12,6 +12,12 @@ use super::table::{Ask, Table};
 const MAX_COMBINATIONS: usize = 60;
 const MAX_PATTERNS: usize = 240;
 const MAX_NAME: usize = 60;
+/// A value is said in a name up to this length.
+const MAX_SAID: usize = 40;
+/// The name of rules that give nothing but an id.
+const ID: &str = "id";
+/// What stands around values in some documents.
+const TELL_NOTHING: [&str; 2] = ["value", "config"];
 
 /// A rule that has no name yet.
 pub(super) struct Draft {
@@ -170,21 +176,20 @@ impl Surroundings<'_> {
 }
 
 fn holds_somewhere(table: &Table, asked: &[(&Ask, BTreeSet<&str>)], own: &Table) -> bool {
+    let is_of_pools = table.section.is_none();
+    let of_place = |ask: &Ask| matches!(ask, Ask::Condition(..) | Ask::Provider);
+    if is_of_pools && asked.iter().any(|(ask, _)| of_place(ask)) {
+        return false;
+    }
     let columns: Option<Vec<_>> = asked
         .iter()
         .map(|(ask, values)| {
-            Some((
-                table.columns.iter().find(|column| column.ask == **ask)?,
-                values,
-            ))
+            let mut columns = table.columns.iter().chain(&table.constants);
+            Some((columns.find(|column| column.ask == **ask)?, values))
         })
         .collect();
-    // A column that tells nothing in its table is not there; then it is not known, and better safe.
     let Some(columns) = columns else {
-        return table.section.is_some()
-            && asked
-                .iter()
-                .all(|(ask, _)| matches!(ask, Ask::Condition(..)));
+        return false;
     };
     let own_types = own
         .columns
@@ -264,46 +269,61 @@ fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
         })
 }
 
-/// What a rule is for: its only value, or what its conditions say.
+/// What a rule is for: what its conditions say, or its only value where they say too much.
 fn name(draft: &Draft) -> String {
-    let section = draft.section.as_deref();
-    let values = leaves_and_deletions(&draft.values);
-    let mut mapping = match &draft.conditions {
+    let mapping = match &draft.conditions {
+        Value::Object(mapping) => mapping.clone(),
         Value::Null => return "defaults".to_owned(),
-        Value::Array(several) => several.first().cloned().unwrap_or_default(),
-        Value::Object(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            draft.conditions.clone()
-        }
+        Value::Array(several) => several
+            .first()
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Map::new(),
     };
-    if let [(pointer, value)] = values.as_slice()
-        && let Some(said) = said(value)
-    {
-        let last = pointer.rsplit('/').next().unwrap_or(pointer);
-        return shortened(format!("{last} {said}"));
+    let asked = mapping.iter().filter(|(name, _)| *name != "provider");
+    let asked: Vec<&Value> = asked.map(|(_, value)| value).collect();
+    let is_simple = draft.conditions.is_object() && asked.iter().all(|value| value.is_string());
+    match value_name(&draft.values) {
+        Some(name) if !is_simple || name == ID => return shortened(&name),
+        Some(_) | None => {}
     }
-    let provider = mapping
-        .as_object_mut()
-        .and_then(|mapping| mapping.remove("provider"));
-    let asked: Vec<String> = mapping
-        .as_object()
+    let section = draft
+        .section
+        .as_deref()
+        .filter(|_| mapping.contains_key("provider"));
+    let texts = asked.into_iter().map(texts);
+    let all: Vec<String> = section
+        .map(str::to_owned)
         .into_iter()
-        .flatten()
-        .map(|(_, value)| texts(value))
+        .chain(texts)
         .collect();
-    let section = match (provider, section) {
-        (Some(_), Some(section)) => vec![section.to_owned()],
-        (_, _) => Vec::new(),
-    };
-    shortened([section, asked].concat().join(" "))
+    shortened(&all.join(" "))
 }
 
-/// A value that is short enough to be a name.
-fn said(value: &Value) -> Option<String> {
-    match value {
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        Value::String(text) => Some(text.rsplit('/').next().unwrap_or(text).to_owned()),
-        Value::Null => Some("removed".to_owned()),
-        Value::Array(_) | Value::Object(_) => None,
+/// The only value, if it is short, or only the place where it stands.
+fn value_name(values: &Map<String, Value>) -> Option<String> {
+    let values = leaves_and_deletions(values);
+    let [(pointer, value)] = values.as_slice() else {
+        return None;
+    };
+    let mut names = pointer
+        .rsplit('/')
+        .filter(|name| !TELL_NOTHING.contains(name));
+    let name = names.next()?;
+    if name == "launchConfigId" {
+        // There may be many; they are told apart by their numbers.
+        return Some(ID.to_owned());
+    }
+    let said = match value {
+        Value::Null => "removed".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => text.rsplit('/').next().unwrap_or(text).to_owned(),
+        Value::Array(_) | Value::Object(_) => String::new(),
+    };
+    match said.len() <= MAX_SAID && !said.contains(char::is_whitespace) {
+        true => Some(format!("{name} {said}")),
+        false => Some(name.to_owned()),
     }
 }
 
@@ -318,7 +338,7 @@ fn texts(value: &Value) -> String {
     }
 }
 
-fn shortened(name: String) -> String {
+fn shortened(name: &str) -> String {
     let name: String = name
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -62,6 +62,7 @@ pub(super) fn solve(space: &Space<'_>, want: &Want, used: &Used) -> Vec<Given> {
         let mut next: Vec<State> = Vec::new();
         for state in states.iter().filter(|state| !state.wrong.is_empty()) {
             let choices = state.last + 1..space.last_choice();
+            let choices = choices.filter(|choice| !want.is_own || space.is_of_one_pool(*choice));
             let steps = choices.filter_map(|choice| search.step(state, choice));
             next.extend(steps.filter(|state| state.cost < bound));
         }
@@ -110,7 +111,7 @@ impl<'a> Search<'a> {
         rule + value.map_or(self.deletion, |value| self.sizes[value as usize])
     }
 
-    /// Nothing for all rows, or one of the two values that most of them need.
+    /// Nothing for all rows, or the value that most of them need.
     fn beginnings(&self) -> Vec<State> {
         let unset = State {
             has: vec![UNSET; self.want.needs.len()],
@@ -120,7 +121,7 @@ impl<'a> Search<'a> {
             wrong: self.wrong(|_| UNSET),
         };
         let mut beginnings = vec![unset];
-        if self.want.needs.contains(&Need::Nothing) {
+        if self.want.is_own || self.want.needs.contains(&Need::Nothing) {
             return beginnings;
         }
         let mut counts = vec![0_usize; self.sizes.len()];
@@ -129,9 +130,10 @@ impl<'a> Search<'a> {
                 counts[*number as usize] += 1;
             }
         }
-        let mut numbers: Vec<usize> = (0..counts.len()).collect();
-        numbers.sort_by_key(|number| std::cmp::Reverse(counts[*number]));
-        for number in numbers.into_iter().take(2) {
+        // What is rare is no default: it would be wrong for whatever is added later.
+        let n_needing: usize = counts.iter().sum();
+        let common = counts.iter().position(|count| count * 2 > n_needing);
+        if let Some(number) = common {
             let value = super::cover::counted(number);
             let condition = Condition {
                 choice: 0,
@@ -193,7 +195,8 @@ impl<'a> Search<'a> {
             let winner = of_group
                 .chunk_by(|left, right| left == right)
                 .max_by_key(|votes| votes.len())?;
-            if winner.len() > right[&group] {
+            let is_common = winner.len() * 2 > of_group.len();
+            if is_common && winner.len() > right[&group] {
                 chosen.entry(winner[0].1).or_default().push(group);
                 new.insert(group, winner[0].1);
             }

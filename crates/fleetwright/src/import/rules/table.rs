@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use super::leaves::{above, leaves};
 
+/// The id that a launch config's author gave it.
+const ID: &str = "/workerManager/launchConfigId";
+
 /// What a column is about; the order is the one in which rules that ask for it come.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ask {
@@ -49,6 +52,8 @@ pub(super) enum Need {
 pub(super) struct Want {
     pub(super) needs: Vec<Need>,
     pub(super) pointers: Vec<Pointer>,
+    /// It belongs to one worker type, so that only a rule for that one may give it.
+    pub(super) is_own: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub(super) struct Table {
     pub(super) section: Option<String>,
     pub(super) n_rows: usize,
     pub(super) columns: Vec<Column>,
+    /// Of which no row is different; there is nothing to ask then.
+    pub(super) constants: Vec<Column>,
     pub(super) wants: Vec<Want>,
 }
 
@@ -71,16 +78,20 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) presented: BTreeMap<Ask, String>,
     pub(super) document: Map<String, Value>,
+    /// Pointers at which nothing of it matters.
+    pub(super) indifferent: Vec<String>,
 }
 
 impl Table {
     pub(super) fn new(section: Option<String>, rows: &[Row]) -> Result<Self, String> {
         let asks: BTreeSet<&Ask> = rows.iter().flat_map(|row| row.presented.keys()).collect();
         let columns = asks.into_iter().map(|ask| Column::new(ask, rows));
+        let (columns, constants) = columns.partition(Column::tells_something);
         Ok(Self {
             section,
             n_rows: rows.len(),
-            columns: columns.filter(Column::tells_something).collect(),
+            columns,
+            constants,
             wants: wants(rows)?,
         })
     }
@@ -98,7 +109,6 @@ impl Column {
         }
     }
 
-    /// Where all rows are the same, there is nothing to ask.
     fn tells_something(&self) -> bool {
         self.ask == Ask::WorkerType || self.values.len() > 1 || self.of_rows.contains(&None)
     }
@@ -216,11 +226,18 @@ fn wants(rows: &[Row]) -> Result<Vec<Want>, String> {
         let want = wants.entry(key).or_insert_with(|| Want {
             needs,
             pointers: Vec::new(),
+            is_own: false,
         });
+        want.is_own |= pointer.path == ID;
         want.pointers.push(pointer);
     };
     for (pointer, leaves) in &by_pointer {
-        let (needs, pointer) = of_leaf(pointer, leaves, &tree, &deletable);
+        let (mut needs, pointer) = of_leaf(pointer, leaves, &tree, &deletable);
+        for (need, row) in needs.iter_mut().zip(rows) {
+            if *need == Need::Absent && row.indifferent.contains(&pointer.path) {
+                *need = Need::Any;
+            }
+        }
         add(needs, pointer);
     }
     for pointer in &deletable {

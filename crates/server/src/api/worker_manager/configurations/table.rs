@@ -241,10 +241,10 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on(
         "launchConfigPayloadSchema",
         Get,
-        "/worker-type/<workerType>/launch-config/<launchConfigId>/payload-schema",
+        "/worker-type/<workerTypeId>/launch-config/<launchConfigId>/payload-schema",
         |call| Box::pin(worker_types::launch_config_schema(call)),
     )
-    .wildcard("workerType")
+    .wildcard("workerTypeId")
     .output("payload-schema-response.json")
     .scopes(Scope("worker-manager:get-payload-schema:<workerType>"))
     .about(
@@ -252,10 +252,10 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         "Get the payload schema of a launch config",
         "The same, as the rules say for the place of one launch config.",
     ),
-    on("workerTypePayloadSchema", Get, "/worker-type/<workerType>/payload-schema", |call| {
+    on("workerTypePayloadSchema", Get, "/worker-type/<workerTypeId>/payload-schema", |call| {
         Box::pin(worker_types::payload_schema(call))
     })
-    .wildcard("workerType")
+    .wildcard("workerTypeId")
     .output("payload-schema-response.json")
     .scopes(Scope("worker-manager:get-payload-schema:<workerType>"))
     .about(

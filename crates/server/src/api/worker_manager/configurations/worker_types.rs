@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use access::scope::Params;
 use contract::{BadSchema, PayloadSchema};
 use domain::configuration::WorkerType;
 use domain::id::{LaunchConfigId, PoolId};
@@ -74,13 +75,16 @@ pub(in crate::api) fn check_payload(
     })
 }
 
-/// The worker type of the URL: a whole pool id, or a name within `worker-manager`.
-pub(super) fn worker_type(call: &Call) -> Result<WorkerType, ApiError> {
-    Ok(call.parameter("workerType").parse::<WorkerType>()?)
+/// The worker type of the URL, by whichever of its names; scopes know it by the short one, if it has one.
+async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
+    let worker_type: WorkerType = call.parameter("workerTypeId").parse()?;
+    let params = Params::new().text("workerType", worker_type.name());
+    call.authorize(params).await?;
+    Ok(worker_type)
 }
 
-pub(super) async fn payload_schema(call: Call) -> Result<Reply, ApiError> {
-    let worker_type = worker_type(&call)?;
+pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
+    let worker_type = worker_type(&mut call).await?;
     let pool_id = worker_type.pool_id().clone();
     let read = call.app.store.read("worker_type_get", move |tx| {
         store::worker_type_get(tx, &pool_id)
@@ -95,8 +99,8 @@ pub(super) async fn payload_schema(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// The schema as the rules say for the place of one launch config.
-pub(super) async fn launch_config_schema(call: Call) -> Result<Reply, ApiError> {
-    let worker_type = worker_type(&call)?;
+pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiError> {
+    let worker_type = worker_type(&mut call).await?;
     let config_id: LaunchConfigId = call.parameter("launchConfigId").parse()?;
     let pool_id = worker_type.pool_id().clone();
     let read = call.app.store.read("worker_type_configuration", move |tx| {

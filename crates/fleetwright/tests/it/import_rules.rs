@@ -1,0 +1,150 @@
+//! Rules out of a fleet: from a file, from a server, and what is refused.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::{Done, Home, Server};
+
+fn pool(name: &str, zone: &str) -> Value {
+    json!({"kind": "WorkerPool", "workerPoolId": format!("demo/{name}"), "providerId": "fake",
+        "owner": "o@example.com", "description": "", "emailOnError": false,
+        "config": {"minCapacity": 0, "maxCapacity": 3, "launchConfigs": [launch_config(zone)]}})
+}
+
+fn launch_config(zone: &str) -> Value {
+    json!({"region": "r", "zone": zone, "machineType": "m", "disks": [{}],
+        "networkInterfaces": [{}], "scheduling": {}, "workerConfig": {},
+        "workerManager": {"capacityPerInstance": 1}})
+}
+
+fn rules(home: &Home, pools: &[Value], more: &[&str]) -> Done {
+    let file = home.write("fleet.json", &json!({ "workerPools": pools }).to_string());
+    let out = home.path("rules");
+    let out = out.to_str().unwrap();
+    home.run(
+        &[
+            &["import", "rules", "--from", &file, "--out", out][..],
+            more,
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn a_file_becomes_rules_without_a_server() {
+    let home = Home::new();
+    let pools = [pool("a", "r-a"), pool("b", "r-b")];
+    let done = rules(&home, &pools, &[]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(
+        done.out.contains("2 worker pools with 2 launch configs"),
+        "{}",
+        done.out
+    );
+    let first = home.read("rules/fleet.yaml");
+    assert!(first.contains("workerTypes: [demo/a, demo/b]"), "{first}");
+
+    let again = rules(&home, &pools, &[]);
+    assert_eq!(again.code, 5, "{}", again.err);
+    assert!(again.err.contains("--force"), "{}", again.err);
+    let forced = rules(&home, &pools, &["--force", "--json"]);
+    let report: Value = serde_json::from_str(&forced.out).unwrap();
+    assert_eq!(report["files"][0]["workerConfigurationId"], "fleet");
+    assert_eq!(report["bytes"]["after"], first.len());
+    assert_eq!(home.read("rules/fleet.yaml"), first);
+}
+
+#[test]
+fn each_provisioner_may_have_its_file() {
+    let home = Home::new();
+    let mut other = pool("c", "r-c");
+    other["workerPoolId"] = json!("other/c");
+    let done = rules(
+        &home,
+        &[pool("a", "r-a"), other],
+        &["--per-file", "provisioner"],
+    );
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(home.read("rules/demo.yaml").contains("demo/a"));
+    assert!(home.read("rules/other.yaml").contains("other/c"));
+}
+
+#[test]
+fn a_pool_that_rules_cannot_say_is_named_and_the_others_are_written() {
+    let home = Home::new();
+    let mut odd = pool("odd", "r-a");
+    odd["config"]["launchConfigs"][0]["workerConfig"] = json!({"key": null});
+    let done = rules(&home, &[odd, pool("a", "r-a")], &[]);
+    assert_eq!(done.code, 1);
+    assert!(
+        done.err
+            .contains("demo/odd: in its launch config number 1 /workerConfig/key is null"),
+        "{}",
+        done.err
+    );
+    assert!(!home.read("rules/fleet.yaml").contains("demo/odd"));
+}
+
+#[test]
+fn a_server_without_pools_to_make_rules_of_is_told() {
+    let done = rules(&Home::new(), &[], &[]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("no worker pools"), "{}", done.err);
+}
+
+#[test]
+fn the_pools_of_a_running_server_become_rules() {
+    let server = Server::without_pools();
+    let pools = json!({"workerPools": [pool("a", "r-a"), pool("b", "r-b")]});
+    let file = server.home.write("fleet.json", &pools.to_string());
+    server.ok(&["import", "taskcluster", "--from", &file]);
+    let out = server.home.path("rules");
+    let mut command = server.home.command(&[
+        "import",
+        "rules",
+        "--from",
+        &server.root_url(),
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    command
+        .env("SOURCE_CLIENT_ID", "static/owner")
+        .env("SOURCE_ACCESS_TOKEN", server.home.token());
+    let done = Done::of(command.output().unwrap());
+    assert_eq!(done.code, 0, "{}", done.err);
+    let text = server.home.read("rules/fleet.yaml");
+    assert!(text.contains("workerTypes: [demo/a, demo/b]"), "{text}");
+    // The server's ids of launch configs are computed, so that no rule needs to say them.
+    assert!(!text.contains("launchConfigId"), "{text}");
+}
+
+/// A real fleet, where a copy of it is at hand.
+#[test]
+fn a_real_fleet_becomes_a_fraction_of_what_it_was() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/community-fleet.json");
+    if !file.exists() {
+        eprintln!("skipped: {} is not here", file.display());
+        return;
+    }
+    let home = Home::new();
+    let out = home.path("rules");
+    let done = home.run(&[
+        "import",
+        "rules",
+        "--json",
+        "--from",
+        file.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let report: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(
+        (&report["workerPools"], &report["launchConfigs"]),
+        (&json!(54), &json!(422))
+    );
+    let bytes = |when: &str| report["bytes"][when].as_u64().unwrap();
+    assert!(bytes("after") * 3 < bytes("before"), "{report}");
+}
