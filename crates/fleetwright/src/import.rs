@@ -17,6 +17,7 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::output;
 use compare::Plan;
+pub(crate) use compare::normal_pool_body;
 use fleet::Fleet;
 use summary::Tense;
 

@@ -174,7 +174,12 @@ fn normal_role(role: &Role) -> Value {
 }
 
 fn normal_pool(id: &PoolId, pool: &Pool) -> Value {
-    let mut body = normal_json(pool.body());
+    normal_pool_body(id, pool.body())
+}
+
+/// What a pool is, in a form in which equal pools are equal.
+pub(crate) fn normal_pool_body(id: &PoolId, body: Value) -> Value {
+    let mut body = normal_json(body);
     if let Some(config) = body["config"].as_object_mut() {
         if let Some(lifecycle) = config.get_mut("lifecycle").and_then(Value::as_object_mut) {
             for (name, default) in LIFECYCLE_DEFAULTS {

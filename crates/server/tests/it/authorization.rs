@@ -254,110 +254,6 @@ fn state_cases() -> Vec<Case> {
     ]
 }
 
-fn configuration_cases() -> Vec<Case> {
-    let manage: &[&str] = &["worker-manager:manage-worker-configuration:build"];
-    let whole: &[&str] = &[
-        "worker-manager:manage-worker-configuration:build",
-        "worker-manager:manage-worker-type:build-opt",
-        "worker-manager:manage-worker-type:build-dbg",
-        "worker-manager:provider:aws",
-        "worker-manager:manage-worker-pool:worker-manager/build-opt",
-        "worker-manager:manage-worker-pool:worker-manager/build-dbg",
-    ];
-    let read: &[&str] = &["worker-manager:get-worker-configuration:build"];
-    let one: &[&str] = &["worker-manager:edit-rule:build/image"];
-    let mut adopting = crate::configurations::build();
-    adopting["adoptPools"] = json!(true);
-    let rule = json!({"values": {}});
-    let opting = json!({"values": {"providers": {"aws": {}, "google": null}}});
-    let evaluation = json!({"conditions": {}});
-    let given = json!({"conditions": {}, "rules": []});
-    let path = "/worker-configuration/build";
-    let image = "/worker-configuration/build/rule/image";
-    let shift = "/worker-configuration/build/rule/image/move";
-    let schema: &[&str] = &["worker-manager:get-payload-schema:a"];
-    vec![
-        case_with("createWorkerConfiguration", path, adopting.clone(), whole),
-        case_with("updateWorkerConfiguration", path, adopting.clone(), whole),
-        case("deleteWorkerConfiguration", path, manage),
-        case("workerConfiguration", path, read),
-        case(
-            "listWorkerConfigurations",
-            "/worker-configurations",
-            &["worker-manager:list-worker-configurations"],
-        ),
-        case_with(
-            "planWorkerConfiguration",
-            "/worker-configuration/build/plan",
-            adopting,
-            read,
-        ),
-        case(
-            "listWorkerConfigurationVersions",
-            "/worker-configuration/build/versions",
-            read,
-        ),
-        case(
-            "workerConfigurationVersion",
-            "/worker-configuration/build/version/1",
-            read,
-        ),
-        case(
-            "compareWorkerConfigurationVersions",
-            "/worker-configuration/build/difference/1/2",
-            read,
-        ),
-        case_with(
-            "revertWorkerConfiguration",
-            "/worker-configuration/build/revert",
-            json!({"to": 1}),
-            manage,
-        ),
-        case("workerConfigurationRule", image, read),
-        case_with("addWorkerConfigurationRule", image, rule.clone(), one),
-        case_with("addWorkerConfigurationRule", image, rule.clone(), manage),
-        case_with(
-            "addWorkerConfigurationRule",
-            image,
-            opting,
-            &[
-                "worker-manager:edit-rule:build/image",
-                "worker-manager:provider:aws",
-            ],
-        ),
-        case_with("replaceWorkerConfigurationRule", image, rule, one),
-        case("removeWorkerConfigurationRule", image, one),
-        case_with(
-            "moveWorkerConfigurationRule",
-            shift,
-            json!({"position": "last"}),
-            one,
-        ),
-        case_with(
-            "evaluateWorkerConfiguration",
-            "/worker-configuration/build/evaluate",
-            evaluation,
-            read,
-        ),
-        case_with(
-            "evaluateRules",
-            "/evaluate-rules",
-            given,
-            &["worker-manager:evaluate-rules"],
-        ),
-        case(
-            "workerTypePayloadSchema",
-            "/worker-type/worker-manager%2Fa/payload-schema",
-            schema,
-        ),
-        case(
-            "launchConfigPayloadSchema",
-            "/worker-type/worker-manager%2Fa/launch-config/lc-1/payload-schema",
-            schema,
-        ),
-    ]
-}
-
 fn client_cases() -> Vec<Case> {
     let client = json!({"expires": "2027-01-01T00:00:00.000Z", "description": "",
         "scopes": ["old", "a", "b"]});
@@ -471,7 +367,8 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             pool_cases(),
             worker_cases(),
             state_cases(),
-            configuration_cases(),
+            crate::configuration_authorization::whole_cases(),
+            crate::configuration_authorization::rule_cases(),
             crate::documentation::cases(),
             override_cases(),
         ],

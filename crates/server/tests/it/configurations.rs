@@ -280,6 +280,14 @@ on_both!(
         assert_eq!(at(&reply), ["basics", "machine", "image", "extra"]);
         let reply = world.delete(&path).await.expect(200);
         assert_eq!(at(&reply), ["basics", "machine", "image"]);
+    }
+);
+
+on_both!(
+    edits_of_rules_that_make_no_sense_are_refused_each_in_its_own_way,
+    zones,
+    |world| {
+        made(world).await;
         for (ask, status, text) in [
             (
                 world.put(&format!("{BUILD}/rule/image"), image("ami-5")),

@@ -12,6 +12,7 @@ mod authenticate;
 mod authorization;
 mod broker;
 mod clients;
+mod configuration_authorization;
 mod configurations;
 mod configurations_told;
 mod database;
