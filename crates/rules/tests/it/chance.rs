@@ -71,7 +71,11 @@ pub(crate) fn rule() -> impl Strategy<Value = Value> {
 
 /// Now and then many rules, so that more than one word of bits is needed.
 pub(crate) fn rules() -> impl Strategy<Value = Value> {
-    let lengths = prop_oneof![29 => 0..8_usize, 1 => 64..80_usize];
+    at_least(0)
+}
+
+pub(crate) fn at_least(n_rules: usize) -> impl Strategy<Value = Value> {
+    let lengths = prop_oneof![29 => n_rules..8, 1 => 64..80_usize];
     let list = lengths.prop_flat_map(|length| prop::collection::vec(rule(), length));
     list.prop_map(|mut rules| {
         for (index, rule) in rules.iter_mut().enumerate() {
