@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
-use crate::fleet_world::{machine, pool};
+use crate::fleet_world::{fleet_test, machine, pool};
 use crate::samples::static_pool;
 use crate::world::World;
 
@@ -64,7 +64,7 @@ on_both!(an_override_is_set_shown_listed_and_removed, |world| {
     let history = world.get("auth:/audit/override/freeze").await.expect(200);
     let actions = history["auditHistory"].as_array().unwrap().iter();
     let actions: Vec<_> = actions
-        .map(|line| line["action_type"].as_str().unwrap())
+        .map(|line| line["actionType"].as_str().unwrap())
         .collect();
     assert_eq!(actions.len(), 2);
     assert!(
@@ -177,35 +177,35 @@ on_both!(what_cannot_be_is_refused_with_what_to_do, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(
+fleet_test!(
     a_launch_config_is_paused_and_resumed_as_rfc_191_has_it,
-    |world| {
-        let definition = pool("fake", 0, 3, &[machine("lc")]);
-        world
+    |fleet| {
+        let definition = pool("one", 0, 3, &[machine("lc")]);
+        fleet
             .put("/worker-pool/pp%2Fee", definition)
             .await
             .expect(200);
         let path = |verb: &str| format!("/launch-config/pp%2Fee/lc/{verb}");
         let body = json!({"reason": "broken image", "until": "2026-09-22T00:00:00Z"});
-        let paused = world.post(&path("pause"), body.clone()).await.expect(200);
+        let paused = fleet.post(&path("pause"), body.clone()).await.expect(200);
         assert_eq!(paused["overrideId"], "pause.pp.ee.lc");
         assert_eq!(
             (&paused["workerPoolId"], &paused["launchConfigId"]),
             (&json!("pp/ee"), &json!("lc"))
         );
         assert_eq!(
-            world.get("/override/pause.pp.ee.lc").await.expect(200),
+            fleet.get("/override/pause.pp.ee.lc").await.expect(200),
             paused
         );
-        world.post(&path("resume"), Value::Null).await.expect(200);
-        let twice = world.post(&path("resume"), Value::Null).await.expect(404);
+        fleet.post(&path("resume"), Value::Null).await.expect(200);
+        let twice = fleet.post(&path("resume"), Value::Null).await.expect(404);
         assert!(
             twice["message"]
                 .as_str()
                 .unwrap()
                 .contains("was not paused by pauseLaunchConfig")
         );
-        world
+        fleet
             .post("/launch-config/pp%2Fee/none/pause", body)
             .await
             .expect(404);
