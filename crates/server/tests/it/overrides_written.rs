@@ -197,8 +197,14 @@ fleet_test!(
             fleet.get("/override/pause.pp.ee.lc").await.expect(200),
             paused
         );
-        fleet.post(&path("resume"), Value::Null).await.expect(200);
-        let twice = fleet.post(&path("resume"), Value::Null).await.expect(404);
+        fleet
+            .ask(http::Method::POST, &path("resume"))
+            .await
+            .expect(200);
+        let twice = fleet
+            .ask(http::Method::POST, &path("resume"))
+            .await
+            .expect(404);
         assert!(
             twice["message"]
                 .as_str()
