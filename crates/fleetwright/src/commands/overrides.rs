@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
     #[arg(long, group = "target", value_name = "POOL", value_parser = name::pool)]
     pool: Option<String>,
     /// Of the pool, only about this launch config
-    #[arg(long, requires = "pool", value_name = "ID")]
+    #[arg(long, requires = "pool", conflicts_with_all = ["provider", "region"], value_name = "ID")]
     launch_config: Option<String>,
     /// About everything from this provider
     #[arg(long, group = "target", value_name = "PROVIDER")]
