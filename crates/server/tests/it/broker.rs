@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use lapin::message::{BasicGetMessage, Delivery};
-use lapin::options::{BasicConsumeOptions, BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicConsumeOptions, BasicGetOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ConnectionProperties, Consumer};
 use server::config::{Amqp, Config};
@@ -161,6 +163,14 @@ impl Reader {
             _reader: self,
         }
     }
+}
+
+/// For queues that would outlive their test, and go on being filled by others.
+pub(crate) async fn delete_queue(url: &str, queue: &str) {
+    let reader = Reader::of(url, queue).await;
+    let options = QueueDeleteOptions::default();
+    let deleted = reader.channel.queue_delete(queue.into(), options);
+    deleted.await.unwrap();
 }
 
 pub(crate) struct Deliveries {

@@ -16,7 +16,7 @@ use server::config::OutsideQueue;
 use server::tasks::OutsideOutcomes;
 use server::tasks::driver::Task;
 
-use crate::broker::{PrivateBroker, address, amqp, unique};
+use crate::broker::{PrivateBroker, address, amqp, delete_queue, unique};
 use crate::database::Database;
 use crate::queue_samples::task_id;
 use crate::samples::static_pool;
@@ -30,6 +30,8 @@ struct Two {
     outcomes: OutsideOutcomes,
     publisher: Publisher,
     pool: String,
+    /// The inbox on the broker.
+    queue: String,
 }
 
 /// One run of a task as the queue tells of it.
@@ -70,7 +72,9 @@ impl Two {
         let broker = world.app.demands.pulse().unwrap();
         let exchanges = OUTCOME_EXCHANGES.map(str::to_owned);
         let publisher = Publisher::connect(&broker, &exchanges).await.unwrap();
+        let user = broker.user().unwrap();
         let mut two = Self {
+            queue: format!("queue/{user}/fleetwright-outcomes-{name}.example.com"),
             outcomes: OutsideOutcomes::new(Arc::clone(&world.app), broker),
             world,
             publisher,
@@ -79,6 +83,12 @@ impl Two {
         // From now on the broker keeps what is told.
         assert_eq!(two.activate().await, Value::Null);
         two
+    }
+
+    /// At the end of a test: the inbox would outlive it.
+    async fn end(self) {
+        let broker = self.world.app.demands.pulse().unwrap();
+        delete_queue(broker.url.expose(), &self.queue).await;
     }
 
     async fn activate(&mut self) -> Value {
@@ -220,6 +230,7 @@ async fn what_the_other_queue_tells_is_known_here() {
             state["windows"][0]["exceptions"],
             json!({"malformed-payload": 1, "worker-shutdown": 1})
         );
+        two.end().await;
     }
 }
 
@@ -236,6 +247,7 @@ async fn what_is_told_twice_counts_once() {
         two.until(async |two| runs(&two.state().await).contains(&"w 3 completed".to_owned()))
             .await;
         assert_eq!(two.n_counted().await, 3);
+        two.end().await;
     }
 }
 
@@ -254,6 +266,7 @@ async fn pools_of_others_and_nonsense_are_passed_over() {
     let told = two.world.log.lines("make no sense and were dropped");
     assert!(!told.is_empty() && told.len() <= 2, "{told:?}");
     assert!(told[0].contains("expected ident"), "{told:?}");
+    two.end().await;
 }
 
 #[tokio::test]
@@ -268,6 +281,7 @@ async fn what_is_told_while_nobody_reads_is_not_missed() {
         .collect();
     two.tell(&all).await;
     two.until_counted(1_200).await;
+    two.end().await;
 }
 
 #[tokio::test]
@@ -290,6 +304,7 @@ async fn two_processes_share_the_work_and_the_count() {
         };
         tokio::time::timeout(PATIENCE, going_on).await.unwrap();
         assert_eq!(two.n_counted().await, 300);
+        two.end().await;
     }
 }
 
