@@ -210,12 +210,7 @@ impl Cli {
             }
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
-            Command::Configuration(verb) => match verb.here(common.json)? {
-                None => Ok(()),
-                Some(remote) => {
-                    common.ask(async |session| configuration::run(remote, session).await)
-                }
-            },
+            Command::Configuration(verb) => common.configure(verb),
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
             }
@@ -253,19 +248,31 @@ impl Cli {
             Command::Apply(arguments) => {
                 common.ask(async |session| code::apply(&arguments, session).await)
             }
-            Command::Import(import::Verb::Taskcluster(arguments)) => {
-                let verbose = common.verbose;
-                common.ask(async |session| import::taskcluster(&arguments, session, verbose).await)
-            }
-            Command::Import(import::Verb::Rules(arguments)) => runtime(
-                Builder::new_current_thread(),
-            )?
-            .block_on(import::rules(&arguments, common.json, common.verbose)),
+            Command::Import(verb) => common.import(verb),
         }
     }
 }
 
 impl Common {
+    /// What can be done with files alone needs no server.
+    fn configure(self, verb: configuration::Verb) -> Result<(), Failure> {
+        match verb.here(self.json)? {
+            None => Ok(()),
+            Some(remote) => self.ask(async |session| configuration::run(remote, session).await),
+        }
+    }
+
+    fn import(self, verb: import::Verb) -> Result<(), Failure> {
+        let verbose = self.verbose;
+        match verb {
+            import::Verb::Taskcluster(arguments) => {
+                self.ask(async |session| import::taskcluster(&arguments, session, verbose).await)
+            }
+            import::Verb::Rules(arguments) => runtime(Builder::new_current_thread())?
+                .block_on(import::rules(&arguments, self.json, verbose)),
+        }
+    }
+
     /// Runs a client command to its end.
     fn ask(
         self,
