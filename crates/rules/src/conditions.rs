@@ -186,13 +186,13 @@ impl Patterns {
 }
 
 fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
-    if place.globs_left == 0 {
+    if *place.globs_left == 0 {
         return None;
     }
     match Pattern::parse(text) {
         Ok(pattern) => {
-            place.globs_left -= usize::from(pattern.is_compiled());
-            if place.globs_left == 0 {
+            *place.globs_left -= usize::from(pattern.is_compiled());
+            if *place.globs_left == 0 {
                 place.problem(format!(
                     "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, here are more"
                 ));

@@ -55,22 +55,9 @@ impl Pattern {
             return Err(BadPattern::TooLong(length));
         }
         let form = match scan(text)? {
-            Scanned::Plain(mut parts) => match (parts.pop(), parts.pop()) {
-                (Some(after), Some(before)) => Form::Around(before, after),
-                (exactly, _) => Form::Exactly(exactly.unwrap_or_default()),
-            },
-            Scanned::Glob(glob) => {
-                let glob = GlobBuilder::new(&glob)
-                    .literal_separator(false)
-                    .case_insensitive(false)
-                    .backslash_escape(true)
-                    .empty_alternates(true)
-                    .build()
-                    .map_err(|error| {
-                        BadPattern::Syntax(text.to_owned(), error.kind().to_string())
-                    })?;
-                Form::Glob(Box::new(glob.compile_matcher()))
-            }
+            Scanned::Exactly(text) => Form::Exactly(text),
+            Scanned::Around(before, after) => Form::Around(before, after),
+            Scanned::Glob(glob) => Form::Glob(Box::new(compile(text, &glob)?)),
         };
         Ok(Self {
             text: text.to_owned(),
@@ -118,9 +105,21 @@ impl fmt::Debug for Pattern {
     }
 }
 
+fn compile(text: &str, glob: &str) -> Result<GlobMatcher, BadPattern> {
+    let glob = GlobBuilder::new(glob)
+        .literal_separator(false)
+        .case_insensitive(false)
+        .backslash_escape(true)
+        .empty_alternates(true)
+        .build()
+        .map_err(|error| BadPattern::Syntax(text.to_owned(), error.kind().to_string()))?;
+    Ok(glob.compile_matcher())
+}
+
 enum Scanned {
-    /// One text, or the two around a `*`.
-    Plain(Vec<String>),
+    Exactly(String),
+    /// One `*`, with these texts before and after it.
+    Around(String, String),
     /// For the glob library.
     Glob(String),
 }
@@ -128,9 +127,10 @@ enum Scanned {
 /// Reads a pattern as the glob library does, as far as to tell plain ones. To the library `**` between
 /// slashes has a meaning of its own; here `*` matches slashes too, and several of them are as one.
 fn scan(text: &str) -> Result<Scanned, BadPattern> {
-    let mut parts = vec![String::new()];
     let mut glob = String::with_capacity(text.len());
-    let mut plain = true;
+    let mut before_stars: Vec<String> = Vec::new();
+    let mut plain = String::new();
+    let mut is_plain = true;
     let mut depth = 0_usize;
     let mut after_star = false;
     let mut characters = text.chars();
@@ -142,43 +142,39 @@ fn scan(text: &str) -> Result<Scanned, BadPattern> {
         }
         glob.push(character);
         match character {
-            '*' => parts.push(String::new()),
+            '*' => before_stars.push(std::mem::take(&mut plain)),
             '\\' => {
                 let escaped = characters.next();
-                plain &= escaped.is_some();
+                is_plain &= escaped.is_some();
                 glob.extend(escaped);
-                parts
-                    .last_mut()
-                    .into_iter()
-                    .for_each(|part| part.extend(escaped));
+                plain.extend(escaped);
             }
             '{' => {
+                is_plain = false;
                 depth += 1;
-                plain = false;
                 if depth > MAX_ALTERNATIVES_DEPTH {
                     return Err(BadPattern::TooDeep);
                 }
             }
             '}' => {
+                is_plain = false;
                 depth = depth.saturating_sub(1);
-                plain = false;
             }
-            '?' => plain = false,
             '[' => {
-                plain = false;
+                is_plain = false;
                 copy_class(&mut characters, &mut glob)?;
             }
-            _ => parts
-                .last_mut()
-                .into_iter()
-                .for_each(|part| part.push(character)),
+            '?' => is_plain = false,
+            _ => plain.push(character),
         }
     }
-    Ok(if plain && parts.len() <= 2 {
-        Scanned::Plain(parts)
-    } else {
-        Scanned::Glob(glob)
-    })
+    Ok(
+        match (is_plain, before_stars.pop(), before_stars.is_empty()) {
+            (true, None, _) => Scanned::Exactly(plain),
+            (true, Some(before), true) => Scanned::Around(before, plain),
+            (true, Some(_), false) | (false, _, _) => Scanned::Glob(glob),
+        },
+    )
 }
 
 /// Within a class nothing is special but its end; a `]` that comes first is not the end.

@@ -95,8 +95,8 @@ impl fmt::Display for Problems {
 pub(crate) struct Place<'a> {
     pub(crate) path: String,
     pub(crate) rule_id: Option<&'a str>,
-    /// Compiling globs costs the most: beyond this number of them none is compiled.
-    pub(crate) globs_left: usize,
+    /// Compiling globs costs the most: beyond this number of them, none is.
+    pub(crate) globs_left: &'a mut usize,
     pub(crate) problems: &'a mut Problems,
 }
 

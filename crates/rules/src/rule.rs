@@ -40,7 +40,8 @@ impl Rule {
     /// All that is wrong with it, with JSON pointers from the rule.
     pub fn parse(rule: &Value) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let parsed = Self::parse_at(rule, String::new(), &mut problems);
+        let mut globs_left = MAX_GLOBS_OF_SET + 1;
+        let parsed = Self::parse_at(rule, String::new(), &mut globs_left, &mut problems);
         problems.none()?;
         Ok(parsed.expect("without a problem there is a rule"))
     }
@@ -95,12 +96,17 @@ impl Rule {
             || (self.assigns_as(other) && self.conditions() == other.conditions())
     }
 
-    pub(crate) fn parse_at(rule: &Value, path: String, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn parse_at(
+        rule: &Value,
+        path: String,
+        globs_left: &mut usize,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let before = problems.len();
         let mut place = Place {
             path,
             rule_id: None,
-            globs_left: MAX_GLOBS_OF_SET + 1,
+            globs_left,
             problems,
         };
         let Value::Object(rule) = rule else {

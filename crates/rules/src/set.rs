@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::fingerprint::Digest;
-use crate::limits::MAX_RULES;
+use crate::limits::{MAX_GLOBS_OF_SET, MAX_RULES};
 use crate::problem::{Problems, kind};
 use crate::rule::Rule;
 use crate::size::Size;
@@ -40,12 +40,16 @@ impl RuleSet {
         }
         let mut parsed = Vec::with_capacity(list.len());
         let mut size = Size::default();
+        let mut globs_left = MAX_GLOBS_OF_SET + 1;
         let mut first: HashMap<&str, usize> = HashMap::new();
         for (index, value) in list.iter().enumerate() {
-            let rule = Rule::parse_at(value, format!("/{index}"), &mut problems);
+            let path = format!("/{index}");
+            let rule = Rule::parse_at(value, path, &mut globs_left, &mut problems);
             size += rule.as_ref().map(Rule::size).unwrap_or_default();
             if let Some(excess) = size.excess() {
                 problems.push("", None, excess);
+            }
+            if globs_left == 0 || size.excess().is_some() {
                 break;
             }
             parsed.extend(rule);
