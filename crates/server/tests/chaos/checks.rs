@@ -270,8 +270,16 @@ pub(crate) async fn launch_configs(observer: &Store, pool: &str) -> Vec<LaunchCo
     let read = observer.read("launch_configs", move |tx| {
         store::launch_config_all(tx, &id)
     });
-    let read: Result<_, StoreError> = read.await;
-    read.unwrap()
+    let read: Result<Vec<LaunchConfig>, StoreError> = read.await;
+    let mut configs = read.unwrap();
+    for config in &mut configs {
+        let steering = config.configuration.get_mut("workerManager");
+        if let Some(steering) = steering.and_then(Value::as_object_mut) {
+            // From which cloud it comes is no part of any edit.
+            steering.remove("providerId");
+        }
+    }
+    configs
 }
 
 impl Picture {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use domain::id::PoolId;
+use domain::pool::PoolDefinition;
 use http::Method;
 use serde_json::{Value, json};
+use store::StoreError;
 
 use crate::checks;
 use crate::world::World;
@@ -103,7 +106,41 @@ impl World {
                 return;
             }
         }
-        self.store_pool(pool, body).await;
+        if self.store_pool(pool, body).await && self.seed.is_multiple_of(3) {
+            self.spread(pool).await;
+        }
+    }
+
+    /// From now on every second launch config comes from the other cloud, until the next edit. No request says so:
+    /// worker configurations do.
+    async fn spread(&self, pool: &'static str) {
+        let (id, now): (PoolId, _) = (pool.parse().expect("it is a pool's"), self.now());
+        let written = self.observer.write("spread", move |tx| {
+            let configs = store::launch_config_active_between(tx, &id, &id)?;
+            let Some(mut pool) = store::pool_get(tx, &id)?.filter(|_| configs.len() > 1) else {
+                return Ok(false);
+            };
+            let other = match pool.definition.provider_id.as_str() {
+                "one" => "two",
+                _ => "one",
+            };
+            let definition = PoolDefinition {
+                further_provider_ids: vec![other.parse().expect("it is a cloud's")],
+                ..pool.definition.clone()
+            };
+            pool.redefine(definition, now);
+            store::pool_update(tx, &pool)?;
+            for mut config in configs.into_iter().skip(1).step_by(2) {
+                let steering = config.configuration.entry("workerManager");
+                steering.or_insert_with(|| json!({}))["providerId"] = json!(other);
+                store::launch_config_update(tx, &config)?;
+            }
+            Ok(true)
+        });
+        let written: Result<bool, StoreError> = written.await;
+        if written.expect("the observer's database works") {
+            self.note(format!("{pool} has both clouds"));
+        }
     }
 
     /// Makes the pool this, whether it is there or not; only what is named changes (I16).
