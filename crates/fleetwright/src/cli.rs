@@ -119,8 +119,8 @@ enum Command {
     Audit(audit::Verb),
     /// Show what would make the server be as files say
     ///
-    /// The files hold any of the lists workerConfigurations, workerPools, roles and clients, or one
-    /// thing each. With patterns under the key owns, what matches and is in no file is removed; what is
+    /// The files hold any of the lists workerConfigurations, workerPools, roles, clients and overrides,
+    /// or one thing each. With patterns under the key owns, what matches and is in no file is removed; what is
     /// neither named nor owned is never touched. docs/configuration-as-code.md says all about it.
     Plan(code::Planning),
     /// Make the server be as files say

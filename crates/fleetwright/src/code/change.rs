@@ -101,7 +101,7 @@ impl Change {
     fn pools(&self, content: Option<&Value>) -> BTreeSet<String> {
         match self.kind {
             Kind::WorkerConfiguration => content.map(worker_types).unwrap_or_default(),
-            Kind::Role | Kind::Client | Kind::WorkerPool => BTreeSet::new(),
+            Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => BTreeSet::new(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Plan {
                         || is_going(&there.content)
                 }
                 Kind::Client => id.starts_with(STATIC_CLIENT),
-                Kind::Role | Kind::WorkerConfiguration => false,
+                Kind::Role | Kind::WorkerConfiguration | Kind::Override => false,
             };
             if is_wanted || stays || !owns.has(*kind, id) {
                 continue;

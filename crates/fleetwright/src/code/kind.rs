@@ -1,7 +1,7 @@
 //! What can be written as code, and how each is called, read, written and removed.
 
 use domain::configuration::Configuration;
-use domain::id::{ClientId, ConfigurationId, PoolId, RoleId};
+use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ pub(super) enum Kind {
     Client,
     WorkerConfiguration,
     WorkerPool,
+    Override,
 }
 
 /// How a kind of thing is named and what it consists of.
@@ -32,11 +33,12 @@ struct Form {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Role,
         Self::Client,
         Self::WorkerConfiguration,
         Self::WorkerPool,
+        Self::Override,
     ];
 
     fn form(self) -> Form {
@@ -75,6 +77,23 @@ impl Kind {
                 ],
                 schema: "worker-manager/v1/create-worker-pool-request.json",
             },
+            Self::Override => Form {
+                list: "overrides",
+                id: "overrideId",
+                noun: "override",
+                writable: &[
+                    "workerPoolId",
+                    "launchConfigId",
+                    "providerId",
+                    "region",
+                    "pause",
+                    "minCapacity",
+                    "maxCapacity",
+                    "reason",
+                    "until",
+                ],
+                schema: "worker-manager/v1/set-override-request.json",
+            },
         }
     }
 
@@ -111,6 +130,7 @@ impl Kind {
             Self::Role | Self::Client => json!({"description": "", "scopes": []}),
             Self::WorkerConfiguration => json!({"description": ""}),
             Self::WorkerPool => json!({"description": "", "emailOnError": false, "config": {}}),
+            Self::Override => json!({"pause": false}),
         }
     }
 
@@ -120,6 +140,7 @@ impl Kind {
             Self::Client => id.parse::<ClientId>().map(drop),
             Self::WorkerConfiguration => id.parse::<ConfigurationId>().map(drop),
             Self::WorkerPool => id.parse::<PoolId>().map(drop),
+            Self::Override => id.parse::<OverrideId>().map(drop),
         };
         checked.map_err(|bad| bad.to_string())
     }
@@ -139,11 +160,9 @@ impl Kind {
             Self::Role => normal["scopes"] = scopes(content),
             Self::Client => {
                 normal["scopes"] = scopes(content);
-                let expires = content["expires"].as_str();
-                if let Some(moment) = expires.and_then(|text| text.parse::<Timestamp>().ok()) {
-                    normal["expires"] = json!(moment.to_string());
-                }
+                normal_moment(&mut normal, "expires");
             }
+            Self::Override => normal_moment(&mut normal, "until"),
             Self::WorkerConfiguration => {
                 if let Ok(configuration) = Configuration::parse(content) {
                     normal = configuration.to_document();
@@ -164,6 +183,7 @@ impl Kind {
             Self::Client => Call::get(AUTH, &["clients", ""]),
             Self::WorkerConfiguration => Call::get(WORKER_MANAGER, &["worker-configurations"]),
             Self::WorkerPool => Call::get(WORKER_MANAGER, &["worker-pools"]),
+            Self::Override => Call::get(WORKER_MANAGER, &["overrides"]),
         };
         call.to(format!("read the {}s", self.noun()))
     }
@@ -180,7 +200,14 @@ impl Kind {
 
     pub(super) fn update_call(self, id: &str, body: Value) -> Call {
         let (service, segments) = self.address(id);
-        Call::post(service, &segments, body).to(format!("update {} {id}", self.noun()))
+        let call = match self {
+            // To set one again is to change it.
+            Self::Override => Call::put(service, &segments, body),
+            Self::Role | Self::Client | Self::WorkerConfiguration | Self::WorkerPool => {
+                Call::post(service, &segments, body)
+            }
+        };
+        call.to(format!("update {} {id}", self.noun()))
     }
 
     pub(super) fn remove_call(self, id: &str) -> Call {
@@ -194,7 +221,15 @@ impl Kind {
             Self::Client => (AUTH, ["clients", id]),
             Self::WorkerConfiguration => (WORKER_MANAGER, ["worker-configuration", id]),
             Self::WorkerPool => (WORKER_MANAGER, ["worker-pool", id]),
+            Self::Override => (WORKER_MANAGER, ["override", id]),
         }
+    }
+}
+
+fn normal_moment(content: &mut Value, key: &str) {
+    let moment = content[key].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    if let Some(moment) = moment {
+        content[key] = json!(moment.to_string());
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use contract::Schemas;
 use domain::configuration::{Configuration, WorkerType};
+use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
@@ -38,6 +39,17 @@ impl Wanted {
     pub(super) fn concerns(&self, kind: Kind) -> bool {
         self.items.keys().any(|(known, _)| *known == kind)
             || self.owns.as_ref().is_some_and(|owns| owns.any(kind))
+    }
+
+    /// Takes out overrides that have ended by themselves, and returns what they are called and where they stand.
+    pub(super) fn without_ended(&mut self, now: Timestamp) -> Vec<(String, String)> {
+        let has_ended = |kind: Kind, item: &Item| {
+            let until = item.content["until"].as_str();
+            let until = until.and_then(|text| text.parse::<Timestamp>().ok());
+            kind == Kind::Override && until.is_some_and(|until| until <= now)
+        };
+        let ended = self.items.extract_if(.., |(kind, _), item| has_ended(*kind, item));
+        ended.map(|((_, id), item)| (id, item.place)).collect()
     }
 
     /// The pools that follow from worker configurations of the folder, and from which.
@@ -100,8 +112,10 @@ impl Reader {
         if let Some(owns) = document.remove(OWNS) {
             self.owns(file, &owns);
         }
+        // Backwards, for an override names its worker pool.
         let single = Kind::ALL
             .into_iter()
+            .rev()
             .find(|kind| document.contains_key(kind.id_key()));
         if let Some(kind) = single {
             return self.item(kind, file, "", document);
@@ -247,14 +261,16 @@ impl Reader {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
         for ((kind, id), item) in &self.wanted.items {
             let pools = match kind {
-                Kind::Role | Kind::Client => continue,
+                Kind::Role | Kind::Client | Kind::Override => continue,
                 Kind::WorkerPool => BTreeSet::from([id.clone()]),
                 Kind::WorkerConfiguration => worker_types(&item.content),
             };
             for pool in pools {
                 if let Some((other, name, place)) = owners.get(&pool) {
                     let who = match kind {
-                        Kind::Role | Kind::Client | Kind::WorkerPool => "it".to_owned(),
+                        Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
+                            "it".to_owned()
+                        }
                         Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
                     };
                     self.problems.push(format!(
@@ -280,6 +296,9 @@ fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
     }
     match kind {
         Kind::Role | Kind::Client | Kind::WorkerPool => Vec::new(),
+        Kind::Override => problems_of_override(content)
+            .map(|problem| vec![(String::new(), problem.to_owned())])
+            .unwrap_or_default(),
         Kind::WorkerConfiguration => match Configuration::parse(content) {
             Ok(_) => Vec::new(),
             Err(problems) => problems
@@ -300,11 +319,28 @@ fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
     }
 }
 
+fn problems_of_override(content: &Value) -> Option<&'static str> {
+    let has = |key: &&str| content.get(*key).is_some();
+    let n_targets = ["workerPoolId", "providerId", "region"].iter().filter(|key| has(key)).count();
+    let has_limits = has(&"minCapacity") || has(&"maxCapacity");
+    if n_targets != 1 || has(&"launchConfigId") && !has(&"workerPoolId") {
+        return Some(
+            "is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region",
+        );
+    }
+    let pauses = content["pause"] == Value::Bool(true);
+    (pauses == has_limits).then_some("does one thing: pause: true, or minCapacity, maxCapacity or both")
+}
+
 fn unknown(kind: Kind, key: &str) -> String {
     match key {
         "accessToken" => "access tokens do not belong into files".to_owned(),
         _ => format!(
-            "a {} has no such key; it has {}, {}",
+            "{} {} has no such key; it has {}, {}",
+            match kind {
+                Kind::Override => "an",
+                Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => "a",
+            },
             kind.noun(),
             kind.id_key(),
             kind.writable().join(", ")

@@ -82,6 +82,8 @@ pub(super) async fn read_one(
     id: &str,
 ) -> Result<Option<There>, Failure> {
     match client.call(&kind.read_call(id)).await {
+        // An override that has ended is as good as none.
+        Ok(reply) if reply["inForce"] == false => Ok(None),
         Ok(reply) => Ok(Some(There::of(kind, &reply))),
         Err(failure) if failure.exit == Exit::NotFound => Ok(None),
         Err(failure) => Err(failure),

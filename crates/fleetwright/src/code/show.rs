@@ -86,6 +86,10 @@ fn gist(change: &Change) -> String {
             .map(semantic::gist)
             .unwrap_or_default(),
         (_, Action::Update | Action::Remove) => String::new(),
+        (Kind::Override, Action::Create) => {
+            let until = content.and_then(|content| content["until"].as_str());
+            format!("until {}", until.unwrap_or_default())
+        }
         (Kind::Role | Kind::Client, Action::Create) => counted(count("scopes"), "scope"),
         (Kind::WorkerPool, Action::Create) => {
             let content = content.unwrap_or(&Value::Null);

@@ -124,10 +124,11 @@ fn each_mistake_is_told_with_its_file_and_path() {
         ),
         ("i.yaml", "a: [\n"),
         ("j.json", "[]"),
+        ("k.yaml", "overrides:\n  - { overrideId: o, until: 2030-01-01T00:00:00Z, reason: r, pause: true }\n  - { overrideId: p, until: 2030-01-01T00:00:00Z, reason: r, region: x, pause: true, maxCapacity: 1 }\n"),
     ]);
     insta::assert_snapshot!(refused, @r#"
     a.yaml: /clients/0: must be a mapping
-    a.yaml: /pools: is not known here; a file has any of the lists roles, clients, workerConfigurations, workerPools, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId
+    a.yaml: /pools: is not known here; a file has any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
     a.yaml: /roles: must be a list
     b.yaml: /roles/0/scope: a role has no such key; it has roleId, description, scopes
     b.yaml: /roles/1/scopes/0: role r: must be string
@@ -139,8 +140,28 @@ fn each_mistake_is_told_with_its_file_and_path() {
     h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not understood as YAML: unclosed bracket '['
-    j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId
+    j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
     "#);
+}
+
+#[test]
+fn overrides_that_have_ended_are_left_out() {
+    let mut wanted = wanted(&[(
+        "a.yaml",
+        "overrides:\n  - { overrideId: old, until: 2020-01-01T00:00:00Z, reason: r, region: x, pause: true }\n  - { overrideId: new, until: 2030-01-01T00:00:00Z, reason: r, workerPoolId: a/b, maxCapacity: 1 }\n",
+    )]);
+    let ended = wanted.without_ended("2025-01-01T00:00:00Z".parse().unwrap());
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].0, "old");
+    let plan = Plan::new(&wanted, &Here::default(), true);
+    assert_eq!(steps(&plan), ["create override new"]);
+}
+
+#[test]
+fn an_override_by_itself_is_not_taken_for_the_pool_that_it_names() {
+    let text = "overrideId: o\nworkerPoolId: a/b\npause: true\nreason: r\nuntil: 2030-01-01T00:00:00Z\n";
+    let wanted = wanted(&[("a.yaml", text)]);
+    assert!(wanted.items.contains_key(&(Kind::Override, "o".to_owned())));
 }
 
 #[test]

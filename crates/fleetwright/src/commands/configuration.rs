@@ -6,6 +6,7 @@
 mod comments;
 mod evaluate;
 mod format;
+mod lint;
 mod rule;
 mod source;
 mod stored;
@@ -75,6 +76,13 @@ pub(crate) enum Verb {
     /// What the file says stays the same. Comments and aliases of YAML, and comments of TOML, would be
     /// lost: such files are left alone, unless --force says otherwise.
     Fmt(format::Arguments),
+    /// Look for rules that do nothing, and for what could be said shorter
+    ///
+    /// Exits with 1 if something was found. Which rules apply depends on what providers present, which
+    /// --places says.
+    Lint(lint::Arguments),
+    /// The JSON Schema of worker configurations, for editors
+    Schema,
     /// What the payload of a worker type's tasks must look like
     PayloadSchema {
         /// The worker type: build-opt, or a whole worker pool id
@@ -100,6 +108,7 @@ pub(crate) enum Remote {
     Rule(rule::Verb),
     Eval(evaluate::Evaluation),
     Explain(evaluate::Question),
+    Lint(lint::Arguments),
     PayloadSchema(String, Option<String>),
 }
 
@@ -122,6 +131,12 @@ impl Verb {
             Self::Explain(question) if question.is_remote() => Remote::Explain(question),
             Self::Explain(question) => return question.here(json).map(|()| None),
             Self::Fmt(arguments) => return format::run(&arguments).map(|()| None),
+            Self::Lint(arguments) if arguments.is_remote() => Remote::Lint(arguments),
+            Self::Lint(arguments) => return lint::here(&arguments, json).map(|()| None),
+            Self::Schema => {
+                lint::print_schema();
+                return Ok(None);
+            }
             Self::PayloadSchema {
                 worker_type,
                 launch_config,
@@ -145,6 +160,7 @@ pub(crate) async fn run(remote: Remote, session: &Session) -> Result<(), Failure
         Remote::Rule(verb) => rule::run(verb, session).await,
         Remote::Eval(evaluation) => evaluation.there(session).await,
         Remote::Explain(question) => question.there(session).await,
+        Remote::Lint(arguments) => lint::there(&arguments, session).await,
         Remote::PayloadSchema(worker_type, launch_config) => {
             stored::payload_schema(&worker_type, launch_config.as_deref(), session).await
         }

@@ -69,6 +69,8 @@ const FIELDS: [&str; 5] = [
 ];
 /// What replies say beside that.
 const READ_ONLY: [&str; 2] = ["created", "lastModified"];
+/// What replies say beside the document.
+pub(super) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
 
 const LIST: &[Column] = &[
     Column::text("CONFIGURATION", "workerConfigurationId"),
@@ -134,12 +136,16 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
         .await
 }
 
-/// As a file, which can be edited and sent back.
-pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
+pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-configuration", id])
         .to(format!("show worker configuration {id}"))
         .look_with(LOOK);
-    let reply = session.client.call(&call).await?;
+    session.client.call(&call).await
+}
+
+/// As a file, which can be edited and sent back.
+pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
+    let reply = read(id, session).await?;
     match session.json {
         true => output::json(&reply),
         false => output::out(&files::to_yaml(&reply, &KEYS_FIRST)),

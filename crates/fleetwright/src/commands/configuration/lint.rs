@@ -1,0 +1,280 @@
+//! What is wrong with rules, and what they could do without.
+//!
+//! Whether a rule ever applies can only be said if it is known what there is to apply to: the places that the
+//! configuration lists, and those that providers present, which only their users or a server know.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use domain::configuration::{Compilation, Configuration, Market, Place, Wares};
+use domain::id::ProviderId;
+use rules::{Finding, Presented, RuleSet, lint};
+use serde_json::{Value, json};
+
+use super::super::Session;
+use super::source::{self, Source};
+use super::stored;
+use crate::failure::Failure;
+use crate::{files, output};
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The names are those of worker configurations on the server
+    #[arg(long)]
+    server: bool,
+    /// Files with worker configurations (`-`: standard input)
+    #[arg(value_name = "FILE", required = true)]
+    subjects: Vec<String>,
+    /// What providers present: a file with a list of places for each, such as
+    /// {"ec2": [{"region": "us-east-1", "availabilityZone": "us-east-1a"}]}
+    #[arg(long, value_name = "FILE")]
+    places: Option<String>,
+}
+
+/// What was found in one configuration.
+struct Report {
+    name: String,
+    /// What would be refused.
+    problems: Vec<String>,
+    findings: Vec<Finding>,
+    /// Conditions of which nobody here knows whether a provider presents them.
+    unknown: Vec<String>,
+}
+
+impl Arguments {
+    pub(super) fn is_remote(&self) -> bool {
+        self.server
+    }
+
+    fn market(&self) -> Result<Market, Failure> {
+        let mut market = Market::assumed();
+        if let Some(file) = &self.places {
+            let document = files::read(Path::new(file))?;
+            market.providers = places(&document)
+                .map_err(|problem| Failure::usage(format!("{file}: {problem}")))?;
+        }
+        Ok(market)
+    }
+}
+
+pub(super) fn here(arguments: &Arguments, as_json: bool) -> Result<(), Failure> {
+    let mut sources = Vec::new();
+    for file in &arguments.subjects {
+        sources.extend(source::all(file)?);
+    }
+    report(arguments, &sources, as_json)
+}
+
+pub(super) async fn there(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
+    let mut sources = Vec::new();
+    for id in &arguments.subjects {
+        sources.push(Source {
+            name: id.clone(),
+            document: stored::read(id, session).await?,
+        });
+    }
+    report(arguments, &sources, session.json)
+}
+
+pub(super) fn print_schema() {
+    output::out(rules::SCHEMA);
+}
+
+fn report(arguments: &Arguments, sources: &[Source], as_json: bool) -> Result<(), Failure> {
+    let market = Arc::new(arguments.market()?);
+    let reports: Vec<Report> = sources.iter().map(|source| Report::of(source, &market)).collect();
+    if as_json {
+        output::json(&json!({ "files": reports.iter().map(Report::to_json).collect::<Vec<_>>() }));
+    } else {
+        reports.iter().for_each(Report::tell);
+    }
+    let n_found: usize = reports.iter().map(|report| report.problems.len() + report.findings.len()).sum();
+    match n_found {
+        0 => Ok(()),
+        1 => Err(Failure::failed("1 thing was found")),
+        several => Err(Failure::failed(format!("{several} things were found"))),
+    }
+}
+
+impl Report {
+    fn of(source: &Source, market: &Arc<Market>) -> Self {
+        let mut report = Self {
+            name: source.name.clone(),
+            problems: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
+        };
+        match source.document.is_array() {
+            true => match source.rules() {
+                Ok(set) => report.look(&set, &[], false),
+                Err(failure) => report.problems.extend(failure.message.lines().map(str::to_owned)),
+            },
+            false => report.configuration(&source.document, market),
+        }
+        report
+    }
+
+    fn configuration(&mut self, document: &Value, market: &Arc<Market>) {
+        let mut document = document.clone();
+        if let Some(fields) = document.as_object_mut() {
+            fields.retain(|key, _| !stored::IN_REPLIES.contains(&key.as_str()));
+        }
+        let configuration = match Configuration::parse(&document) {
+            Ok(configuration) => configuration,
+            Err(problems) => {
+                return self.problems.extend(problems.iter().map(ToString::to_string));
+            }
+        };
+        let set = configuration.rules.clone();
+        match Compilation::new(configuration, Arc::clone(market)) {
+            Ok(compilation) => {
+                let is_known = !market.providers.is_empty();
+                self.look(&set, &compilation.presentations(), is_known);
+            }
+            Err(problems) => {
+                self.problems.extend(problems.iter().map(ToString::to_string));
+                self.look(&set, &[], false);
+            }
+        }
+    }
+
+    /// If it is not known what providers present, a condition that nobody presents may still be one of theirs, and
+    /// then nothing can be said about what applies.
+    fn look(&mut self, set: &RuleSet, presentations: &[Presented], is_known: bool) {
+        self.findings = lint(set, presentations);
+        if is_known {
+            return;
+        }
+        let unknown = self.findings.iter().filter_map(|finding| match finding {
+            Finding::NameNotPresented { name, hint, .. } => Some(format!("{name:?}{hint}")),
+            Finding::NeverApplies { .. }
+            | Finding::PatternMatchesNothing { .. }
+            | Finding::DeadValues { .. }
+            | Finding::DeadRule { .. }
+            | Finding::DeletesNothing { .. }
+            | Finding::Empty { .. }
+            | Finding::Repeated { .. }
+            | Finding::SameValues { .. }
+            | Finding::CouldBeOne { .. } => None,
+        });
+        let mut unknown: Vec<_> = unknown.collect();
+        unknown.sort();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            self.findings = lint(set, &[]);
+            self.unknown = unknown;
+        }
+    }
+
+    fn tell(&self) {
+        let findings = self.findings.iter().map(ToString::to_string);
+        for line in self.problems.iter().cloned().chain(findings) {
+            output::out(&format!("{}: {line}", self.name));
+        }
+        if !self.unknown.is_empty() {
+            output::note(&format!(
+                "{}: who presents {} is not known here, so rules that never apply were not looked for; --places says what providers present",
+                self.name,
+                self.unknown.join(", ")
+            ));
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "problems": self.problems,
+            "findings": self.findings,
+            "unknownConditions": self.unknown,
+        })
+    }
+}
+
+/// Providers and the places that each presents.
+fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
+    let Value::Object(listed) = document else {
+        return Err("must be a mapping from providers to lists of places".to_owned());
+    };
+    let mut providers = BTreeMap::new();
+    for (name, places) in listed {
+        let id: ProviderId = name.parse().map_err(|bad| format!("/{name}: {bad}"))?;
+        let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|problem| {
+            format!("/{name}: must be a list of mappings from conditions to values: {problem}")
+        })?;
+        providers.insert(id, Wares::launching(places));
+    }
+    Ok(providers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(document: Value, market: Market) -> Report {
+        let source = Source {
+            name: "f".to_owned(),
+            document,
+        };
+        Report::of(&source, &Arc::new(market))
+    }
+
+    fn configuration(rules: Value) -> Value {
+        let mut all = vec![json!({"ruleId": "basics", "values": {
+            "owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"ec2": {}}}})];
+        all.extend(rules.as_array().unwrap().iter().cloned());
+        json!({"workerConfigurationId": "w", "version": 3, "workerTypes": ["a"], "rules": all})
+    }
+
+    fn in_region(region: &str) -> Value {
+        json!([{"ruleId": "r", "conditions": {"region": region}, "values": {"ec2": {"x": 1}}}])
+    }
+
+    fn known() -> Market {
+        let mut market = Market::assumed();
+        market.providers = places(&json!({"ec2": [{"region": "us-east-1"}]})).unwrap();
+        market
+    }
+
+    #[test]
+    fn a_rule_that_applies_nowhere_is_found_where_the_places_are_known() {
+        let findings = report(configuration(in_region("us-west-*")), known()).findings;
+        assert!(matches!(findings[0], Finding::NeverApplies { .. }), "{findings:?}");
+        assert!(report(configuration(in_region("us-east-*")), known()).findings.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_said_about_what_providers_might_present() {
+        let report = report(configuration(in_region("us-west-2")), Market::assumed());
+        assert!(report.findings.is_empty() && report.problems.is_empty());
+        assert_eq!(report.unknown, ["\"region\""]);
+    }
+
+    #[test]
+    fn places_of_the_configuration_are_known_without_anybody() {
+        let rules = json!([
+            {"ruleId": "p", "values": {"providers": {"ec2": {"places": [{"zone": "z1"}]}}}},
+            {"ruleId": "r", "conditions": {"zone": "z2"}, "values": {"ec2": {"x": 1}}},
+        ]);
+        let report = report(configuration(rules), Market::assumed());
+        let about: Vec<_> = report.findings.iter().flat_map(Finding::rule_ids).collect();
+        assert!(about.iter().any(|id| *id == "r"), "{:?}", report.findings);
+        assert!(report.unknown.is_empty());
+    }
+
+    #[test]
+    fn what_would_be_refused_is_told_and_mere_rules_are_looked_at_too() {
+        let problems = report(json!({"workerTypes": ["a"], "rules": []}), known()).problems;
+        assert!(problems.iter().any(|problem| problem.contains("/owner")), "{problems:?}");
+        let rules = json!([{"ruleId": "e", "values": {}}]);
+        assert_eq!(report(rules, known()).findings.len(), 1);
+        assert!(!report(json!([{"ruleId": "e"}]), known()).problems.is_empty());
+    }
+
+    #[test]
+    fn a_wrong_list_of_places_is_refused_with_its_provider() {
+        assert!(places(&json!({"ec2": [{"region": 1}]})).unwrap_err().starts_with("/ec2: "));
+        assert!(places(&json!([])).is_err());
+    }
+}
