@@ -166,7 +166,9 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
 async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan, Failure> {
     let mut wanted = read::read(file)?;
     for (id, place) in wanted.without_ended(session.now) {
-        output::note(&format!("{place}: override {id} has ended: it can be taken out"));
+        output::note(&format!(
+            "{place}: override {id} has ended: it can be taken out"
+        ));
     }
     let here = server::read(&session.client, &wanted).await?;
     let mut plan = Plan::new(&wanted, &here, !choices.no_delete);

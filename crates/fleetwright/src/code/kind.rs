@@ -227,7 +227,9 @@ impl Kind {
 }
 
 fn normal_moment(content: &mut Value, key: &str) {
-    let moment = content[key].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let moment = content[key]
+        .as_str()
+        .and_then(|text| text.parse::<Timestamp>().ok());
     if let Some(moment) = moment {
         content[key] = json!(moment.to_string());
     }

@@ -48,7 +48,9 @@ impl Wanted {
             let until = until.and_then(|text| text.parse::<Timestamp>().ok());
             kind == Kind::Override && until.is_some_and(|until| until <= now)
         };
-        let ended = self.items.extract_if(.., |(kind, _), item| has_ended(*kind, item));
+        let ended = self
+            .items
+            .extract_if(.., |(kind, _), item| has_ended(*kind, item));
         ended.map(|((_, id), item)| (id, item.place)).collect()
     }
 
@@ -321,7 +323,10 @@ fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
 
 fn problems_of_override(content: &Value) -> Option<&'static str> {
     let has = |key: &&str| content.get(*key).is_some();
-    let n_targets = ["workerPoolId", "providerId", "region"].iter().filter(|key| has(key)).count();
+    let n_targets = ["workerPoolId", "providerId", "region"]
+        .iter()
+        .filter(|key| has(key))
+        .count();
     let has_limits = has(&"minCapacity") || has(&"maxCapacity");
     if n_targets != 1 || has(&"launchConfigId") && !has(&"workerPoolId") {
         return Some(
@@ -329,7 +334,8 @@ fn problems_of_override(content: &Value) -> Option<&'static str> {
         );
     }
     let pauses = content["pause"] == Value::Bool(true);
-    (pauses == has_limits).then_some("does one thing: pause: true, or minCapacity, maxCapacity or both")
+    (pauses == has_limits)
+        .then_some("does one thing: pause: true, or minCapacity, maxCapacity or both")
 }
 
 fn unknown(kind: Kind, key: &str) -> String {

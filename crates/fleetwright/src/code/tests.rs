@@ -124,7 +124,10 @@ fn each_mistake_is_told_with_its_file_and_path() {
         ),
         ("i.yaml", "a: [\n"),
         ("j.json", "[]"),
-        ("k.yaml", "overrides:\n  - { overrideId: o, until: 2030-01-01T00:00:00Z, reason: r, pause: true }\n  - { overrideId: p, until: 2030-01-01T00:00:00Z, reason: r, region: x, pause: true, maxCapacity: 1 }\n"),
+        (
+            "k.yaml",
+            "overrides:\n  - { overrideId: o, until: 2030-01-01T00:00:00Z, reason: r, pause: true }\n  - { overrideId: p, until: 2030-01-01T00:00:00Z, reason: r, region: x, pause: true, maxCapacity: 1 }\n",
+        ),
     ]);
     insta::assert_snapshot!(refused, @r#"
     a.yaml: /clients/0: must be a mapping
@@ -159,7 +162,8 @@ fn overrides_that_have_ended_are_left_out() {
 
 #[test]
 fn an_override_by_itself_is_not_taken_for_the_pool_that_it_names() {
-    let text = "overrideId: o\nworkerPoolId: a/b\npause: true\nreason: r\nuntil: 2030-01-01T00:00:00Z\n";
+    let text =
+        "overrideId: o\nworkerPoolId: a/b\npause: true\nreason: r\nuntil: 2030-01-01T00:00:00Z\n";
     let wanted = wanted(&[("a.yaml", text)]);
     assert!(wanted.items.contains_key(&(Kind::Override, "o".to_owned())));
 }

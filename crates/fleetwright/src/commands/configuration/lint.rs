@@ -84,13 +84,19 @@ pub(super) fn print_schema() {
 
 fn report(arguments: &Arguments, sources: &[Source], as_json: bool) -> Result<(), Failure> {
     let market = Arc::new(arguments.market()?);
-    let reports: Vec<Report> = sources.iter().map(|source| Report::of(source, &market)).collect();
+    let reports: Vec<Report> = sources
+        .iter()
+        .map(|source| Report::of(source, &market))
+        .collect();
     if as_json {
         output::json(&json!({ "files": reports.iter().map(Report::to_json).collect::<Vec<_>>() }));
     } else {
         reports.iter().for_each(Report::tell);
     }
-    let n_found: usize = reports.iter().map(|report| report.problems.len() + report.findings.len()).sum();
+    let n_found: usize = reports
+        .iter()
+        .map(|report| report.problems.len() + report.findings.len())
+        .sum();
     match n_found {
         0 => Ok(()),
         1 => Err(Failure::failed("1 thing was found")),
@@ -109,7 +115,9 @@ impl Report {
         match source.document.is_array() {
             true => match source.rules() {
                 Ok(set) => report.look(&set, &[], false),
-                Err(failure) => report.problems.extend(failure.message.lines().map(str::to_owned)),
+                Err(failure) => report
+                    .problems
+                    .extend(failure.message.lines().map(str::to_owned)),
             },
             false => report.configuration(&source.document, market),
         }
@@ -124,7 +132,9 @@ impl Report {
         let configuration = match Configuration::parse(&document) {
             Ok(configuration) => configuration,
             Err(problems) => {
-                return self.problems.extend(problems.iter().map(ToString::to_string));
+                return self
+                    .problems
+                    .extend(problems.iter().map(ToString::to_string));
             }
         };
         let set = configuration.rules.clone();
@@ -134,7 +144,8 @@ impl Report {
                 self.look(&set, &compilation.presentations(), is_known);
             }
             Err(problems) => {
-                self.problems.extend(problems.iter().map(ToString::to_string));
+                self.problems
+                    .extend(problems.iter().map(ToString::to_string));
                 self.look(&set, &[], false);
             }
         }
@@ -240,8 +251,15 @@ mod tests {
     #[test]
     fn a_rule_that_applies_nowhere_is_found_where_the_places_are_known() {
         let findings = report(configuration(in_region("us-west-*")), known()).findings;
-        assert!(matches!(findings[0], Finding::NeverApplies { .. }), "{findings:?}");
-        assert!(report(configuration(in_region("us-east-*")), known()).findings.is_empty());
+        assert!(
+            matches!(findings[0], Finding::NeverApplies { .. }),
+            "{findings:?}"
+        );
+        assert!(
+            report(configuration(in_region("us-east-*")), known())
+                .findings
+                .is_empty()
+        );
     }
 
     #[test]
@@ -266,15 +284,26 @@ mod tests {
     #[test]
     fn what_would_be_refused_is_told_and_mere_rules_are_looked_at_too() {
         let problems = report(json!({"workerTypes": ["a"], "rules": []}), known()).problems;
-        assert!(problems.iter().any(|problem| problem.contains("/owner")), "{problems:?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains("/owner")),
+            "{problems:?}"
+        );
         let rules = json!([{"ruleId": "e", "values": {}}]);
         assert_eq!(report(rules, known()).findings.len(), 1);
-        assert!(!report(json!([{"ruleId": "e"}]), known()).problems.is_empty());
+        assert!(
+            !report(json!([{"ruleId": "e"}]), known())
+                .problems
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_wrong_list_of_places_is_refused_with_its_provider() {
-        assert!(places(&json!({"ec2": [{"region": 1}]})).unwrap_err().starts_with("/ec2: "));
+        assert!(
+            places(&json!({"ec2": [{"region": 1}]}))
+                .unwrap_err()
+                .starts_with("/ec2: ")
+        );
         assert!(places(&json!([])).is_err());
     }
 }
