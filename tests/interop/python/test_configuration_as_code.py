@@ -262,7 +262,7 @@ def test_an_override_is_set_and_taken_back_by_files(code):
         ("workerConfigurationId: w\nworkerTypes: [a]\nrules: [{ ruleId: r, values: 1 }]\n", ": /rules/0/values: "),
         ("owns: { role: [] }\n", ": /owns/role: is not known here"),
         ("owns: { roles: ['x*'] }\nroles: [{ roleId: r }]\n", "role r is not owned"),
-        ("a: [1,\nb: 2\n", ":2:"),
+        ("roles: []\nclients: [1,\n", "bad.yaml:2:"),
     ],
 )
 def test_a_mistake_is_told_with_file_and_path(tmp_path, text, said):

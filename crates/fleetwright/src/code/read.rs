@@ -214,8 +214,12 @@ impl Reader {
         }
         let mut content = Value::Object(item);
         for (below, problem) in problems_of(kind, &mut content) {
+            let at = match (pointer, below.as_str()) {
+                ("", "") => String::new(),
+                (pointer, below) => format!("{pointer}{below}: "),
+            };
             self.problems
-                .push(format!("{file}: {pointer}{below}: {title}: {problem}"));
+                .push(format!("{file}: {at}{title}: {problem}"));
         }
         let key = (kind, id);
         match self.wanted.items.get(&key) {

@@ -124,6 +124,7 @@ fn each_mistake_is_told_with_its_file_and_path() {
         ),
         ("i.yaml", "a: [\n"),
         ("j.json", "[]"),
+        ("l.yaml", "clientId: d\n"),
         (
             "k.yaml",
             "overrides:\n  - { overrideId: o, until: 2030-01-01T00:00:00Z, reason: r, pause: true }\n  - { overrideId: p, until: 2030-01-01T00:00:00Z, reason: r, region: x, pause: true, maxCapacity: 1 }\n",
@@ -144,6 +145,9 @@ fn each_mistake_is_told_with_its_file_and_path() {
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not understood as YAML: unclosed bracket '['
     j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
+    k.yaml: /overrides/0: override o: is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region
+    k.yaml: /overrides/1: override p: does one thing: pause: true, or minCapacity, maxCapacity or both
+    l.yaml: client d: must have required property 'expires'
     "#);
 }
 

@@ -112,7 +112,7 @@ fn every_value_of_a_file_has_its_origin_and_its_story() {
     ]
     .concat();
     let told = home.run(&explain).out;
-    assert!(told.contains("ec2-ami sets \"ami-12345abcdef\""), "{told}");
+    assert!(told.contains("\"ec2-ami\" sets \"ami-12345abcdef\""), "{told}");
 }
 
 #[test]
@@ -327,6 +327,25 @@ fn files_get_one_form_and_keep_their_comments() {
     assert_eq!(home.read("commented.yaml"), commented);
     home.run(&["configuration", "fmt", &file, "--write", "--force"]);
     assert_eq!(home.read("commented.yaml"), tidy);
+}
+
+#[test]
+fn rules_that_never_apply_are_found_where_the_places_are_known() {
+    let home = Home::new();
+    let dead = "  - { ruleId: z3, conditions: { zone: z3 }, values: { fake: { zone: z3 } } }\n";
+    let file = home.write("build.yaml", &format!("{BUILD}{dead}"));
+    let done = home.run(&["configuration", "lint", &file]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains(&format!("{file}: \"z3\": applies to nothing")), "{}", done.out);
+    let document: Value =
+        serde_json::from_str(&home.run(&["configuration", "lint", &file, "--json"]).out).unwrap();
+    assert_eq!(document["files"][0]["findings"][0]["ruleId"], "z3");
+    let file = home.write("build.yaml", BUILD);
+    let done = home.run(&["configuration", "lint", &file]);
+    assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
+
+    let schema: Value = serde_json::from_str(&home.run(&["configuration", "schema"]).out).unwrap();
+    assert!(schema["properties"]["rules"].is_object(), "{schema}");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 //! Whether a rule ever applies can only be said if it is known what there is to apply to: the places that the
 //! configuration lists, and those that providers present, which only their users or a server know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use domain::configuration::{Compilation, Configuration, Market, Place, Wares};
+use domain::configuration::{Compilation, Configuration, Market, Place, Problem, Wares};
 use domain::id::ProviderId;
-use rules::{Finding, Presented, RuleSet, lint};
+use rules::{Finding, RuleSet, lint};
 use serde_json::{Value, json};
 
 use super::super::Session;
@@ -18,6 +18,9 @@ use super::source::{self, Source};
 use super::stored;
 use crate::failure::Failure;
 use crate::{files, output};
+
+/// What is always presented.
+const PRESENTED: [&str; 2] = ["workerType", "provider"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -114,7 +117,7 @@ impl Report {
         };
         match source.document.is_array() {
             true => match source.rules() {
-                Ok(set) => report.look(&set, &[], false),
+                Ok(set) => report.findings = lint(&set, &[]),
                 Err(failure) => report
                     .problems
                     .extend(failure.message.lines().map(str::to_owned)),
@@ -132,50 +135,30 @@ impl Report {
         let configuration = match Configuration::parse(&document) {
             Ok(configuration) => configuration,
             Err(problems) => {
-                return self
-                    .problems
-                    .extend(problems.iter().map(ToString::to_string));
+                let problems = problems.iter().map(ToString::to_string);
+                return self.problems.extend(problems);
             }
         };
         let set = configuration.rules.clone();
+        if market.providers.is_empty() {
+            self.unknown = names_of_others(&set).into_iter().collect();
+        }
+        let is_known = self.unknown.is_empty();
         match Compilation::new(configuration, Arc::clone(market)) {
-            Ok(compilation) => {
-                let is_known = !market.providers.is_empty();
-                self.look(&set, &compilation.presentations(), is_known);
+            Ok(compilation) if is_known => {
+                self.findings = lint(&set, &compilation.presentations());
             }
+            Ok(_) => self.findings = lint(&set, &[]),
             Err(problems) => {
-                self.problems
-                    .extend(problems.iter().map(ToString::to_string));
-                self.look(&set, &[], false);
+                self.findings = lint(&set, &[]);
+                // What is wrong at a place that is not known may be right at those that there are.
+                let counts = |problem: &&Problem| {
+                    let presented = problem.presented.as_ref();
+                    is_known || presented.is_none_or(|presented| presented.get("provider").is_none())
+                };
+                let problems = problems.iter().filter(counts);
+                self.problems.extend(problems.map(ToString::to_string));
             }
-        }
-    }
-
-    /// If it is not known what providers present, a condition that nobody presents may still be one of theirs, and
-    /// then nothing can be said about what applies.
-    fn look(&mut self, set: &RuleSet, presentations: &[Presented], is_known: bool) {
-        self.findings = lint(set, presentations);
-        if is_known {
-            return;
-        }
-        let unknown = self.findings.iter().filter_map(|finding| match finding {
-            Finding::NameNotPresented { name, hint, .. } => Some(format!("{name:?}{hint}")),
-            Finding::NeverApplies { .. }
-            | Finding::PatternMatchesNothing { .. }
-            | Finding::DeadValues { .. }
-            | Finding::DeadRule { .. }
-            | Finding::DeletesNothing { .. }
-            | Finding::Empty { .. }
-            | Finding::Repeated { .. }
-            | Finding::SameValues { .. }
-            | Finding::CouldBeOne { .. } => None,
-        });
-        let mut unknown: Vec<_> = unknown.collect();
-        unknown.sort();
-        unknown.dedup();
-        if !unknown.is_empty() {
-            self.findings = lint(set, &[]);
-            self.unknown = unknown;
         }
     }
 
@@ -201,6 +184,20 @@ impl Report {
             "unknownConditions": self.unknown,
         })
     }
+}
+
+/// Conditions that rules ask for and that neither we present nor the places of the set: those of providers, or mistakes.
+fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
+    let rules = set.rules().iter();
+    let places = rules.clone().filter_map(|rule| rule.values().get("providers")?.as_object());
+    let places = places.flat_map(|providers| providers.values());
+    let places = places.filter_map(|options| options.get("places")?.as_array()).flatten();
+    let own: BTreeSet<&String> = places.filter_map(Value::as_object).flat_map(|place| place.keys()).collect();
+    let mappings = rules.flat_map(|rule| rule.conditions().mappings());
+    mappings
+        .flat_map(|mapping| mapping.iter().map(|(name, _)| name.to_owned()))
+        .filter(|name| !PRESENTED.contains(&name.as_str()) && !own.contains(name))
+        .collect()
 }
 
 /// Providers and the places that each presents.
@@ -233,7 +230,7 @@ mod tests {
 
     fn configuration(rules: Value) -> Value {
         let mut all = vec![json!({"ruleId": "basics", "values": {
-            "owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"ec2": {}}}})];
+            "owner": "o@example.com", "description": "d", "maxCapacity": 1, "providers": {"ec2": {}}, "ec2": {"y": 1}}})];
         all.extend(rules.as_array().unwrap().iter().cloned());
         json!({"workerConfigurationId": "w", "version": 3, "workerTypes": ["a"], "rules": all})
     }
@@ -263,10 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_where_nothing_is_known_is_no_problem() {
+        let mut document = configuration(in_region("us-west-2"));
+        document["rules"][0]["values"].as_object_mut().unwrap().remove("ec2");
+        assert!(report(document.clone(), Market::assumed()).problems.is_empty());
+        assert_eq!(report(document, known()).problems.len(), 1);
+    }
+
+    #[test]
     fn nothing_is_said_about_what_providers_might_present() {
         let report = report(configuration(in_region("us-west-2")), Market::assumed());
         assert!(report.findings.is_empty() && report.problems.is_empty());
-        assert_eq!(report.unknown, ["\"region\""]);
+        assert_eq!(report.unknown, ["region"]);
     }
 
     #[test]
