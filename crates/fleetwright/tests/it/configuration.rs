@@ -112,7 +112,10 @@ fn every_value_of_a_file_has_its_origin_and_its_story() {
     ]
     .concat();
     let told = home.run(&explain).out;
-    assert!(told.contains("\"ec2-ami\" sets \"ami-12345abcdef\""), "{told}");
+    assert!(
+        told.contains("\"ec2-ami\" sets \"ami-12345abcdef\""),
+        "{told}"
+    );
 }
 
 #[test]
@@ -336,7 +339,12 @@ fn rules_that_never_apply_are_found_where_the_places_are_known() {
     let file = home.write("build.yaml", &format!("{BUILD}{dead}"));
     let done = home.run(&["configuration", "lint", &file]);
     assert_eq!(done.code, 1, "{}", done.err);
-    assert!(done.out.contains(&format!("{file}: \"z3\": applies to nothing")), "{}", done.out);
+    assert!(
+        done.out
+            .contains(&format!("{file}: \"z3\": applies to nothing")),
+        "{}",
+        done.out
+    );
     let document: Value =
         serde_json::from_str(&home.run(&["configuration", "lint", &file, "--json"]).out).unwrap();
     assert_eq!(document["files"][0]["findings"][0]["ruleId"], "z3");

@@ -154,7 +154,8 @@ impl Report {
                 // What is wrong at a place that is not known may be right at those that there are.
                 let counts = |problem: &&Problem| {
                     let presented = problem.presented.as_ref();
-                    is_known || presented.is_none_or(|presented| presented.get("provider").is_none())
+                    is_known
+                        || presented.is_none_or(|presented| presented.get("provider").is_none())
                 };
                 let problems = problems.iter().filter(counts);
                 self.problems.extend(problems.map(ToString::to_string));
@@ -189,10 +190,17 @@ impl Report {
 /// Conditions that rules ask for and that neither we present nor the places of the set: those of providers, or mistakes.
 fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
     let rules = set.rules().iter();
-    let places = rules.clone().filter_map(|rule| rule.values().get("providers")?.as_object());
+    let places = rules
+        .clone()
+        .filter_map(|rule| rule.values().get("providers")?.as_object());
     let places = places.flat_map(|providers| providers.values());
-    let places = places.filter_map(|options| options.get("places")?.as_array()).flatten();
-    let own: BTreeSet<&String> = places.filter_map(Value::as_object).flat_map(|place| place.keys()).collect();
+    let places = places
+        .filter_map(|options| options.get("places")?.as_array())
+        .flatten();
+    let own: BTreeSet<&String> = places
+        .filter_map(Value::as_object)
+        .flat_map(|place| place.keys())
+        .collect();
     let mappings = rules.flat_map(|rule| rule.conditions().mappings());
     mappings
         .flat_map(|mapping| mapping.iter().map(|(name, _)| name.to_owned()))
@@ -262,8 +270,15 @@ mod tests {
     #[test]
     fn what_is_wrong_where_nothing_is_known_is_no_problem() {
         let mut document = configuration(in_region("us-west-2"));
-        document["rules"][0]["values"].as_object_mut().unwrap().remove("ec2");
-        assert!(report(document.clone(), Market::assumed()).problems.is_empty());
+        document["rules"][0]["values"]
+            .as_object_mut()
+            .unwrap()
+            .remove("ec2");
+        assert!(
+            report(document.clone(), Market::assumed())
+                .problems
+                .is_empty()
+        );
         assert_eq!(report(document, known()).problems.len(), 1);
     }
 
