@@ -290,10 +290,23 @@ impl<'a> Compiler<'a> {
                 return self.wrong(&opted.worker_type.presented(), &pointer, text);
             }
         };
+        let ids = match &opted.options.launch_config_ids {
+            Some(ids) if ids.len() != found.len() => {
+                let text = format!(
+                    "has {} ids for {} places; it must have one for each, in their order",
+                    ids.len(),
+                    found.len()
+                );
+                let pointer = below(&below("/providers", opted.id.as_str()), "launchConfigIds");
+                return self.wrong(&opted.worker_type.presented(), &pointer, text);
+            }
+            Some(ids) => ids.iter().map(Option::as_deref).collect(),
+            None => vec![None; found.len()],
+        };
         let mut known = BTreeSet::new();
-        for place in &found {
+        for (place, id) in found.iter().zip(ids) {
             let presented = opted.presented(place);
-            match self.launch_config(opted, place, &presented) {
+            match self.launch_config(opted, place, &presented, id) {
                 Some(Outcome::Disabled) => compiled.disabled.push(presented),
                 Some(Outcome::Made(config)) => {
                     // Where nothing depends on the place, one launch config stands for all of them.
@@ -312,6 +325,7 @@ impl<'a> Compiler<'a> {
         opted: &Opted<'_>,
         place: &Place,
         presented: &Presented,
+        given_id: Option<&str>,
     ) -> Option<Outcome> {
         let result = self.evaluator.evaluate(presented);
         let mut reader = Reader {
@@ -352,6 +366,9 @@ impl<'a> Compiler<'a> {
             return None;
         }
         fill(&mut configuration, opted.wares, place);
+        if let Some(id) = given_id {
+            put_unless_there(&mut configuration, "/workerManager/launchConfigId", id);
+        }
         match id_of(opted.worker_type.pool_id(), &configuration) {
             Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
                 id,
@@ -407,25 +424,28 @@ impl Opted<'_> {
 /// Puts what the place implies where the provider wants it, unless something is there.
 fn fill(configuration: &mut Map<String, Value>, wares: &Wares, place: &Place) {
     for (name, pointer) in &wares.fills {
-        let Some(value) = place.get(name) else {
-            continue;
-        };
-        let mut keys = pointer.split('/').skip(1).peekable();
-        let mut object = &mut *configuration;
-        while let Some(key) = keys.next() {
-            if keys.peek().is_none() {
-                object
-                    .entry(key)
-                    .or_insert_with(|| Value::String(value.clone()));
-                break;
-            }
-            let next = object
-                .entry(key)
-                .or_insert_with(|| Value::Object(Map::new()));
-            let Value::Object(next) = next else {
-                break;
-            };
-            object = next;
+        if let Some(value) = place.get(name) {
+            put_unless_there(configuration, pointer, value);
         }
+    }
+}
+
+fn put_unless_there(configuration: &mut Map<String, Value>, pointer: &str, value: &str) {
+    let mut keys = pointer.split('/').skip(1).peekable();
+    let mut object = configuration;
+    while let Some(key) = keys.next() {
+        if keys.peek().is_none() {
+            object
+                .entry(key)
+                .or_insert_with(|| Value::String(value.to_owned()));
+            return;
+        }
+        let next = object
+            .entry(key)
+            .or_insert_with(|| Value::Object(Map::new()));
+        let Value::Object(next) = next else {
+            return;
+        };
+        object = next;
     }
 }

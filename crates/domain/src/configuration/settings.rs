@@ -38,6 +38,8 @@ pub struct ProviderOptions {
     /// Under which name its values stand.
     pub section: String,
     pub places: Option<Value>,
+    /// One for each place; `None` is computed.
+    pub launch_config_ids: Option<Vec<Option<String>>>,
 }
 
 pub(super) struct PoolSettings {
@@ -190,6 +192,7 @@ impl Reader<'_> {
         let mut read = ProviderOptions {
             section: name.to_owned(),
             places: None,
+            launch_config_ids: None,
         };
         let Value::Object(options) = options else {
             self.wrong(
@@ -208,8 +211,15 @@ impl Reader<'_> {
                     self.wrong(&below(pointer, key), text);
                 }
                 ("places", places) => read.places = Some(places.clone()),
+                ("launchConfigIds", ids) => match launch_config_ids(ids) {
+                    Some(ids) => read.launch_config_ids = Some(ids),
+                    None => {
+                        let text = "must be a list: an id, or null where it is to be computed";
+                        self.wrong(&below(pointer, key), text);
+                    }
+                },
                 (_, _) => {
-                    let text = "is not an option of providers; there are `places` and `section`";
+                    let text = "is not an option of providers; there are `places`, `section` and `launchConfigIds`";
                     self.wrong(&below(pointer, key), text);
                 }
             }
@@ -258,4 +268,14 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn launch_config_ids(value: &Value) -> Option<Vec<Option<String>>> {
+    let ids = value.as_array()?.iter();
+    let ids = ids.map(|id| match id {
+        Value::Null => Some(None),
+        Value::String(id) => Some(Some(id.clone())),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    ids.collect()
 }

@@ -175,6 +175,44 @@ fn places_choose_among_what_is_presented_and_add_conditions_of_their_own() {
 }
 
 #[test]
+fn ids_by_which_launch_configs_are_known_are_given_by_place() {
+    let compiled = |ids: Value| {
+        let options = json!({"places": [{"zone": ["a", "b"]}], "launchConfigIds": ids});
+        let basics = basics(json!({"providers": {"other": options}, "other": {"x": 1}}));
+        let zone = |name: &str| {
+            rule(
+                name,
+                json!({"zone": name}),
+                json!({"other": {"zone": name}}),
+            )
+        };
+        compile(&["build"], &[basics, zone("a"), zone("b")])
+    };
+    let known = compiled(json!(["lc-mine", null])).unwrap();
+    let ids: Vec<&str> = known.pools[0]
+        .launch_configs()
+        .map(|(_, config)| config.id.as_str())
+        .collect();
+    assert_eq!(ids[0], "lc-mine");
+    assert_eq!(ids[1].len(), "lc-".len() + 20);
+    let computed = compiled(json!([null, null])).unwrap();
+    let last = |compilation: &Compilation| {
+        compilation.pools[0].providers[0].launch_configs[1]
+            .id
+            .clone()
+    };
+    assert_eq!(last(&known), last(&computed));
+    for (ids, problem) in [
+        (json!(["lc-mine"]), "has 1 ids for 2 places"),
+        (json!([1, 2]), "must be a list"),
+        (json!(["no id!", null]), "no id!"),
+    ] {
+        let refused = compiled(ids).unwrap_err().to_string();
+        assert!(refused.contains(problem), "{refused}");
+    }
+}
+
+#[test]
 fn regions_leave_places_out_and_only_those_that_have_a_region() {
     let rules = [
         basics(json!({"regions": ["us-w*"], "providers": {"ec2": {}, "other": {}}})),
