@@ -82,12 +82,6 @@ impl<'a> Space<'a> {
         self.choices.len() - 1
     }
 
-    /// Does it tell every worker type from the others?
-    pub(super) fn is_of_one_pool(&self, choice: usize) -> bool {
-        let mut columns = self.choices[choice].columns.iter();
-        columns.any(|column| self.table.columns[*column].ask == Ask::WorkerType)
-    }
-
     /// Whatever holds for these groups of rows and for no others.
     pub(super) fn condition(&self, choice: usize, groups: &[u32]) -> Condition {
         let singles = groups.iter().map(|group| self.combination(choice, *group));

@@ -36,6 +36,8 @@ const OTHER_KEYS: [&str; 8] = [
 /// The provisioner of worker types that have a short name.
 const PROVISIONER: &str = "worker-manager/";
 
+/// The part of a launch config that is meant for the server and not for the cloud.
+const STEERING: &str = "workerManager";
 /// Of one worker type.
 const MAX_PLACES: usize = 2_000;
 
@@ -49,9 +51,16 @@ pub(super) struct Source {
     document: Map<String, Value>,
     /// What is declared for a provider that launches nothing.
     declared: Map<String, Value>,
-    /// Each once, without ids that follow from the content.
-    pub(super) launch_configs: Vec<Map<String, Value>>,
+    /// Each once.
+    pub(super) launch_configs: Vec<LaunchConfig>,
     places: Vec<Place>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LaunchConfig {
+    content: Map<String, Value>,
+    /// If it is another than would be computed.
+    given_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +114,10 @@ impl Source {
         if launch_configs.len() > MAX_PLACES {
             return Err(format!("it has more than {MAX_PLACES} launch configs"));
         }
-        let values: Vec<Value> = launch_configs.iter().cloned().map(Value::Object).collect();
+        let contents = launch_configs
+            .iter()
+            .map(|config| Value::Object(config.content.clone()));
+        let contents: Vec<Value> = contents.collect();
         Ok(Self {
             id: id.clone(),
             provider: pool.provider_id.clone(),
@@ -113,7 +125,7 @@ impl Source {
             document,
             declared,
             launch_configs,
-            places: places(&values),
+            places: places(&contents),
         })
     }
 
@@ -154,6 +166,13 @@ impl Source {
         match self.takes {
             Takes::Launches => {
                 options.insert("places".to_owned(), encode(&self.places));
+                let ids = self.launch_configs.iter().map(|config| &config.given_id);
+                if ids.clone().any(Option::is_some) {
+                    options.insert(
+                        "launchConfigIds".to_owned(),
+                        ids.map(|id| json!(id)).collect(),
+                    );
+                }
             }
             Takes::Declarations if self.declared.is_empty() => {}
             Takes::Declarations => {
@@ -188,7 +207,7 @@ impl Source {
                 }
                 Row {
                     presented,
-                    document: launch_config.clone(),
+                    document: launch_config.content.clone(),
                     indifferent: Vec::new(),
                 }
             })
@@ -222,6 +241,42 @@ fn parts(worker_type: &str) -> Option<[(Ask, String); 2]> {
     ])
 }
 
+impl LaunchConfig {
+    fn new(pool: &PoolId, launch_config: &Map<String, Value>, id: &LaunchConfigId) -> Self {
+        let mut content = launch_config.clone();
+        if let Some(Value::Object(steering)) = content.get_mut(STEERING)
+            && steering.remove("launchConfigId").is_some()
+            && steering.is_empty()
+        {
+            content.remove(STEERING);
+        }
+        let is_computed = id_of(pool, &content).is_ok_and(|computed| computed == *id);
+        Self {
+            content,
+            given_id: (!is_computed).then(|| id.to_string()),
+        }
+    }
+
+    /// With the id that its author gave it.
+    pub(super) fn whole(&self) -> Map<String, Value> {
+        let mut whole = self.content.clone();
+        if let Some(id) = &self.given_id {
+            super::leaves::put(&mut whole, "/workerManager/launchConfigId", json!(id));
+        }
+        whole
+    }
+
+    /// The same but for what steers us.
+    fn is_as(&self, other: &Self) -> bool {
+        let content = |config: &Self| {
+            let mut content = config.content.clone();
+            content.remove(STEERING);
+            content
+        };
+        content(self) == content(other)
+    }
+}
+
 /// What each provider takes: one of which no pool has launch configs or a size declares its workers.
 pub(super) fn what_providers_take<'a>(
     pools: impl Iterator<Item = &'a Pool>,
@@ -246,7 +301,7 @@ pub(super) fn sections(sources: &[Source]) -> Sections {
     let mut clouds: BTreeMap<&str, BTreeSet<Option<Cloud>>> = BTreeMap::new();
     for source in sources {
         let clouds = clouds.entry(&source.provider).or_default();
-        let of_one = |config: &Map<String, Value>| Cloud::of(&Value::Object(config.clone()));
+        let of_one = |config: &LaunchConfig| Cloud::of(&Value::Object(config.content.clone()));
         clouds.extend(source.launch_configs.iter().map(of_one));
     }
     let is_free = |name: &str| !clouds.contains_key(name);
@@ -269,25 +324,23 @@ pub(super) fn sections(sources: &[Source]) -> Sections {
 }
 
 /// The launch configs as the server would have them: of those with the same id the last one counts.
-fn launch_configs(
-    pool: &PoolId,
-    config: &Map<String, Value>,
-) -> Result<Vec<Map<String, Value>>, String> {
+fn launch_configs(pool: &PoolId, config: &Map<String, Value>) -> Result<Vec<LaunchConfig>, String> {
     let listed = match config.get("launchConfigs") {
         None => return Ok(Vec::new()),
         Some(Value::Array(listed)) => listed,
         Some(_) => return Err("its launchConfigs are no list".to_owned()),
     };
-    let mut kept: Vec<(LaunchConfigId, Map<String, Value>)> = Vec::new();
+    let mut kept: Vec<(LaunchConfigId, LaunchConfig)> = Vec::new();
     for (number, item) in (1..).zip(listed) {
         let wrong = |problem: &str| format!("in its launch config number {number} {problem}");
         let Value::Object(item) = item else {
             return Err(wrong("there is no object"));
         };
         let id = id_of(pool, item).map_err(|problem| wrong(&problem.to_string()))?;
-        let item = without_computed_id(pool, item);
-        leaves(&item).map_err(|problem| wrong(&problem))?;
+        let item = LaunchConfig::new(pool, item, &id);
+        leaves(&item.content).map_err(|problem| wrong(&problem))?;
         if item
+            .content
             .get("workerManager")
             .is_some_and(|steering| steering.get("providerId").is_some())
         {
@@ -295,7 +348,7 @@ fn launch_configs(
         }
         if let Some(place) = kept.iter().position(|(known, _)| *known == id) {
             let (_, before) = kept.remove(place);
-            if content(&before) != content(&item) {
+            if !before.is_as(&item) {
                 return Err(wrong(&format!(
                     "the id {id} stands for another content than before"
                 )));
@@ -304,25 +357,4 @@ fn launch_configs(
         kept.push((id, item));
     }
     Ok(kept.into_iter().map(|(_, item)| item).collect())
-}
-
-fn content(launch_config: &Map<String, Value>) -> Map<String, Value> {
-    let mut content = launch_config.clone();
-    content.remove("workerManager");
-    content
-}
-
-/// An id that would be computed just so is not worth a rule.
-fn without_computed_id(pool: &PoolId, launch_config: &Map<String, Value>) -> Map<String, Value> {
-    let mut without = launch_config.clone();
-    if let Some(Value::Object(steering)) = without.get_mut("workerManager")
-        && steering.remove("launchConfigId").is_some()
-        && steering.is_empty()
-    {
-        without.remove("workerManager");
-    }
-    match id_of(pool, launch_config).ok() == id_of(pool, &without).ok() {
-        true => without,
-        false => launch_config.clone(),
-    }
 }

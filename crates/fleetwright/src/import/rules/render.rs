@@ -14,8 +14,6 @@ const MAX_PATTERNS: usize = 240;
 const MAX_NAME: usize = 60;
 /// A value is said in a name up to this length.
 const MAX_SAID: usize = 40;
-/// The name of rules that give nothing but an id.
-const ID: &str = "id";
 /// What stands around values in some documents.
 const TELL_NOTHING: [&str; 2] = ["value", "config"];
 
@@ -285,7 +283,7 @@ fn name(draft: &Draft) -> String {
     let asked: Vec<&Value> = asked.map(|(_, value)| value).collect();
     let is_simple = draft.conditions.is_object() && asked.iter().all(|value| value.is_string());
     match value_name(&draft.values) {
-        Some(name) if !is_simple || name == ID => return shortened(&name),
+        Some(name) if !is_simple => return shortened(&name),
         Some(_) | None => {}
     }
     let section = draft
@@ -311,10 +309,6 @@ fn value_name(values: &Map<String, Value>) -> Option<String> {
         .rsplit('/')
         .filter(|name| !TELL_NOTHING.contains(name));
     let name = names.next()?;
-    if name == "launchConfigId" {
-        // There may be many; they are told apart by their numbers.
-        return Some(ID.to_owned());
-    }
     let said = match value {
         Value::Null => "removed".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),

@@ -62,7 +62,6 @@ pub(super) fn solve(space: &Space<'_>, want: &Want, used: &Used) -> Vec<Given> {
         let mut next: Vec<State> = Vec::new();
         for state in states.iter().filter(|state| !state.wrong.is_empty()) {
             let choices = state.last + 1..space.last_choice();
-            let choices = choices.filter(|choice| !want.is_own || space.is_of_one_pool(*choice));
             let steps = choices.filter_map(|choice| search.step(state, choice));
             next.extend(steps.filter(|state| state.cost < bound));
         }
@@ -121,7 +120,7 @@ impl<'a> Search<'a> {
             wrong: self.wrong(|_| UNSET),
         };
         let mut beginnings = vec![unset];
-        if self.want.is_own || self.want.needs.contains(&Need::Nothing) {
+        if self.want.needs.contains(&Need::Nothing) {
             return beginnings;
         }
         let mut counts = vec![0_usize; self.sizes.len()];

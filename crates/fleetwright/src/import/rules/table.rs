@@ -9,9 +9,6 @@ use serde_json::{Map, Value};
 
 use super::leaves::{above, leaves};
 
-/// The id that a launch config's author gave it.
-const ID: &str = "/workerManager/launchConfigId";
-
 /// What a column is about; the order is the one in which rules that ask for it come.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ask {
@@ -52,8 +49,6 @@ pub(super) enum Need {
 pub(super) struct Want {
     pub(super) needs: Vec<Need>,
     pub(super) pointers: Vec<Pointer>,
-    /// It belongs to one worker type, so that only a rule for that one may give it.
-    pub(super) is_own: bool,
 }
 
 #[derive(Debug)]
@@ -226,9 +221,7 @@ fn wants(rows: &[Row]) -> Result<Vec<Want>, String> {
         let want = wants.entry(key).or_insert_with(|| Want {
             needs,
             pointers: Vec::new(),
-            is_own: false,
         });
-        want.is_own |= pointer.path == ID;
         want.pointers.push(pointer);
     };
     for (pointer, leaves) in &by_pointer {

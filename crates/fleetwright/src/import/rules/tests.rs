@@ -135,7 +135,7 @@ fn a_given_id_is_kept_and_a_computed_one_is_not_written() {
         launching(&[given, Value::Object(computed)]),
     )];
     let text = written(pools).text;
-    assert!(text.contains("lc-mine"), "{text}");
+    assert!(text.contains("launchConfigIds: [lc-mine, null]"), "{text}");
     assert!(!text.contains(id.as_str()), "{text}");
 }
 

@@ -91,7 +91,7 @@ fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     }
     let mut pairs = (1..).zip(given.iter().zip(wanted));
     pairs.find_map(|(number, (given, wanted))| {
-        let pointer = differing_pointer(&given.configuration, wanted)?;
+        let pointer = differing_pointer(&given.configuration, &wanted.whole())?;
         Some(format!("launch config number {number} at {pointer}"))
     })
 }
