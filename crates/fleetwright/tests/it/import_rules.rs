@@ -119,32 +119,118 @@ fn the_pools_of_a_running_server_become_rules() {
     assert!(!text.contains("launchConfigId"), "{text}");
 }
 
+/// All that a server says of its pools, but for when and how many.
+fn shown(server: &Server) -> Value {
+    let listed = server.json(&["pool", "list"]);
+    let pools = listed["workerPools"].as_array().unwrap().iter();
+    let what = [
+        "workerPoolId",
+        "providerId",
+        "owner",
+        "description",
+        "emailOnError",
+        "config",
+    ];
+    pools
+        .map(|pool| what.map(|key| pool[key].clone()))
+        .collect()
+}
+
+/// Pool by pool, so that a failure can be read.
+fn same(left: &Value, right: &Value) {
+    let (left, right) = (left.as_array().unwrap(), right.as_array().unwrap());
+    assert_eq!(left.len(), right.len());
+    for (left, right) in left.iter().zip(right) {
+        assert_eq!(left, right);
+    }
+}
+
+/// Brings pools to one server by hand and to another by rules; both must show the same.
+fn arrives_the_same(home: impl Fn() -> (Home, Vec<String>), file: &str) -> Value {
+    let start = || {
+        let (home, more) = home();
+        Server::start_in(home, &more.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let by_hand = start();
+    by_hand.ok(&["import", "taskcluster", "--only", "pools", "--from", file]);
+    let by_rules = start();
+    let out = by_rules.home.path("rules");
+    let out = out.to_str().unwrap();
+    by_rules.ok(&["import", "rules", "--from", file, "--out", out]);
+    by_rules.ok(&["apply", "--yes", "--file", out]);
+    let pools = shown(&by_rules);
+    same(&pools, &shown(&by_hand));
+
+    // Where the pools are already, rules take them over as they are.
+    by_hand.ok(&["apply", "--yes", "--adopt-pools", "--file", out]);
+    same(&pools, &shown(&by_hand));
+    pools
+}
+
+#[test]
+fn applied_rules_give_the_pools_that_a_direct_import_gives() {
+    let mut odd = pool("b", "r-b");
+    odd["emailOnError"] = json!(true);
+    odd["config"]["lifecycle"] = json!({"registrationTimeout": 600});
+    let more = [
+        json!({"weight": 1.0, "list": [null, {}]}),
+        json!({"weight": 1, "empty": {}}),
+    ];
+    let launch_configs = more.into_iter().map(|more| {
+        let mut config = launch_config("r-b");
+        config["workerConfig"] = more;
+        config
+    });
+    odd["config"]["launchConfigs"] = launch_configs.collect();
+    odd["config"]["launchConfigs"][1]["workerManager"]["launchConfigId"] = json!("lc-given");
+    let mut iron = pool("iron", "r-a");
+    iron["providerId"] = json!("static");
+    iron["config"] =
+        json!({"lifecycle": {"reregistrationTimeout": 3600}, "workerConfig": {"a": {}}});
+    let fleet = json!({"workerPools": [pool("a", "r-a"), odd, iron]});
+    let home = || {
+        let home = Home::new();
+        let config = home.write("c.toml", "[providers.local]\nkind = \"static\"\n");
+        (home, vec!["--config".to_owned(), config])
+    };
+    let (place, _) = home();
+    let file = place.write("fleet.json", &fleet.to_string());
+    let pools = arrives_the_same(home, &file);
+    assert_eq!(pools.as_array().unwrap().len(), 3);
+    assert!(pools.to_string().contains("lc-given"));
+}
+
 /// A real fleet, where a copy of it is at hand.
 #[test]
-fn a_real_fleet_becomes_a_fraction_of_what_it_was() {
+fn a_real_fleet_is_the_same_by_rules_in_a_fraction_of_its_size() {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/community-fleet.json");
     if !file.exists() {
         eprintln!("skipped: {} is not here", file.display());
         return;
     }
+    let file = file.to_str().unwrap();
     let home = Home::new();
     let out = home.path("rules");
-    let done = home.run(&[
-        "import",
-        "rules",
-        "--json",
-        "--from",
-        file.to_str().unwrap(),
-        "--out",
-        out.to_str().unwrap(),
-    ]);
+    let out = out.to_str().unwrap();
+    let done = home.run(&["import", "rules", "--json", "--from", file, "--out", out]);
     assert_eq!(done.code, 0, "{}", done.err);
     let report: Value = serde_json::from_str(&done.out).unwrap();
-    assert_eq!(
-        (&report["workerPools"], &report["launchConfigs"]),
-        (&json!(54), &json!(422))
-    );
+    let counts = (&report["workerPools"], &report["launchConfigs"]);
+    assert_eq!(counts, (&json!(54), &json!(422)));
     let bytes = |when: &str| report["bytes"][when].as_u64().unwrap();
     assert!(bytes("after") * 3 < bytes("before"), "{report}");
+
+    let home = || {
+        let clouds = ["aws", "azure", "google"].map(|cloud| {
+            format!(
+                "[providers.community-tc-workers-{cloud}]\nkind = \"fake\"\naccepts = \"{cloud}\"\n"
+            )
+        });
+        let home = Home::new();
+        let text = format!("[providers.local]\nkind = \"static\"\n{}", clouds.join(""));
+        let config = home.write("c.toml", &text);
+        (home, vec!["--config".to_owned(), config])
+    };
+    assert_eq!(arrives_the_same(home, file).as_array().unwrap().len(), 54);
 }

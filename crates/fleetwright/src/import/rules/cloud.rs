@@ -15,15 +15,12 @@ pub(super) enum Cloud {
 }
 
 /// Where a condition's value is found: the first of these that is there. Of what looks like a path, the last part.
-const CONDITIONS: [(&str, &[&str]); 4] = [
-    (
-        "region",
-        &[
-            "/region",
-            "/location",
-            "/armDeployment/parameters/location/value",
-        ],
-    ),
+///
+/// Providers put a `region` where their launch configs want it. What says where it is in another place must not be
+/// called so, or it would come to stand in both.
+const CONDITIONS: [(&str, &[&str]); 5] = [
+    ("region", &["/region"]),
+    ("location", &["/armDeployment/parameters/location/value"]),
     (
         "availabilityZone",
         &["/launchConfig/Placement/AvailabilityZone"],
@@ -62,6 +59,22 @@ impl Cloud {
         }
     }
 
+    /// What its provider puts into launch configs, if a place says it: by condition, where.
+    pub(super) fn fills(self) -> BTreeMap<String, String> {
+        let region = match self {
+            Self::Azure => "/location",
+            Self::Aws | Self::Google => "/region",
+        };
+        let zone = CONDITIONS[2].1[0];
+        let all = [
+            ("region", region),
+            ("zone", "/zone"),
+            ("availabilityZone", zone),
+        ];
+        all.map(|(name, pointer)| (name.to_owned(), pointer.to_owned()))
+            .into()
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Aws => "aws",
@@ -95,6 +108,10 @@ pub(super) fn places(launch_configs: &[Value]) -> Vec<Place> {
 
 fn place(launch_config: &Value) -> Place {
     let found = CONDITIONS.iter().filter_map(|(name, pointers)| {
+        let pointers = match (*name, Cloud::of(launch_config)) {
+            ("region", Some(Cloud::Azure)) => &["/location"][..],
+            (_, _) => pointers,
+        };
         let mut pointers = pointers.iter();
         let value = pointers.find_map(|pointer| launch_config.pointer(pointer)?.as_str())?;
         let value = value.rsplit('/').next().unwrap_or(value);
@@ -133,13 +150,13 @@ mod tests {
         let azure = json!({"armDeployment": {"parameters": {
             "location": {"value": "east"}, "vmSize": {"value": "F8"}}}});
         let older = json!({"location": "east", "hardwareProfile": {"vmSize": "F8"}});
-        let said = [&google, &aws, &azure, &older].map(place);
+        let said = [&google, &aws, &azure, &older].map(|config| place(config));
         assert_eq!(
             text(&said),
             [
                 "machine=n2 region=r zone=r-a",
                 "availabilityZone=ra machine=m5 region=r",
-                "machine=F8 region=east",
+                "location=east machine=F8",
                 "machine=F8 region=east",
             ]
         );

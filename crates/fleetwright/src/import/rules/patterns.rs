@@ -128,10 +128,9 @@ impl Patterns {
                 let new: Vec<usize> = glob.matches.and(&rest).numbers().collect();
                 let names: usize = new.iter().map(|number| self.names[*number].len() + 2).sum();
                 let is_worth = new.len() >= glob.n_needed;
-                match is_worth {
-                    true => names.saturating_sub(glob.text.len() + 2),
-                    false => 0,
-                }
+                is_worth
+                    .then(|| names.saturating_sub(glob.text.len() + 2))
+                    .unwrap_or_default()
             };
             let best = usable
                 .iter()

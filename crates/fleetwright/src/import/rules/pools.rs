@@ -180,15 +180,9 @@ impl Source {
             }
         }
         document.insert("providers".to_owned(), json!({&self.provider: options}));
-        let of_launching = CONFIG_KEYS.iter().filter(|key| **key != "lifecycle");
-        let indifferent = match self.takes {
-            Takes::Launches => Vec::new(),
-            Takes::Declarations => of_launching.map(|key| format!("/{key}")).collect(),
-        };
         Row {
             presented: self.asks(groups),
             document,
-            indifferent,
         }
     }
 
@@ -208,7 +202,6 @@ impl Source {
                 Row {
                     presented,
                     document: launch_config.content.clone(),
-                    indifferent: Vec::new(),
                 }
             })
     }
@@ -296,31 +289,45 @@ pub(super) fn what_providers_take<'a>(
     takes
 }
 
-/// Providers of the same cloud share a section, so that they can share values.
-pub(super) fn sections(sources: &[Source]) -> Sections {
-    let mut clouds: BTreeMap<&str, BTreeSet<Option<Cloud>>> = BTreeMap::new();
+/// The clouds of providers of which all launch configs have the form of one.
+pub(super) fn clouds(sources: &[Source]) -> BTreeMap<String, Cloud> {
+    let mut found: BTreeMap<&str, BTreeSet<Option<Cloud>>> = BTreeMap::new();
     for source in sources {
-        let clouds = clouds.entry(&source.provider).or_default();
         let of_one = |config: &LaunchConfig| Cloud::of(&Value::Object(config.content.clone()));
+        let clouds = found.entry(&source.provider).or_default();
         clouds.extend(source.launch_configs.iter().map(of_one));
     }
-    let is_free = |name: &str| !clouds.contains_key(name);
-    let section = |provider: &str, found: &BTreeSet<Option<Cloud>>| {
-        let mut found = found.iter();
-        match (found.next(), found.next()) {
-            (Some(Some(cloud)), None) if is_free(cloud.name()) || cloud.name() == provider => {
-                cloud.name().to_owned()
-            }
-            (_, _) if CONFIG_KEYS.contains(&provider) || OTHER_KEYS.contains(&provider) => {
-                format!("by-{provider}")
-            }
-            (_, _) => provider.to_owned(),
+    let of_one = found
+        .into_iter()
+        .filter_map(|(provider, clouds)| match clouds.len() {
+            1 => Some((provider.to_owned(), clouds.into_iter().next()??)),
+            _ => None,
+        });
+    of_one.collect()
+}
+
+/// Providers of the same cloud share a section, so that they can share values.
+pub(super) fn sections(sources: &[Source]) -> Sections {
+    let clouds = clouds(sources);
+    let providers: BTreeSet<&str> = sources
+        .iter()
+        .map(|source| source.provider.as_str())
+        .collect();
+    let is_free = |name: &str, provider: &str| name == provider || !providers.contains(name);
+    let section = |provider: &str| {
+        let cloud = clouds.get(provider).map(|cloud| cloud.name());
+        if let Some(name) = cloud.filter(|name| is_free(name, provider)) {
+            return name.to_owned();
+        }
+        match CONFIG_KEYS.contains(&provider) || OTHER_KEYS.contains(&provider) {
+            true => format!("by-{provider}"),
+            false => provider.to_owned(),
         }
     };
-    let sections = clouds
+    providers
         .iter()
-        .map(|(provider, found)| ((*provider).to_owned(), section(provider, found)));
-    sections.collect()
+        .map(|provider| ((*provider).to_owned(), section(provider)))
+        .collect()
 }
 
 /// The launch configs as the server would have them: of those with the same id the last one counts.

@@ -73,8 +73,6 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) presented: BTreeMap<Ask, String>,
     pub(super) document: Map<String, Value>,
-    /// Pointers at which nothing of it matters.
-    pub(super) indifferent: Vec<String>,
 }
 
 impl Table {
@@ -225,12 +223,7 @@ fn wants(rows: &[Row]) -> Result<Vec<Want>, String> {
         want.pointers.push(pointer);
     };
     for (pointer, leaves) in &by_pointer {
-        let (mut needs, pointer) = of_leaf(pointer, leaves, &tree, &deletable);
-        for (need, row) in needs.iter_mut().zip(rows) {
-            if *need == Need::Absent && row.indifferent.contains(&pointer.path) {
-                *need = Need::Any;
-            }
-        }
+        let (needs, pointer) = of_leaf(pointer, leaves, &tree, &deletable);
         add(needs, pointer);
     }
     for pointer in &deletable {

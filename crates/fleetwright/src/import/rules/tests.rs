@@ -113,7 +113,10 @@ fn what_pools_have_in_common_is_said_once() {
             gcp: { places: [{ machine: n4, region: us-east, zone: [us-east-a, us-east-b] }] }
       - ruleId: proj-y/iron
         conditions: { workerType: proj-y/iron }
-        values: { lifecycle: { reregistrationTimeout: 60 }, providers: { gcp: null, hands: {} } }
+        values:
+          lifecycle: { reregistrationTimeout: 60 }
+          maxCapacity: null
+          providers: { gcp: null, hands: {} }
     ");
 }
 

@@ -40,6 +40,7 @@ pub(super) fn verify(document: &Value, sources: &[Source]) -> Result<(), String>
 /// The providers, which present nothing of their own: all places stand in the rules.
 fn market(sources: &[Source]) -> Result<Market, String> {
     let mut providers: BTreeMap<ProviderId, Wares> = BTreeMap::new();
+    let clouds = super::pools::clouds(sources);
     for source in sources {
         let id: ProviderId = source
             .provider
@@ -48,6 +49,9 @@ fn market(sources: &[Source]) -> Result<Market, String> {
         let mut wares = Wares::launching(Vec::new());
         if source.takes == Takes::Declarations {
             wares.takes = domain::configuration::Takes::Declarations;
+        }
+        if let Some(cloud) = clouds.get(&source.provider) {
+            wares.fills = cloud.fills();
         }
         providers.insert(id, wares);
     }
@@ -78,11 +82,7 @@ fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     if provider.id.as_str() != source.provider || provider.declared != *source.declared() {
         return Some("provider".to_owned());
     }
-    if source.takes == Takes::Declarations {
-        let differs = expected("lifecycle") != pool.config.get("lifecycle");
-        return differs.then(|| "lifecycle".to_owned());
-    }
-    if let Some(key) = differing_key(&pool.config, source.settings()) {
+    if let Some(key) = differing_key(&pool.config, source) {
         return Some(key.clone());
     }
     let (given, wanted) = (&provider.launch_configs, &source.launch_configs);
@@ -116,13 +116,11 @@ fn differing_pointer(left: &Map<String, Value>, right: &Map<String, Value>) -> O
     None
 }
 
-fn differing_key<'a>(
-    config: &'a Map<String, Value>,
-    settings: &'a Map<String, Value>,
-) -> Option<&'a String> {
+fn differing_key<'a>(config: &'a Map<String, Value>, source: &'a Source) -> Option<&'a String> {
+    let settings = source.settings();
     let none = json!(0);
     let expected = |key: &String| match settings.get(key) {
-        None if key == "minCapacity" => Some(&none),
+        None if key == "minCapacity" && source.takes == Takes::Launches => Some(&none),
         value => value,
     };
     let is_config = |key: &&String| super::pools::CONFIG_KEYS.contains(&key.as_str());
