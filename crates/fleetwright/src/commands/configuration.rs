@@ -13,7 +13,7 @@ mod stored;
 
 use clap::Subcommand;
 
-use super::{Limit, Session};
+use super::{Limit, Session, runs};
 use crate::failure::Failure;
 
 const LOOK: &str = "fleetwright configuration list";
@@ -40,6 +40,14 @@ pub(crate) enum Verb {
     Delete(stored::Deletion),
     /// Who changed a worker configuration, when and how; also one that has been deleted
     History {
+        /// The worker configuration
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Show what became of the last task runs of its worker types
+    Runs {
         /// The worker configuration
         #[arg(value_name = "ID")]
         id: String,
@@ -102,6 +110,7 @@ pub(crate) enum Remote {
     Update(stored::Definition),
     Delete(stored::Deletion),
     History(String, Limit),
+    Runs(String, Limit),
     Diff(String, u64, u64),
     Revert(stored::Reversion),
     Plan(stored::Draft),
@@ -122,6 +131,7 @@ impl Verb {
             Self::Update(definition) => Remote::Update(definition),
             Self::Delete(deletion) => Remote::Delete(deletion),
             Self::History { id, limit } => Remote::History(id, limit),
+            Self::Runs { id, limit } => Remote::Runs(id, limit),
             Self::Diff { id, from, to } => Remote::Diff(id, from, to),
             Self::Revert(reversion) => Remote::Revert(reversion),
             Self::Plan(draft) => Remote::Plan(draft),
@@ -154,6 +164,7 @@ pub(crate) async fn run(remote: Remote, session: &Session) -> Result<(), Failure
         Remote::Update(definition) => stored::update(definition, session).await,
         Remote::Delete(deletion) => stored::delete(&deletion, session).await,
         Remote::History(id, limit) => stored::history(&id, &limit, session).await,
+        Remote::Runs(id, limit) => runs::of_configuration(&id, &limit, session).await,
         Remote::Diff(id, from, to) => stored::diff(&id, from, to, session).await,
         Remote::Revert(reversion) => stored::revert(&reversion, session).await,
         Remote::Plan(draft) => stored::plan(&draft, session).await,

@@ -49,7 +49,6 @@ pub(super) async fn of_pool(pool: &str, limit: &Limit, session: &Session) -> Res
     show(&call, limit, session).await
 }
 
-#[expect(dead_code, reason = "for the commands of worker configurations")]
 pub(super) async fn of_configuration(
     id: &str,
     limit: &Limit,
