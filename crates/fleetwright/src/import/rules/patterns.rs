@@ -128,9 +128,10 @@ impl Patterns {
                 let new: Vec<usize> = glob.matches.and(&rest).numbers().collect();
                 let names: usize = new.iter().map(|number| self.names[*number].len() + 2).sum();
                 let is_worth = new.len() >= glob.n_needed;
-                is_worth
-                    .then(|| names.saturating_sub(glob.text.len() + 2))
-                    .unwrap_or_default()
+                match is_worth {
+                    true => names.saturating_sub(glob.text.len() + 2),
+                    false => 0,
+                }
             };
             let best = usable
                 .iter()
