@@ -305,6 +305,27 @@ def test_a_fleet_moved_to_rules_and_applied_is_the_fleet_that_was_imported(tmp_p
         assert checked.returncode == DONE, checked.stdout
 
 
+def test_the_example_of_three_clouds_gives_its_launch_configs_and_checks_payloads(tmp_path):
+    example = CHECKOUT / "docs" / "examples" / "three-clouds"
+    clouds = (example / "clouds.toml").read_text(encoding="utf-8")
+    rules = example / "fleet.yaml"
+    assert len(rules.read_text(encoding="utf-8").splitlines()) < 80
+    linted = fleetwright("configuration", "lint", rules)
+    assert linted.returncode == DONE, linted.stdout
+    with FleetServer(tmp_path, further=clouds) as server:
+        applied = fleetwright("apply", "-f", rules, "--yes", **server.environment)
+        assert applied.returncode == DONE, applied.stderr
+        fleet = fleet_of(server)
+        counts = {pool_id: len(pool["ids"]) for pool_id, pool in fleet.items()}
+        assert counts == {
+            "worker-manager/build-opt": 7,
+            "worker-manager/build-dbg": 7,
+            "worker-manager/test-linux": 5,
+        }
+        again = fleetwright("plan", "-f", rules, "--check", **server.environment)
+        assert again.returncode == DONE, again.stdout
+
+
 def fleet_of(server):
     """The pools with their definitions, and their launch configs by id."""
     worker_manager = Fleet(server.root_url, server.credentials).worker_manager

@@ -10,7 +10,7 @@ use super::market::{Market, Place, Takes, Wares};
 use super::places::places;
 use super::problem::{Problem, Problems, below, rules_behind};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
-use super::{Configuration, WorkerType};
+use super::{Configuration, WorkerType, named_providers};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 use crate::launch_config::id_of;
 
@@ -189,6 +189,7 @@ impl CompiledPool {
 struct Compiler<'a> {
     evaluator: &'a Evaluator,
     market: &'a Market,
+    named: BTreeSet<String>,
     problems: Problems,
 }
 
@@ -197,6 +198,7 @@ impl<'a> Compiler<'a> {
         Self {
             evaluator,
             market,
+            named: named_providers(evaluator.set().rules()),
             problems: Problems::default(),
         }
     }
@@ -219,6 +221,7 @@ impl<'a> Compiler<'a> {
             evaluator: self.evaluator,
             presented: &presented,
             values: &values,
+            named: &self.named,
             problems: &mut self.problems,
         };
         let settings = PoolSettings::read(&mut reader, self.market);
@@ -332,6 +335,7 @@ impl<'a> Compiler<'a> {
             evaluator: self.evaluator,
             presented,
             values: &result,
+            named: &self.named,
             problems: &mut self.problems,
         };
         reader.refuse_unknown(&opted.settings.providers, self.market);

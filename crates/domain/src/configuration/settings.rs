@@ -1,5 +1,6 @@
 //! What a rule set says about a pool: read from its evaluation with the worker type alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rules::{Evaluator, Pattern, Presented};
@@ -58,6 +59,8 @@ pub(super) struct Reader<'a> {
     pub(super) evaluator: &'a Evaluator,
     pub(super) presented: &'a Presented,
     pub(super) values: &'a Map<String, Value>,
+    /// Providers that some rule opts in to, for whichever worker type.
+    pub(super) named: &'a BTreeSet<String>,
     pub(super) problems: &'a mut Problems,
 }
 
@@ -237,7 +240,8 @@ impl Reader<'_> {
             let is_section = providers
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
-            let is_provider = market.providers.keys().any(|id| id.as_str() == key);
+            let is_provider = self.named.contains(key)
+                || market.providers.keys().any(|id| id.as_str() == key);
             // Without a server, and with nobody opted in to, any name might be a provider's.
             let might_be = market.is_assumed && providers.is_empty();
             if !(is_setting(key) || is_section || is_provider || might_be) {

@@ -398,6 +398,19 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
 }
 
 #[test]
+fn a_section_may_stand_where_another_worker_type_opts_in_to_its_provider() {
+    let document = json!({"workerTypes": ["a", "b"], "rules": [
+        basics(json!({"providers": {"elsewhere": {}}})),
+        rule("all", Value::Null, json!({"elsewhere": {"n": 1}})),
+        rule("not b", json!({"workerType": "b"}), json!({"providers": {"elsewhere": null}})),
+    ]});
+    let configuration = Configuration::parse(&document).unwrap();
+    let compilation = Compilation::new(configuration, Arc::new(Market::assumed())).unwrap();
+    let n_configs = compilation.pools.iter().map(|pool| pool.launch_configs().count());
+    assert_eq!(n_configs.collect::<Vec<_>>(), [1, 0]);
+}
+
+#[test]
 fn what_belongs_to_the_pool_cannot_depend_on_the_place() {
     let rules = [
         basics(json!({"providers": {"ec2": {}}})),
