@@ -1,4 +1,4 @@
-"""A fleet in files: planned, applied, planned again; by the program, judged through the official client."""
+"""A fleet in files: planned, applied, planned again, and judged through the official client."""
 
 import json
 import os
@@ -112,8 +112,8 @@ class Code:
         rules = [{"ruleId": "settings", "values": settings}]
         rules.append({"ruleId": "machines", "values": {GOOGLE: config}})
         for name in [zone, "us-east1-c"]:
-            rule = {"ruleId": name, "conditions": {"zone": name}, "values": {GOOGLE: {"zone": name}}}
-            rules.append(rule)
+            there = {"zone": name}
+            rules.append({"ruleId": name, "conditions": there, "values": {GOOGLE: there}})
         document = {
             "workerConfigurationId": f"{self.prefix}-build",
             "workerTypes": [f"{self.prefix}-opt", f"{self.prefix}-dbg"],
@@ -259,7 +259,10 @@ def test_an_override_is_set_and_taken_back_by_files(code):
         ("roles:\n  - { roleId: r }\n  - { roleId: r }\n", "role r stands in"),
         ("clientId: c\n", "must have required property 'expires'"),
         ("clientId: c\naccessToken: t\n", "access tokens do not belong into files"),
-        ("workerConfigurationId: w\nworkerTypes: [a]\nrules: [{ ruleId: r, values: 1 }]\n", ": /rules/0/values: "),
+        (
+            "workerConfigurationId: w\nworkerTypes: [a]\nrules: [{ ruleId: r, values: 1 }]\n",
+            ": /rules/0/values: ",
+        ),
         ("owns: { role: [] }\n", ": /owns/role: is not known here"),
         ("owns: { roles: ['x*'] }\nroles: [{ roleId: r }]\n", "role r is not owned"),
         ("roles: []\nclients: [1,\n", "bad.yaml:2:"),
@@ -284,7 +287,8 @@ def test_the_example_of_rfc_124_gives_its_result_on_the_command_line(tmp_path):
     origins = fleetwright("configuration", "eval", path, *options, "--origins", "--json")
     origins = json.loads(origins.stdout)["origins"]
     assert origins["/ec2/SubnetID"] == {"ruleId": "us-east-1a subnets"}
-    assert set(origins) == {"/scalingRatio", "/owner", "/description", "/ec2/ImageId", "/ec2/SubnetID"}
+    ours = {"/scalingRatio", "/owner", "/description", "/ec2/ImageId", "/ec2/SubnetID"}
+    assert set(origins) == ours
 
 
 def test_a_fleet_moved_to_rules_and_applied_is_the_fleet_that_was_imported(tmp_path):
@@ -294,9 +298,11 @@ def test_a_fleet_moved_to_rules_and_applied_is_the_fleet_that_was_imported(tmp_p
     (tmp_path / "by-rules").mkdir()
     rules = tmp_path / "rules"
     with FleetServer(tmp_path / "direct") as direct, FleetServer(tmp_path / "by-rules") as by_rules:
-        imported = fleetwright("import", "taskcluster", "--from", FLEET_FILE, "--only", "pools", **direct.environment)
+        source = ["--from", FLEET_FILE]
+        direct_import = ["import", "taskcluster", *source, "--only", "pools"]
+        imported = fleetwright(*direct_import, **direct.environment)
         assert imported.returncode == DONE, imported.stderr
-        written = fleetwright("import", "rules", "--from", FLEET_FILE, "--out", rules)
+        written = fleetwright("import", "rules", *source, "--out", rules)
         assert written.returncode == DONE, written.stderr
         applied = fleetwright("apply", "-f", rules, "--yes", **by_rules.environment)
         assert applied.returncode == DONE, applied.stderr
