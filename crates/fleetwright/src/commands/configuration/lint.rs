@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use domain::configuration::{Compilation, Configuration, Market, Place, Problem, Wares};
+use domain::configuration::{Compilation, Configuration, Market, Place, Problem, Takes, Wares};
 use domain::id::ProviderId;
 use rules::{Finding, RuleSet, lint};
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ use super::stored;
 use crate::failure::Failure;
 use crate::{files, output};
 
+/// The provider that every server has, whose workers are declared by people.
+const DECLARED: &str = "static";
 /// What is always presented.
 const PRESENTED: [&str; 2] = ["workerType", "provider"];
 
@@ -31,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", required = true)]
     subjects: Vec<String>,
     /// What providers present: a file with a list of places for each, such as
-    /// {"ec2": [{"region": "us-east-1", "availabilityZone": "us-east-1a"}]}
+    /// {"ec2": [{"region": "us-east-1", "availabilityZone": "us-east-1a"}]}, or null if its workers are declared by people
     #[arg(long, value_name = "FILE")]
     places: Option<String>,
 }
@@ -52,13 +54,12 @@ impl Arguments {
     }
 
     fn market(&self) -> Result<Market, Failure> {
-        let mut market = Market::assumed();
-        if let Some(file) = &self.places {
-            let document = files::read(Path::new(file))?;
-            market.providers = places(&document)
-                .map_err(|problem| Failure::usage(format!("{file}: {problem}")))?;
-        }
-        Ok(market)
+        let told = match &self.places {
+            None => BTreeMap::new(),
+            Some(file) => places(&files::read(Path::new(file))?)
+                .map_err(|problem| Failure::usage(format!("{file}: {problem}")))?,
+        };
+        Ok(market(told))
     }
 }
 
@@ -140,7 +141,7 @@ impl Report {
             }
         };
         let set = configuration.rules.clone();
-        if market.providers.is_empty() {
+        if !is_told(market) {
             self.unknown = names_of_others(&set).into_iter().collect();
         }
         let is_known = self.unknown.is_empty();
@@ -208,6 +209,31 @@ fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
         .collect()
 }
 
+/// What is told of providers, and what can be assumed of others: that they launch workers, but for the one of this name.
+fn market(told: BTreeMap<ProviderId, Wares>) -> Market {
+    let mut market = Market::assumed();
+    if let Ok(id) = DECLARED.parse() {
+        market.providers.insert(id, declared());
+    }
+    market.providers.extend(told);
+    market
+}
+
+/// Whether somebody said where workers can be launched.
+fn is_told(market: &Market) -> bool {
+    market
+        .providers
+        .values()
+        .any(|wares| wares.takes == Takes::Launches)
+}
+
+fn declared() -> Wares {
+    Wares {
+        takes: Takes::Declarations,
+        ..Wares::launching(Vec::new())
+    }
+}
+
 /// Providers and the places that each presents.
 fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
     let Value::Object(listed) = document else {
@@ -216,6 +242,10 @@ fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
     let mut providers = BTreeMap::new();
     for (name, places) in listed {
         let id: ProviderId = name.parse().map_err(|bad| format!("/{name}: {bad}"))?;
+        if places.is_null() {
+            providers.insert(id, declared());
+            continue;
+        }
         let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|problem| {
             format!("/{name}: must be a list of mappings from conditions to values: {problem}")
         })?;
@@ -248,9 +278,7 @@ mod tests {
     }
 
     fn known() -> Market {
-        let mut market = Market::assumed();
-        market.providers = places(&json!({"ec2": [{"region": "us-east-1"}]})).unwrap();
-        market
+        market(places(&json!({"ec2": [{"region": "us-east-1"}]})).unwrap())
     }
 
     #[test]
@@ -268,6 +296,20 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_people_declare_need_no_launch_configs() {
+        let with = |provider: &str| {
+            let basics =
+                json!({"owner": "o@example.com", "description": "d", "providers": {provider: {}}});
+            json!({"workerTypes": ["a"], "rules": [{"ruleId": "r", "values": basics}]})
+        };
+        let nothing = || market(BTreeMap::new());
+        assert!(report(with("static"), nothing()).problems.is_empty());
+        assert!(!report(with("iron"), nothing()).problems.is_empty());
+        let iron = market(places(&json!({"iron": null})).unwrap());
+        assert!(report(with("iron"), iron).problems.is_empty());
+    }
+
+    #[test]
     fn what_is_wrong_where_nothing_is_known_is_no_problem() {
         let mut document = configuration(in_region("us-west-2"));
         document["rules"][0]["values"]
@@ -275,7 +317,7 @@ mod tests {
             .unwrap()
             .remove("ec2");
         assert!(
-            report(document.clone(), Market::assumed())
+            report(document.clone(), market(BTreeMap::new()))
                 .problems
                 .is_empty()
         );
@@ -284,7 +326,10 @@ mod tests {
 
     #[test]
     fn nothing_is_said_about_what_providers_might_present() {
-        let report = report(configuration(in_region("us-west-2")), Market::assumed());
+        let report = report(
+            configuration(in_region("us-west-2")),
+            market(BTreeMap::new()),
+        );
         assert!(report.findings.is_empty() && report.problems.is_empty());
         assert_eq!(report.unknown, ["region"]);
     }
@@ -295,7 +340,7 @@ mod tests {
             {"ruleId": "p", "values": {"providers": {"ec2": {"places": [{"zone": "z1"}]}}}},
             {"ruleId": "r", "conditions": {"zone": "z2"}, "values": {"ec2": {"x": 1}}},
         ]);
-        let report = report(configuration(rules), Market::assumed());
+        let report = report(configuration(rules), market(BTreeMap::new()));
         let about: Vec<_> = report.findings.iter().flat_map(Finding::rule_ids).collect();
         assert!(about.iter().any(|id| *id == "r"), "{:?}", report.findings);
         assert!(report.unknown.is_empty());
