@@ -428,7 +428,9 @@ impl Opted<'_> {
 /// Puts what the place implies where the provider wants it, unless something is there.
 fn fill(configuration: &mut Map<String, Value>, wares: &Wares, place: &Place) {
     for (name, pointer) in &wares.fills {
-        if let Some(value) = place.get(name) {
+        // A condition of the configuration's own means what its rules make of it.
+        let is_presented = wares.places.iter().any(|place| place.contains_key(name));
+        if let Some(value) = place.get(name).filter(|_| is_presented) {
             put_unless_there(configuration, pointer, value);
         }
     }

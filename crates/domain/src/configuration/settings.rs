@@ -10,6 +10,7 @@ use super::market::{Market, Takes, Wares};
 use super::places;
 use super::problem::{Problem, Problems, below, rules_behind};
 use crate::id::ProviderId;
+use crate::plan::{BadSettings, Settings};
 
 /// What goes into the pool's config as it is.
 const CONFIG_KEYS: [&str; 7] = [
@@ -148,8 +149,12 @@ impl Reader<'_> {
             return config;
         }
         config.entry("minCapacity").or_insert_with(|| 0.into());
-        if let Err(bad) = crate::plan::Settings::parse(&config) {
-            self.wrong("", bad.to_string());
+        if let Err(bad) = Settings::parse(&config) {
+            let pointer = match &bad {
+                BadSettings::Value { key, .. } => below("", key),
+                BadSettings::Strategy(_) => "/strategy".to_owned(),
+            };
+            self.wrong(&pointer, bad.to_string());
         }
         config
     }
@@ -240,8 +245,8 @@ impl Reader<'_> {
             let is_section = providers
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
-            let is_provider = self.named.contains(key)
-                || market.providers.keys().any(|id| id.as_str() == key);
+            let is_provider =
+                self.named.contains(key) || market.providers.keys().any(|id| id.as_str() == key);
             // Without a server, and with nobody opted in to, any name might be a provider's.
             let might_be = market.is_assumed && providers.is_empty();
             if !(is_setting(key) || is_section || is_provider || might_be) {

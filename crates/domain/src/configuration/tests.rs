@@ -213,6 +213,23 @@ fn ids_by_which_launch_configs_are_known_are_given_by_place() {
 }
 
 #[test]
+fn a_condition_that_no_provider_presents_fills_nothing() {
+    let rules = [
+        basics(json!({"providers": {"ec2": {"section": "ec2"}}})),
+        rule("all", Value::Null, json!({"ec2": {}})),
+    ];
+    let mut own = (*market()).clone();
+    for wares in own.providers.values_mut() {
+        wares.places.clear();
+    }
+    let mut document = json!({"workerTypes": ["build"], "rules": rules});
+    document["rules"][0]["values"]["providers"]["ec2"]["places"] = json!([{"region": "mars"}]);
+    let configuration = Configuration::parse(&document).unwrap();
+    let compilation = Compilation::new(configuration, Arc::new(own)).unwrap();
+    assert_eq!(launch_configs(&compilation)[0].1, json!({}));
+}
+
+#[test]
 fn regions_leave_places_out_and_only_those_that_have_a_region() {
     let rules = [
         basics(json!({"regions": ["us-w*"], "providers": {"ec2": {}, "other": {}}})),
@@ -390,7 +407,14 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
             json!({"payloadSchema": "x"}),
             "/payloadSchema: must be a JSON Schema",
         ),
-        (json!({"strategy": "luck"}), "strategy"),
+        (
+            json!({"strategy": "luck"}),
+            "/strategy: there is no strategy \"luck\"; use \"weighted\" or \"aws-provisioner\" (rule \"extra\")",
+        ),
+        (
+            json!({"maxCapacity": -1}),
+            "/maxCapacity: maxCapacity must be",
+        ),
     ] {
         let told = wrong_with(&values);
         assert!(told.contains(text), "{values}: {told}");
@@ -406,7 +430,10 @@ fn a_section_may_stand_where_another_worker_type_opts_in_to_its_provider() {
     ]});
     let configuration = Configuration::parse(&document).unwrap();
     let compilation = Compilation::new(configuration, Arc::new(Market::assumed())).unwrap();
-    let n_configs = compilation.pools.iter().map(|pool| pool.launch_configs().count());
+    let n_configs = compilation
+        .pools
+        .iter()
+        .map(|pool| pool.launch_configs().count());
     assert_eq!(n_configs.collect::<Vec<_>>(), [1, 0]);
 }
 
