@@ -150,7 +150,7 @@ mod tests {
         let azure = json!({"armDeployment": {"parameters": {
             "location": {"value": "east"}, "vmSize": {"value": "F8"}}}});
         let older = json!({"location": "east", "hardwareProfile": {"vmSize": "F8"}});
-        let said = [&google, &aws, &azure, &older].map(|config| place(config));
+        let said = [&google, &aws, &azure, &older].map(place);
         assert_eq!(
             text(&said),
             [
