@@ -7,6 +7,9 @@ import subprocess
 import pytest
 from fleet import Fleet, assert_refused, gather, in_an_hour, launch_config, refusal, unique
 from fleet_server import CHECKOUT, FleetServer, binary
+from raw_http import ask, signed
+from taskcluster import Queue, slugId
+from workload import task_definition
 
 FLEET_FILE = CHECKOUT.parent / "shared" / "data" / "community-fleet.json"
 GOOGLE = "community-tc-workers-google"
@@ -44,6 +47,7 @@ RFC = {
         },
     ],
 }
+RFC_PRESENTED = {"provider": "ec2", "region": "us-east-1", "availabilityZone": "us-east-1a"}
 RFC_RESULT = {
     "scalingRatio": 1,
     "owner": "build-team@my-open-source-project.com",
@@ -280,8 +284,7 @@ def test_a_mistake_is_told_with_file_and_path(tmp_path, text, said):
 def test_the_example_of_rfc_124_gives_its_result_on_the_command_line(tmp_path):
     path = tmp_path / "build.json"
     path.write_text(json.dumps(RFC))
-    presented = {"provider": "ec2", "region": "us-east-1", "availabilityZone": "us-east-1a"}
-    options = [f"--set={name}={value}" for name, value in presented.items()]
+    options = [f"--set={name}={value}" for name, value in RFC_PRESENTED.items()]
     done = fleetwright("configuration", "eval", path, *options)
     assert json.loads(done.stdout) == RFC_RESULT, done.stderr
     origins = fleetwright("configuration", "eval", path, *options, "--origins", "--json")
@@ -289,6 +292,19 @@ def test_the_example_of_rfc_124_gives_its_result_on_the_command_line(tmp_path):
     assert origins["/ec2/SubnetID"] == {"ruleId": "us-east-1a subnets"}
     ours = {"/scalingRatio", "/owner", "/description", "/ec2/ImageId", "/ec2/SubnetID"}
     assert set(origins) == ours
+
+
+def test_the_example_of_rfc_124_gives_its_result_over_the_api(server):
+    question = {"rules": RFC["rules"], "conditions": RFC_PRESENTED}
+    path, body = "/api/worker-manager/v1/evaluate-rules", json.dumps(question).encode()
+    kind = "application/json"
+    headers = {"Content-Type": kind, **signed(server, "POST", path, body, kind)}
+    answer = ask(server, f"POST {path} HTTP/1.1", headers, body)
+    assert answer.status == 200, answer.body
+    result = answer.json()
+    assert result["values"] == RFC_RESULT
+    assert result["origins"]["/ec2/SubnetID"] == {"ruleId": "us-east-1a subnets"}
+    assert result["applying"] == [rule["ruleId"] for rule in RFC["rules"]]
 
 
 def test_a_fleet_moved_to_rules_and_applied_is_the_fleet_that_was_imported(tmp_path):
@@ -330,6 +346,14 @@ def test_the_example_of_three_clouds_gives_its_launch_configs_and_checks_payload
         }
         again = fleetwright("plan", "-f", rules, "--check", **server.environment)
         assert again.returncode == DONE, again.stdout
+        options = {"rootUrl": server.root_url, "credentials": server.credentials, "maxRetries": 0}
+        queue = Queue(options)
+        misfit = task_definition("worker-manager/build-opt", {"commnd": ["true"]})
+        refused = refusal(queue.createTask, slugId(), misfit)
+        said = "payload must have required property 'command'"
+        assert_refused(refused, 400, "InputValidationError", "createTask", said)
+        fitting = task_definition("worker-manager/build-opt", {"command": ["true"]})
+        queue.createTask(slugId(), fitting)
 
 
 def fleet_of(server):

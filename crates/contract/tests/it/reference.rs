@@ -73,7 +73,7 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Of the worker manager, and ours alone: rule sets, documentation, overrides, the state of workers.
-const BEYOND: [&str; 25] = [
+const BEYOND: [&str; 26] = [
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
     "worker-manager/v1/ended-task-run.json",
@@ -84,6 +84,7 @@ const BEYOND: [&str; 25] = [
     "worker-manager/v1/override-list.json",
     "worker-manager/v1/pause-launch-config-request.json",
     "worker-manager/v1/payload-schema-response.json",
+    "worker-manager/v1/place-list.json",
     "worker-manager/v1/pulse-launch-config-paused-message.json",
     "worker-manager/v1/revert-worker-configuration-request.json",
     "worker-manager/v1/rule-request.json",

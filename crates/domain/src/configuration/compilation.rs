@@ -61,6 +61,8 @@ pub struct CompiledLaunchConfig {
     pub presented: Presented,
     /// As its provider wants it.
     pub configuration: Map<String, Value>,
+    /// Where it is another one than the pool's.
+    pub payload_schema: Option<Arc<Value>>,
 }
 
 impl Compilation {
@@ -152,6 +154,12 @@ impl Compilation {
 impl CompiledPool {
     pub fn pool_id(&self) -> &PoolId {
         self.worker_type.pool_id()
+    }
+
+    /// Whether any of its providers launches workers.
+    pub fn launches(&self) -> bool {
+        let mut providers = self.providers.iter();
+        providers.any(|provider| provider.takes == Takes::Launches)
     }
 
     /// With the provider of each.
@@ -347,6 +355,11 @@ impl<'a> Compiler<'a> {
             reader.wrong(&below("", key), text);
             return None;
         }
+        let payload_schema = match result.get("payloadSchema") == opted.values.get("payloadSchema")
+        {
+            true => None,
+            false => reader.payload_schema(),
+        };
         let section = below("", &opted.options.section);
         let mut configuration = match result.get(&opted.options.section) {
             Some(Value::Object(configuration)) => configuration.clone(),
@@ -378,6 +391,7 @@ impl<'a> Compiler<'a> {
                 id,
                 presented: presented.clone(),
                 configuration,
+                payload_schema,
             })),
             Err(bad) => {
                 reader.wrong(

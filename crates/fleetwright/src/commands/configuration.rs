@@ -86,8 +86,8 @@ pub(crate) enum Verb {
     Fmt(format::Arguments),
     /// Look for rules that do nothing, and for what could be said shorter
     ///
-    /// Exits with 1 if something was found. Which rules apply depends on what providers present, which
-    /// --places says.
+    /// Exits with 1 if something was found. Which rules apply depends on what providers present: --places says
+    /// it, or the server does.
     Lint(lint::Arguments),
     /// The JSON Schema of worker configurations, for editors
     Schema,

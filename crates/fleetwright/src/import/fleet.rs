@@ -22,7 +22,7 @@ pub(super) struct Pool {
     pub(super) owner: String,
     pub(super) email_on_error: bool,
     pub(super) config: Value,
-    /// Of whose rules the pool is made, if it is not made by hand.
+    /// Of whose rules the pool is made, if it is not made by hand and somebody has asked.
     pub(super) worker_configuration_id: Option<String>,
 }
 
@@ -44,7 +44,6 @@ struct WirePool {
     #[serde(default)]
     email_on_error: bool,
     config: Value,
-    worker_configuration_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +100,7 @@ impl Fleet {
                 owner: wire.owner,
                 email_on_error: wire.email_on_error,
                 config: wire.config,
-                worker_configuration_id: wire.worker_configuration_id,
+                worker_configuration_id: None,
             };
             if self.pools.insert(id.clone(), pool).is_some() {
                 return Err(format!("worker pool {id} is there twice"));

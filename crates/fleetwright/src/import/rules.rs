@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::compare::counted;
 use super::fleet::Fleet;
-use super::{Only, source};
+use super::source;
 use crate::failure::Failure;
 use crate::output;
 use pools::Source;
@@ -62,7 +62,7 @@ enum PerFile {
 type LeftOut = Vec<(PoolId, String)>;
 
 pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
-    let fleet = source::read(&arguments.from, Some(Only::Pools), verbose).await?;
+    let fleet = source::read_pools(&arguments.from, verbose).await?;
     let Sorted {
         sources,
         left_out,

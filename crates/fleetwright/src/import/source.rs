@@ -3,24 +3,23 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use domain::configuration::WorkerType;
+use domain::id::PoolId;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Only;
 use super::fleet::Fleet;
 use crate::client::{Call, Client, Credentials, Settings, WORKER_MANAGER, from_environment};
 use crate::commands::role;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// The largest real fleets have a few megabytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Result<Fleet, Failure> {
-    if from.starts_with("http://") || from.starts_with("https://") {
-        let settings = Settings {
-            root_url: from.trim_end_matches('/').to_owned(),
-            credentials: Credentials::of_environment("SOURCE_", &from_environment)?,
-        };
-        return of_server(&Client::new(settings, verbose)?, only).await;
+    if let Some(client) = client(from, verbose)? {
+        return of_server(&client, only).await;
     }
     let mut fleet = of_file(Path::new(from))?;
     match only {
@@ -29,6 +28,69 @@ pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Resul
         Some(Only::Roles) => fleet.pools.clear(),
     }
     Ok(fleet)
+}
+
+/// The worker pools, and of whose rules they are made.
+pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failure> {
+    let mut fleet = read(from, Some(Only::Pools), verbose).await?;
+    if let Some(client) = client(from, verbose)? {
+        for (pool_id, configuration) in compiled(&client).await? {
+            if let Some(pool) = fleet.pools.get_mut(&pool_id) {
+                pool.worker_configuration_id = Some(configuration);
+            }
+        }
+    }
+    Ok(fleet)
+}
+
+/// For another deployment, if that is what it is.
+fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
+    if !from.starts_with("http://") && !from.starts_with("https://") {
+        return Ok(None);
+    }
+    let settings = Settings {
+        root_url: from.trim_end_matches('/').to_owned(),
+        credentials: Credentials::of_environment("SOURCE_", &from_environment)?,
+    };
+    Client::new(settings, verbose).map(Some)
+}
+
+/// Which pools are made of rules, where there are rules.
+async fn compiled(client: &Client) -> Result<Vec<(PoolId, String)>, Failure> {
+    const KEY: &str = "workerConfigurations";
+    let call = Call::get(WORKER_MANAGER, &["worker-configurations"]).to(format!(
+        "read the worker configurations of {}",
+        client.root_url()
+    ));
+    let listed = match client.pages(&call, KEY, None).await {
+        Ok(listed) => items(listed, KEY),
+        // Taskcluster has none.
+        Err(failure) if failure.exit == Exit::NotFound => Vec::new(),
+        Err(failure) => return Err(failure),
+    };
+    let mut compiled = Vec::new();
+    for configuration in listed {
+        let Listed {
+            worker_configuration_id: id,
+            worker_types,
+        } = serde_json::from_value(configuration)
+            .map_err(|problem| strange(client, &problem.to_string()))?;
+        for name in worker_types {
+            let worker_type: WorkerType = name
+                .parse()
+                .map_err(|problem| strange(client, &format!("worker type {name}: {problem}")))?;
+            compiled.push((worker_type.pool_id().clone(), id.clone()));
+        }
+    }
+    Ok(compiled)
+}
+
+/// What of a worker configuration is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    worker_configuration_id: String,
+    worker_types: Vec<String>,
 }
 
 pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fleet, Failure> {

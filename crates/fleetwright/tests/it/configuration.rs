@@ -357,6 +357,41 @@ fn rules_that_never_apply_are_found_where_the_places_are_known() {
 }
 
 #[test]
+fn lint_knows_the_places_of_the_server_that_it_may_ask() {
+    let home = Home::new();
+    let cloud =
+        "[providers.fake]\nkind = \"fake\"\nplaces = [{ region = \"r1\" }, { region = \"r2\" }]\n";
+    let file = home.write("clouds.toml", cloud);
+    let server = Server::start_in(home, &["--config", &file]);
+    let places = server.ok(&["provider", "places"]);
+    let places = server.home.write("places.yaml", &places);
+    let written = |region: &str| {
+        let rule = json!({"ruleId": "r", "conditions": {"region": region}, "values": {"fake": {"diskSizeGb": 9}}});
+        let name = format!("{region}.yaml");
+        let text = BUILD.replace(" places: [{ zone: [z1, z2] }] ", "");
+        let text = text.split("  - { ruleId: z1").next().unwrap();
+        server.home.write(&name, &format!("{text}  - {rule}\n"))
+    };
+    let (known, dead) = (written("r1"), written("r3"));
+    let lint = |file: &str, more: &[&str]| {
+        let arguments = ["configuration", "lint", file];
+        server.run(&[&arguments[..], more].concat())
+    };
+    // Nobody was asked, so nobody can say.
+    assert!(lint(&dead, &[]).err.contains("who presents region"));
+    for more in [&["--with-server"][..], &["--places", &places]] {
+        assert_eq!(lint(&known, more).code, 0, "{}", lint(&known, more).out);
+        let done = lint(&dead, more);
+        assert_eq!(done.code, 1, "{}", done.err);
+        assert!(
+            done.out.contains("\"r\": applies to nothing"),
+            "{}",
+            done.out
+        );
+    }
+}
+
+#[test]
 fn a_file_is_read_from_the_standard_input_too() {
     let server = Server::without_pools();
     let arguments = ["configuration", "create", "build", "--file", "-"];

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::configuration::BUILD;
 use crate::world::{Done, Home, Server};
 
 fn pool(name: &str, zone: &str) -> Value {
@@ -99,6 +100,8 @@ fn the_pools_of_a_running_server_become_rules() {
     let pools = json!({"workerPools": [pool("a", "r-a"), pool("b", "r-b")]});
     let file = server.home.write("fleet.json", &pools.to_string());
     server.ok(&["import", "taskcluster", "--from", &file]);
+    let build = server.home.write("build.yaml", BUILD);
+    server.ok(&["configuration", "create", "build", "--file", &build]);
     let out = server.home.path("rules");
     let mut command = server.home.command(&[
         "import",
@@ -117,6 +120,8 @@ fn the_pools_of_a_running_server_become_rules() {
     assert!(text.contains("workerTypes: [demo/a, demo/b]"), "{text}");
     // The server's ids of launch configs are computed, so that no rule needs to say them.
     assert!(!text.contains("launchConfigId"), "{text}");
+    let left_out = "left out worker-manager/build-opt: it is made of the rules of build already";
+    assert!(done.err.contains(left_out), "{}", done.err);
 }
 
 /// All that a server says of its pools, but for when and how many.

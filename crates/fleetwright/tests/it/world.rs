@@ -83,7 +83,6 @@ impl Server {
         Self::start_in(Home::new(), &[])
     }
 
-    /// Starts it and waits until it says that it is ready.
     /// A server without the pool that new installations begin with.
     pub(crate) fn without_pools() -> Self {
         let home = Home::new();
@@ -94,6 +93,7 @@ impl Server {
         Self::start_in(home, &["--config", &file])
     }
 
+    /// Starts it and waits until it says that it is ready.
     pub(crate) fn start_in(home: Home, more: &[&str]) -> Self {
         let data = home.path("data");
         let mut arguments = vec!["up", "--data", data.to_str().unwrap()];

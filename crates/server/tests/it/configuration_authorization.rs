@@ -102,6 +102,11 @@ pub(crate) fn rule_cases() -> Vec<Case> {
             &["worker-manager:evaluate-rules"],
         ),
         case(
+            "listPlaces",
+            "/provider-places",
+            &["worker-manager:list-providers"],
+        ),
+        case(
             "workerTypePayloadSchema",
             "/worker-type/worker-manager%2Fa/payload-schema",
             schema,

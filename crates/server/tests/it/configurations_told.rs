@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::configurations::{BUILD, OPT, build, ids, image, made, refused, rule, with_rule, zones};
 use crate::database::{assert_snapshot, on_both};
 use crate::queue_samples::{new_task, task_id};
+use crate::samples::static_worker;
 
 on_both!(
     the_whole_history_is_kept_compared_and_taken_back,
@@ -341,5 +342,88 @@ on_both!(
             .put(&path(2), task("worker-manager/build-dbg", json!({})))
             .await
             .expect(200);
+    }
+);
+
+on_both!(what_providers_present_is_told, zones, |world| {
+    let reply = world.get("/provider-places").await.expect(200);
+    let providers = reply["providers"].as_array().unwrap();
+    let of = |id: &str| {
+        let mut all = providers.iter();
+        all.find(|told| told["providerId"] == id).unwrap()
+    };
+    let aws = of("aws");
+    assert_eq!(aws["takes"], "launches");
+    assert_eq!(
+        aws["places"][1],
+        json!({"region": "us-east-1", "availabilityZone": "us-east-1b"})
+    );
+    assert_eq!(aws["fills"]["region"], "/region");
+    assert_eq!(of("static")["takes"], "declarations");
+    assert_eq!(of("shaky").get("places"), None);
+    let problem = of("shaky")["problem"].as_str().unwrap();
+    assert!(!problem.is_empty());
+});
+
+on_both!(
+    nothing_is_written_while_a_provider_cannot_say_what_it_presents,
+    zones,
+    |world| {
+        let opts_in = rule("shaky", Value::Null, json!({"providers": {"shaky": {}}}));
+        let wanted = with_rule(build(), opts_in);
+        let text = refused(world.put(BUILD, wanted.clone()), 503).await;
+        for part in ["workerType=build-opt", "/providers/shaky", "tried again"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        world.get(BUILD).await.expect(404);
+        world.get(OPT).await.expect(404);
+        made(world).await;
+        refused(world.post(BUILD, wanted), 503).await;
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+    }
+);
+
+on_both!(
+    a_payload_schema_that_makes_no_sense_is_refused_with_its_place_and_rule,
+    zones,
+    |world| {
+        let in_b = json!({"availabilityZone": "us-east-1b"});
+        for (schema, said) in [
+            (json!({"type": "no such type"}), "type"),
+            (json!(["a list"]), "must be a JSON Schema"),
+        ] {
+            let odd = rule("odd", in_b.clone(), json!({"payloadSchema": schema}));
+            let text = refused(world.put(BUILD, with_rule(build(), odd)), 400).await;
+            for part in ["/payloadSchema", "us-east-1b", "\"odd\"", said] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+        world.get(BUILD).await.expect(404);
+    }
+);
+
+on_both!(
+    workers_that_people_declare_have_pools_of_rules_too,
+    zones,
+    |world| {
+        let by_hand = rule(
+            "by hand",
+            json!({"workerType": "build-dbg"}),
+            json!({"providers": {"aws": null, "static": {}}, "lifecycle": {"reregistrationTimeout": 3600}}),
+        );
+        world
+            .put(BUILD, with_rule(build(), by_hand))
+            .await
+            .expect(200);
+        let pool = "/worker-pool/worker-manager%2Fbuild-dbg";
+        let pool = world.get(pool).await.expect(200);
+        assert_eq!(pool["providerId"], "static");
+        // What limits launches is not for them.
+        assert_eq!(
+            pool["config"],
+            json!({"lifecycle": {"reregistrationTimeout": 3600}})
+        );
+        let declared = "/workers/worker-manager%2Fbuild-dbg/g/w";
+        world.put(declared, static_worker()).await.expect(200);
     }
 );

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use server::api::body::Body;
 use server::app::{App, Random};
 use server::start::start_with;
+use server::tasks::Publish;
 use server::tasks::driver::Task;
-use server::tasks::{Outcomes, Publish};
 
 use crate::ask::Ask;
 use crate::database::on_both;
@@ -288,9 +288,7 @@ on_both!(a_listener_is_told_of_what_is_gone, |world| {
     // What is kept in memory is of the time before this.
     world.clock.advance_ms(48 * 3_600_000);
     make_pool(world, "pp/d").await;
-    // Nobody waits for the events any more: the outcomes in them have been read.
-    let mut outcomes = Outcomes(Arc::clone(&world.app));
-    outcomes.activate().await.unwrap();
+    world.read_outcomes().await;
     world.keep_house().await;
     let app = second_app(world).await;
     let server = Arc::new(server::api::listener::Server::new(app));

@@ -169,6 +169,7 @@ on_both!(
             .await
             .expect(200);
         assert_eq!(world.events().await.len(), 1);
+        world.read_outcomes().await;
         world
             .put("/worker-pool/pp%2Fff", static_pool())
             .await

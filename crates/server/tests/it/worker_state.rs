@@ -24,7 +24,7 @@ const POOL_STATE: &str = "/worker-state/pool/pp%2Fee";
 /// Gives events their places and takes the outcomes out of them.
 async fn collect(world: &World) -> Value {
     world.events().await;
-    Outcomes(Arc::clone(&world.app)).activate().await.unwrap()
+    world.read_outcomes().await
 }
 
 /// A pool whose outcomes are taken note of from now on.

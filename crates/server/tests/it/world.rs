@@ -24,7 +24,7 @@ use server::app::{App, Random};
 use server::config::Config;
 use server::start::start_with;
 use server::tasks::driver::Task;
-use server::tasks::{Housekeeping, ProviderSetup};
+use server::tasks::{Housekeeping, Outcomes, ProviderSetup};
 use store::{OutboxRow, StoreError, Tx};
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
@@ -247,6 +247,12 @@ impl World {
             .activate()
             .await
             .unwrap()
+    }
+
+    /// Events are kept until the outcomes in them have been read.
+    pub(crate) async fn read_outcomes(&self) -> Value {
+        let mut outcomes = Outcomes(Arc::clone(&self.app));
+        outcomes.activate().await.unwrap()
     }
 
     pub(crate) async fn set_up_providers(&self) -> Value {

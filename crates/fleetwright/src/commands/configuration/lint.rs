@@ -13,7 +13,7 @@ use domain::id::ProviderId;
 use rules::{Finding, RuleSet, lint};
 use serde_json::{Value, json};
 
-use super::super::Session;
+use super::super::{Session, provider};
 use super::source::{self, Source};
 use super::stored;
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ const PRESENTED: [&str; 2] = ["workerType", "provider"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The names are those of worker configurations on the server
+    /// The names are those of worker configurations on the server, which is asked what its providers present
     #[arg(long)]
     server: bool,
     /// Files with worker configurations (`-`: standard input)
@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// {"ec2": [{"region": "us-east-1", "availabilityZone": "us-east-1a"}]}, or null if its workers are declared by people
     #[arg(long, value_name = "FILE")]
     places: Option<String>,
+    /// Ask the server what its providers present
+    #[arg(long, conflicts_with = "places")]
+    with_server: bool,
 }
 
 /// What was found in one configuration.
@@ -50,9 +53,10 @@ struct Report {
 
 impl Arguments {
     pub(super) fn is_remote(&self) -> bool {
-        self.server
+        self.server || self.with_server
     }
 
+    /// What the file says that providers present.
     fn market(&self) -> Result<Market, Failure> {
         let told = match &self.places {
             None => BTreeMap::new(),
@@ -61,33 +65,58 @@ impl Arguments {
         };
         Ok(market(told))
     }
+
+    /// What the server says, unless a file says something else.
+    async fn market_there(&self, session: &Session) -> Result<Market, Failure> {
+        if self.places.is_some() {
+            return self.market();
+        }
+        let told = Value::Object(provider::places(session).await?);
+        let told = places(&told).map_err(|problem| {
+            Failure::failed(format!("the server says of its providers: {problem}"))
+        })?;
+        Ok(market(told))
+    }
+
+    fn files(&self) -> Result<Vec<Source>, Failure> {
+        let mut sources = Vec::new();
+        for file in &self.subjects {
+            sources.extend(source::all(file)?);
+        }
+        Ok(sources)
+    }
+
+    async fn stored(&self, session: &Session) -> Result<Vec<Source>, Failure> {
+        let mut sources = Vec::new();
+        for id in &self.subjects {
+            sources.push(Source {
+                name: id.clone(),
+                document: stored::read(id, session).await?,
+            });
+        }
+        Ok(sources)
+    }
 }
 
 pub(super) fn here(arguments: &Arguments, as_json: bool) -> Result<(), Failure> {
-    let mut sources = Vec::new();
-    for file in &arguments.subjects {
-        sources.extend(source::all(file)?);
-    }
-    report(arguments, &sources, as_json)
+    report(arguments.market()?, &arguments.files()?, as_json)
 }
 
 pub(super) async fn there(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
-    let mut sources = Vec::new();
-    for id in &arguments.subjects {
-        sources.push(Source {
-            name: id.clone(),
-            document: stored::read(id, session).await?,
-        });
-    }
-    report(arguments, &sources, session.json)
+    let sources = match arguments.server {
+        true => arguments.stored(session).await?,
+        false => arguments.files()?,
+    };
+    let market = arguments.market_there(session).await?;
+    report(market, &sources, session.json)
 }
 
 pub(super) fn print_schema() {
     output::out(rules::SCHEMA);
 }
 
-fn report(arguments: &Arguments, sources: &[Source], as_json: bool) -> Result<(), Failure> {
-    let market = Arc::new(arguments.market()?);
+fn report(market: Market, sources: &[Source], as_json: bool) -> Result<(), Failure> {
+    let market = Arc::new(market);
     let reports: Vec<Report> = sources
         .iter()
         .map(|source| Report::of(source, &market))
@@ -171,7 +200,7 @@ impl Report {
         }
         if !self.unknown.is_empty() {
             output::note(&format!(
-                "{}: who presents {} is not known here, so rules that never apply were not looked for; --places says what providers present",
+                "{}: who presents {} is not known here, so rules that never apply were not looked for; --places or --with-server say what providers present",
                 self.name,
                 self.unknown.join(", ")
             ));

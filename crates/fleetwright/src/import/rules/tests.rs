@@ -9,7 +9,11 @@ use crate::files::{Format, parse};
 use crate::import::fleet::Fleet;
 
 fn sorted_fleet(pools: Vec<Value>) -> Sorted {
-    sorted(&Fleet::parse(json!({ "workerPools": pools })).unwrap())
+    sorted(&read_fleet(pools))
+}
+
+fn read_fleet(pools: Vec<Value>) -> Fleet {
+    Fleet::parse(json!({ "workerPools": pools })).unwrap()
 }
 
 fn pool(id: &str, provider: &str, config: Value) -> Value {
@@ -159,8 +163,6 @@ fn of_the_same_launch_config_twice_one_is_left() {
 
 #[test]
 fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
-    let mut compiled = pool("p/made", "g", launching(&[]));
-    compiled["workerConfigurationId"] = json!("mine");
     let odd = |more: Value| launching(&[google("r-a", "m", more)]);
     let clash = |size: u32| {
         google(
@@ -169,7 +171,7 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
             json!({"disks": [size], "workerManager": {"launchConfigId": "x"}}),
         )
     };
-    let sorted = sorted_fleet(vec![
+    let mut fleet = read_fleet(vec![
         pool("p/null", "g", odd(json!({"scheduling": {"a": null}}))),
         pool(
             "p/nulls-in-lists-are-fine",
@@ -189,8 +191,11 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
             json!({"maxCapacity": 1, "launchConfigs": [3]}),
         ),
         pool("p/going", "null-provider", json!({})),
-        compiled,
+        pool("p/made", "g", launching(&[])),
     ]);
+    let made = fleet.pools.get_mut(&"p/made".parse().unwrap()).unwrap();
+    made.worker_configuration_id = Some("mine".to_owned());
+    let sorted = sorted(&fleet);
     let reasons = |list: &super::LeftOut| {
         let lines = list.iter().map(|(id, why)| format!("{id}: {why}"));
         lines.collect::<Vec<_>>().join("\n")

@@ -119,11 +119,16 @@ async fn pool(
         provider_id: first.clone(),
         further_provider_ids: ids.cloned().collect(),
         description: compiled.description.clone(),
-        config: compiled.config.clone(),
+        config: Map::new(),
         owner: compiled.owner.clone(),
         email_on_error: compiled.email_on_error,
     };
     check_definition(app, compilation, compiled, &definition)?;
+    check_payload_schemas(compilation, compiled)?;
+    if compiled.launches() {
+        // Limits and weights are for those who launch.
+        definition.config = compiled.config.clone();
+    }
     let mut launch_configs = Vec::new();
     for provider in &compiled.providers {
         let Some(config) = checked(app, compilation, compiled, provider).await? else {
@@ -173,17 +178,6 @@ fn check_definition(
         "worker-manager/v1/create-worker-pool-request.json",
         &mut body,
     );
-    if let Some(schema) = &compiled.payload_schema {
-        PayloadSchema::compile(schema).map_err(|bad| {
-            let presented = compiled.worker_type.presented();
-            let rules = rules_behind(compilation.evaluator(), &presented, "/payloadSchema");
-            let text = format!(
-                "With {presented}:\n{}",
-                line("/payloadSchema", &bad.to_string(), &rules)
-            );
-            ApiError::new(Code::InputValidationError, text)
-        })?;
-    }
     judged.map_err(|invalid| {
         let presented = compiled.worker_type.presented();
         let lines = invalid.problems.iter().map(|problem| {
@@ -194,6 +188,33 @@ fn check_definition(
         let text = format!("With {presented}:\n{}", lines.join("\n"));
         ApiError::new(Code::InputValidationError, text)
     })
+}
+
+/// Each compiles: that of the pool, and those of places that have their own.
+fn check_payload_schemas(
+    compilation: &Compilation,
+    compiled: &CompiledPool,
+) -> Result<(), ApiError> {
+    let of_pool = compiled.payload_schema.as_ref();
+    let of_pool = of_pool.map(|schema| (compiled.worker_type.presented(), schema));
+    let of_places = compiled.launch_configs().filter_map(|(_, config)| {
+        let schema = config.payload_schema.as_ref()?;
+        Some((config.presented.clone(), schema))
+    });
+    let mut fine: Vec<&Value> = Vec::new();
+    for (presented, schema) in of_pool.into_iter().chain(of_places) {
+        if fine.contains(&schema.as_ref()) {
+            continue;
+        }
+        PayloadSchema::compile(schema).map_err(|bad| {
+            let rules = rules_behind(compilation.evaluator(), &presented, "/payloadSchema");
+            let what = line("/payloadSchema", &bad.to_string(), &rules);
+            let text = format!("With {presented}:\n{what}");
+            ApiError::new(Code::InputValidationError, text)
+        })?;
+        fine.push(schema);
+    }
+    Ok(())
 }
 
 type Checked = (Map<String, Value>, Vec<Map<String, Value>>);

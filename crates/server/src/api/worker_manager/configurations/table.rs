@@ -6,7 +6,7 @@ use contract::patterns::DIGITS;
 use super::super::super::endpoint::Verb::{Delete, Get, Post, Put};
 use super::super::super::endpoint::{Endpoint, Handler, Query, Service, Verb};
 use super::super::table::PAGING;
-use super::{evaluate, history, plan, rules, worker_types};
+use super::{evaluate, history, market, plan, rules, worker_types};
 
 const CONFIGURATIONS: &str = "Worker Configurations";
 const RULES: &str = "Rules";
@@ -237,6 +237,15 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
             RULES,
             "Evaluate rules",
             "The same for the rules of the request, which are not stored.",
+        ),
+    on("listPlaces", Get, "/provider-places", |call| Box::pin(market::list(call)))
+        .output("place-list.json")
+        .scopes(Scope("worker-manager:list-providers"))
+        .about(
+            RULES,
+            "List places",
+            "What each provider presents to rules: the places where it can launch workers, by the conditions that tell them \
+             apart. A provider that cannot say it now says why.",
         ),
     on(
         "launchConfigPayloadSchema",
