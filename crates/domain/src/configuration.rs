@@ -4,6 +4,7 @@
 //! [`Compilation`] makes pools of it, given what the providers present ([`Market`]).
 
 mod compilation;
+mod compiler;
 mod difference;
 mod market;
 mod places;
@@ -25,7 +26,7 @@ pub use self::difference::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
     value_changes,
 };
-pub use self::market::{Market, Place, Takes, Wares};
+pub use self::market::{Completed, Market, Place, Takes, Wares};
 pub use self::problem::{Problem, Problems, rules_behind};
 pub use self::settings::ProviderOptions;
 pub use self::stored::{Action, BadAction, StoredConfiguration, VersionRecord, WorkerTypeRecord};

@@ -114,10 +114,31 @@ pub fn id_of(
     if let Some(Value::String(given)) = given {
         return given.parse();
     }
+    hashed(&[pool_id.as_str()], configuration)
+}
+
+/// The id of a launch config that another provider of the same pool has with the same content.
+pub fn id_of_twin(
+    pool_id: &PoolId,
+    provider_id: &ProviderId,
+    configuration: &Map<String, Value>,
+) -> Result<LaunchConfigId, BadId> {
+    hashed(&[pool_id.as_str(), provider_id.as_str()], configuration)
+}
+
+/// Whether its author gave it an id.
+pub fn has_own_id(configuration: &Map<String, Value>) -> bool {
+    let steering = configuration.get(STEERING);
+    steering.is_some_and(|steering| steering.get(ID_KEY).is_some())
+}
+
+fn hashed(names: &[&str], configuration: &Map<String, Value>) -> Result<LaunchConfigId, BadId> {
     let mut content = configuration.clone();
     content.remove(STEERING);
     let mut hasher = Md5::new();
-    hasher.update(pool_id.as_str());
+    for name in names {
+        hasher.update(name);
+    }
     hasher.update(canonical(&Value::Object(content)));
     let hex: String = hasher
         .finalize()

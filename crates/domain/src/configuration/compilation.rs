@@ -1,21 +1,16 @@
 //! From a worker configuration to pools and launch configs, again and again, doing only what an edit touches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rules::{Change, Evaluator, Presented};
 use serde_json::{Map, Value};
 
-use super::market::{Market, Place, Takes, Wares};
-use super::places::places;
-use super::problem::{Problem, Problems, below, rules_behind};
-use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
-use super::{Configuration, WorkerType, named_providers};
+use super::compiler::Compiler;
+use super::market::{Completed, Market, Takes};
+use super::problem::Problems;
+use super::{Configuration, WorkerType};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
-use crate::launch_config::id_of;
-
-/// Of a whole configuration.
-const MAX_LAUNCH_CONFIGS: usize = 50_000;
 
 /// A configuration and all that follows from it.
 #[derive(Clone, Debug)]
@@ -38,6 +33,8 @@ pub struct CompiledPool {
     pub providers: Vec<CompiledProvider>,
     pub payload_schema: Option<Arc<Value>>,
     pub check_payload: bool,
+    /// How much room its launch configs take, about.
+    pub(super) n_bytes: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -56,6 +53,7 @@ pub struct CompiledProvider {
 
 #[derive(Debug, PartialEq)]
 pub struct CompiledLaunchConfig {
+    /// By what the rules say: its provider may complete it, and then it is known by another.
     pub id: LaunchConfigId,
     /// The first evaluation that gave it.
     pub presented: Presented,
@@ -73,7 +71,7 @@ impl Compilation {
         let pools: Vec<_> = worker_types
             .filter_map(|worker_type| compiler.pool(worker_type))
             .collect();
-        compiler.finish(&pools)?;
+        compiler.finish()?;
         Ok(Self {
             configuration,
             market,
@@ -90,13 +88,17 @@ impl Compilation {
             .iter()
             .map(|pool| (&pool.worker_type, pool))
             .collect();
-        let same_market = *self.market == *market;
+        let named = next.named_providers();
+        // What is a section and what a misspelt setting depends on all providers that rules name.
+        let is_comparable = named == self.configuration.named_providers()
+            && self.market.is_same_for(&market, &named);
         let mut compiler = Compiler::new(&evaluator, &market);
         let mut pools = Vec::with_capacity(next.worker_types.len());
         for worker_type in &next.worker_types {
             let before = known.get(worker_type).copied();
             let pool = match before {
-                Some(before) if same_market && !before.is_touched(&change) => {
+                Some(before) if is_comparable && !before.is_touched(&change) => {
+                    compiler.take_over(before);
                     Some(Arc::clone(before))
                 }
                 Some(before) => {
@@ -113,13 +115,25 @@ impl Compilation {
             };
             pools.extend(pool);
         }
-        compiler.finish(&pools)?;
+        compiler.finish()?;
         Ok(Self {
             configuration: next,
             market,
             evaluator,
             pools,
         })
+    }
+
+    /// Providers have been asked: this is what they made of launch configs.
+    pub fn complete(&mut self, completed: Completed) {
+        if self.market.completed != completed {
+            Arc::make_mut(&mut self.market).completed = completed;
+        }
+    }
+
+    /// About how much room its launch configs take.
+    pub fn n_bytes(&self) -> usize {
+        self.pools.iter().map(|pool| pool.n_bytes).sum()
     }
 
     pub fn evaluator(&self) -> &Evaluator {
@@ -130,6 +144,20 @@ impl Compilation {
         self.pools
             .iter()
             .find(|pool| pool.worker_type.pool_id() == id)
+    }
+
+    /// Under which id a launch config of a pool is known.
+    pub fn known_id(
+        &self,
+        pool: &CompiledPool,
+        provider_id: &ProviderId,
+        config: &CompiledLaunchConfig,
+    ) -> LaunchConfigId {
+        let known = self
+            .market
+            .completed
+            .id(pool.pool_id(), provider_id, &config.id);
+        known.unwrap_or_else(|| config.id.clone())
     }
 
     /// Everything that this configuration evaluates.
@@ -172,11 +200,10 @@ impl CompiledPool {
         })
     }
 
-    fn n_launch_configs(&self) -> usize {
-        self.providers
-            .iter()
-            .map(|provider| provider.launch_configs.len())
-            .sum()
+    /// In how many places it was evaluated.
+    pub(super) fn n_places(&self) -> usize {
+        let places = self.providers.iter().map(CompiledProvider::n_places);
+        places.sum()
     }
 
     fn is_touched(&self, change: &Change) -> bool {
@@ -194,278 +221,8 @@ impl CompiledPool {
     }
 }
 
-struct Compiler<'a> {
-    evaluator: &'a Evaluator,
-    market: &'a Market,
-    named: BTreeSet<String>,
-    problems: Problems,
-}
-
-impl<'a> Compiler<'a> {
-    fn new(evaluator: &'a Evaluator, market: &'a Market) -> Self {
-        Self {
-            evaluator,
-            market,
-            named: named_providers(evaluator.set().rules()),
-            problems: Problems::default(),
-        }
-    }
-
-    fn finish(mut self, pools: &[Arc<CompiledPool>]) -> Result<(), Problems> {
-        let total: usize = pools.iter().map(|pool| pool.n_launch_configs()).sum();
-        if total > MAX_LAUNCH_CONFIGS {
-            let text =
-                format!("gives {total} launch configs; at most {MAX_LAUNCH_CONFIGS} are possible");
-            self.problems.add(Problem::at("", text));
-        }
-        self.problems.into_result()
-    }
-
-    /// `None`: something is wrong, and has been noted.
-    fn pool(&mut self, worker_type: &WorkerType) -> Option<Arc<CompiledPool>> {
-        let presented = worker_type.presented();
-        let values = self.evaluator.evaluate(&presented);
-        let mut reader = Reader {
-            evaluator: self.evaluator,
-            presented: &presented,
-            values: &values,
-            named: &self.named,
-            problems: &mut self.problems,
-        };
-        let settings = PoolSettings::read(&mut reader, self.market);
-        let mut providers = Vec::with_capacity(settings.providers.len());
-        for (id, options, wares) in &settings.providers {
-            let provider = Opted {
-                worker_type,
-                values: &values,
-                settings: &settings,
-                id,
-                options,
-                wares,
-            };
-            providers.push(self.provider(&provider));
-        }
-        self.problems.is_empty().then(|| {
-            Arc::new(CompiledPool {
-                worker_type: worker_type.clone(),
-                owner: settings.owner,
-                description: settings.description,
-                email_on_error: settings.email_on_error,
-                config: settings.config,
-                providers,
-                payload_schema: settings.payload_schema,
-                check_payload: settings.check_payload,
-            })
-        })
-    }
-
-    fn provider(&mut self, opted: &Opted<'_>) -> CompiledProvider {
-        let mut compiled = CompiledProvider {
-            id: opted.id.clone(),
-            takes: opted.wares.takes,
-            section: opted.options.section.clone(),
-            declared: Map::new(),
-            launch_configs: Vec::new(),
-            disabled: Vec::new(),
-            repeated: Vec::new(),
-        };
-        match opted.wares.takes {
-            Takes::Nothing => {}
-            Takes::Declarations => {
-                let section = opted.values.get(&opted.options.section);
-                if let Some(Value::Object(section)) = section {
-                    compiled.declared = section.clone();
-                } else if section.is_some() {
-                    self.wrong(
-                        &opted.worker_type.presented(),
-                        &below("", &compiled.section),
-                        "must be an object",
-                    );
-                }
-            }
-            Takes::Launches => self.launch_configs(opted, &mut compiled),
-        }
-        compiled
-    }
-
-    fn launch_configs(&mut self, opted: &Opted<'_>, compiled: &mut CompiledProvider) {
-        let found = places(
-            opted.wares,
-            opted.options.places.as_ref(),
-            opted.settings.regions.as_deref(),
-        );
-        let found = match found {
-            Ok(found) => found,
-            Err((pointer, text)) => {
-                let pointer = format!("{}/places{pointer}", below("/providers", opted.id.as_str()));
-                return self.wrong(&opted.worker_type.presented(), &pointer, text);
-            }
-        };
-        let ids = match &opted.options.launch_config_ids {
-            Some(ids) if ids.len() != found.len() => {
-                let text = format!(
-                    "has {} ids for {} places; it must have one for each, in their order",
-                    ids.len(),
-                    found.len()
-                );
-                let pointer = below(&below("/providers", opted.id.as_str()), "launchConfigIds");
-                return self.wrong(&opted.worker_type.presented(), &pointer, text);
-            }
-            Some(ids) => ids.iter().map(Option::as_deref).collect(),
-            None => vec![None; found.len()],
-        };
-        let mut known = BTreeSet::new();
-        for (place, id) in found.iter().zip(ids) {
-            let presented = opted.presented(place);
-            match self.launch_config(opted, place, &presented, id) {
-                Some(Outcome::Disabled) => compiled.disabled.push(presented),
-                Some(Outcome::Made(config)) => {
-                    // Where nothing depends on the place, one launch config stands for all of them.
-                    match known.insert(config.id.clone()) {
-                        true => compiled.launch_configs.push(config),
-                        false => compiled.repeated.push(presented),
-                    }
-                }
-                None => {}
-            }
-        }
-    }
-
-    fn launch_config(
-        &mut self,
-        opted: &Opted<'_>,
-        place: &Place,
-        presented: &Presented,
-        given_id: Option<&str>,
-    ) -> Option<Outcome> {
-        let result = self.evaluator.evaluate(presented);
-        let mut reader = Reader {
-            evaluator: self.evaluator,
-            presented,
-            values: &result,
-            named: &self.named,
-            problems: &mut self.problems,
-        };
-        reader.refuse_unknown(&opted.settings.providers, self.market);
-        if reader.flag("disabled") {
-            return Some(Outcome::Disabled);
-        }
-        if let Some(key) = differing_key(opted.values, &result) {
-            let text = "belongs to the pool as a whole, so that it can only depend on `workerType`";
-            reader.wrong(&below("", key), text);
-            return None;
-        }
-        let payload_schema = match result.get("payloadSchema") == opted.values.get("payloadSchema")
-        {
-            true => None,
-            false => reader.payload_schema(),
-        };
-        let section = below("", &opted.options.section);
-        let mut configuration = match result.get(&opted.options.section) {
-            Some(Value::Object(configuration)) => configuration.clone(),
-            Some(_) => {
-                reader.wrong(&section, "must be an object: a launch config");
-                return None;
-            }
-            None => {
-                let text = "there is no launch config for this place: give it values, or say `disabled: true`";
-                reader.wrong(&section, text);
-                return None;
-            }
-        };
-        if configuration
-            .get("workerManager")
-            .and_then(|steering| steering.get("providerId"))
-            .is_some()
-        {
-            let text = "is said by `providers`";
-            reader.wrong(&format!("{section}/workerManager/providerId"), text);
-            return None;
-        }
-        fill(&mut configuration, opted.wares, place);
-        if let Some(id) = given_id {
-            put_unless_there(&mut configuration, "/workerManager/launchConfigId", id);
-        }
-        match id_of(opted.worker_type.pool_id(), &configuration) {
-            Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
-                id,
-                presented: presented.clone(),
-                configuration,
-                payload_schema,
-            })),
-            Err(bad) => {
-                reader.wrong(
-                    &format!("{section}/workerManager/launchConfigId"),
-                    bad.to_string(),
-                );
-                None
-            }
-        }
-    }
-
-    fn wrong(&mut self, presented: &Presented, pointer: &str, message: impl Into<String>) {
-        let rules = rules_behind(self.evaluator, presented, pointer);
-        self.problems
-            .add(Problem::at(pointer, message).when(presented).by(rules));
-    }
-}
-
-enum Outcome {
-    Made(CompiledLaunchConfig),
-    Disabled,
-}
-
-/// A worker type and one of the providers that it opted in to.
-struct Opted<'a> {
-    worker_type: &'a WorkerType,
-    /// Those of the pool.
-    values: &'a Map<String, Value>,
-    settings: &'a PoolSettings,
-    id: &'a ProviderId,
-    options: &'a ProviderOptions,
-    wares: &'a Wares,
-}
-
-impl Opted<'_> {
-    fn presented(&self, place: &Place) -> Presented {
-        let own = [
-            ("workerType", self.worker_type.name()),
-            ("provider", self.id.as_str()),
-        ];
-        let place = place
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        own.into_iter().chain(place).collect()
-    }
-}
-
-/// Puts what the place implies where the provider wants it, unless something is there.
-fn fill(configuration: &mut Map<String, Value>, wares: &Wares, place: &Place) {
-    for (name, pointer) in &wares.fills {
-        // A condition of the configuration's own means what its rules make of it.
-        let is_presented = wares.places.iter().any(|place| place.contains_key(name));
-        if let Some(value) = place.get(name).filter(|_| is_presented) {
-            put_unless_there(configuration, pointer, value);
-        }
-    }
-}
-
-fn put_unless_there(configuration: &mut Map<String, Value>, pointer: &str, value: &str) {
-    let mut keys = pointer.split('/').skip(1).peekable();
-    let mut object = configuration;
-    while let Some(key) = keys.next() {
-        if keys.peek().is_none() {
-            object
-                .entry(key)
-                .or_insert_with(|| Value::String(value.to_owned()));
-            return;
-        }
-        let next = object
-            .entry(key)
-            .or_insert_with(|| Value::Object(Map::new()));
-        let Value::Object(next) = next else {
-            return;
-        };
-        object = next;
+impl CompiledProvider {
+    pub(super) fn n_places(&self) -> usize {
+        self.launch_configs.len() + self.disabled.len() + self.repeated.len()
     }
 }

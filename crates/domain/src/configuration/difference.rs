@@ -61,82 +61,101 @@ pub fn difference(
     before: Option<&Compilation>,
     after: Option<&Compilation>,
 ) -> Vec<PoolDifference> {
-    let known: BTreeMap<&WorkerType, &Arc<CompiledPool>> = by_worker_type(before);
-    let stays: BTreeMap<&WorkerType, &Arc<CompiledPool>> = by_worker_type(after);
-    let next = after.into_iter().flat_map(|after| &after.pools);
+    let known: BTreeMap<&WorkerType, Side<'_>> = by_worker_type(before);
+    let stays: BTreeMap<&WorkerType, Side<'_>> = by_worker_type(after);
+    let next = after.into_iter().flat_map(sides);
     let changed = next.filter_map(|pool| {
-        let before = known.get(&pool.worker_type).copied();
-        let same = before.is_some_and(|before| Arc::ptr_eq(before, pool) || before == pool);
-        (!same).then(|| pool_difference(before.map(|pool| &**pool), Some(pool)))
+        let before = known.get(&pool.pool.worker_type).copied();
+        let same = before
+            .is_some_and(|before| Arc::ptr_eq(before.pool, pool.pool) || before.pool == pool.pool);
+        (!same).then(|| pool_difference(before, Some(pool)))
     });
-    let gone = before.into_iter().flat_map(|before| &before.pools);
-    let gone = gone.filter(|pool| !stays.contains_key(&pool.worker_type));
+    let gone = before.into_iter().flat_map(sides);
+    let gone = gone.filter(|pool| !stays.contains_key(&pool.pool.worker_type));
     let gone = gone.map(|pool| pool_difference(Some(pool), None));
     changed.chain(gone).flatten().collect()
 }
 
-fn by_worker_type(compilation: Option<&Compilation>) -> BTreeMap<&WorkerType, &Arc<CompiledPool>> {
-    let pools = compilation
-        .into_iter()
-        .flat_map(|compilation| &compilation.pools);
-    pools.map(|pool| (&pool.worker_type, pool)).collect()
+/// A pool, as one of two compilations has it.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    compilation: &'a Compilation,
+    pool: &'a Arc<CompiledPool>,
+}
+
+fn sides(compilation: &Compilation) -> impl Iterator<Item = Side<'_>> {
+    let pools = compilation.pools.iter();
+    pools.map(move |pool| Side { compilation, pool })
+}
+
+fn by_worker_type(compilation: Option<&Compilation>) -> BTreeMap<&WorkerType, Side<'_>> {
+    let pools = compilation.into_iter().flat_map(sides);
+    pools.map(|side| (&side.pool.worker_type, side)).collect()
 }
 
 /// `None`, if both are the same, or neither is there.
-fn pool_difference(
-    before: Option<&CompiledPool>,
-    after: Option<&CompiledPool>,
-) -> Option<PoolDifference> {
+fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<PoolDifference> {
     let (change, one) = match (before, after) {
-        (None, Some(after)) => (PoolChange::Created, after),
-        (Some(_), Some(after)) => (PoolChange::Changed, after),
-        (Some(before), None) => (PoolChange::Removed, before),
+        (None, Some(after)) => (PoolChange::Created, after.pool),
+        (Some(_), Some(after)) => (PoolChange::Changed, after.pool),
+        (Some(before), None) => (PoolChange::Removed, before.pool),
         (None, None) => return None,
     };
+    let (old, new) = (ways(before), ways(after));
     let mut difference = PoolDifference {
         worker_type: one.worker_type.clone(),
         change,
-        settings: value_changes(&settings(before), &settings(after)),
+        settings: value_changes(
+            &settings(before.map(|side| &**side.pool)),
+            &settings(after.map(|side| &**side.pool)),
+        ),
         created: Vec::new(),
         archived: Vec::new(),
         replaced: Vec::new(),
-        n_kept: 0,
+        n_kept: old.keys().filter(|id| new.contains_key(*id)).count(),
     };
-    let (mut old, new) = (ways(before), ways(after));
-    let kept: BTreeSet<LaunchConfigId> = new.values().map(|way| way.id.clone()).collect();
-    for (place, after) in new {
-        match old.remove(&place) {
-            Some(before) if before.id == after.id => difference.n_kept += 1,
+    // What stays is not what another place had before, and so stands for no replacement.
+    let (mut gone, fresh) = (only_in(&old, &new), only_in(&new, &old));
+    for (place, after) in fresh {
+        match gone.remove(place) {
             Some(before) => difference.replaced.push(Replaced {
                 values: value_changes(
                     &Value::Object(before.configuration.clone()),
                     &Value::Object(after.configuration.clone()),
                 ),
-                before,
-                after,
+                before: before.clone(),
+                after: after.clone(),
             }),
-            None => difference.created.push(after),
+            None => difference.created.push(after.clone()),
         }
     }
-    // What another place still gives is not archived.
-    difference
-        .archived
-        .extend(old.into_values().filter(|way| !kept.contains(&way.id)));
+    difference.archived.extend(gone.into_values().cloned());
     Some(difference)
 }
 
-fn ways(pool: Option<&CompiledPool>) -> BTreeMap<Presented, Way> {
-    let configs = pool.into_iter().flat_map(CompiledPool::launch_configs);
+type Ways = BTreeMap<LaunchConfigId, Way>;
+
+/// Those that the other side does not have, by the place of each.
+fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Presented, &'a Way> {
+    let only = these.iter().filter(|(id, _)| !others.contains_key(*id));
+    only.map(|(_, way)| (&way.presented, way)).collect()
+}
+
+fn ways(side: Option<Side<'_>>) -> Ways {
+    let Some(Side { compilation, pool }) = side else {
+        return Ways::new();
+    };
     let way = |(provider_id, config): (&ProviderId, &CompiledLaunchConfig)| {
+        let id = compilation.known_id(pool, provider_id, config);
         let way = Way {
             provider_id: provider_id.clone(),
-            id: config.id.clone(),
+            id: id.clone(),
             presented: config.presented.clone(),
             configuration: config.configuration.clone(),
         };
-        (config.presented.clone(), way)
+        (id, way)
     };
-    configs.map(way).collect()
+    pool.launch_configs().map(way).collect()
 }
 
 /// What a pool says apart from its launch configs.

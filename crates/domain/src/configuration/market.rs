@@ -1,11 +1,11 @@
 //! What the providers present to rule sets: whether they launch workers, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::id::ProviderId;
+use crate::id::{LaunchConfigId, PoolId, ProviderId};
 
 /// Conditions that a provider presents together: `region` and `availabilityZone`, say.
 pub type Place = BTreeMap<String, String>;
@@ -35,18 +35,65 @@ pub struct Wares {
     pub fills: BTreeMap<String, String>,
 }
 
-/// All providers that rule sets can opt in to.
+/// All providers that rule sets can opt in to, and what they said when a configuration was compiled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Market {
     #[serde(with = "by_id")]
     pub providers: BTreeMap<ProviderId, Wares>,
     /// Known, and not able to say anything now, and why.
-    #[serde(skip)]
+    #[serde(with = "by_id", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub out_of_service: BTreeMap<ProviderId, String>,
     /// Without a server nobody knows its providers: each that is named is taken to launch workers and to present nothing.
     #[serde(default)]
     pub is_assumed: bool,
+    /// What they made of launch configs, once they have been asked.
+    #[serde(default, skip_serializing_if = "Completed::is_empty")]
+    pub completed: Completed,
+}
+
+/// The ids of launch configs that providers complete with values of their own, by pool, provider, and the id by what
+/// the rules alone say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Completed(BTreeMap<String, OfPool>);
+
+type OfPool = BTreeMap<String, BTreeMap<String, String>>;
+
+impl Completed {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn add(
+        &mut self,
+        pool_id: &PoolId,
+        provider_id: &ProviderId,
+        by_rules: &LaunchConfigId,
+        known: &LaunchConfigId,
+    ) {
+        let of_pool = self.0.entry(pool_id.to_string()).or_default();
+        let of_provider = of_pool.entry(provider_id.to_string()).or_default();
+        of_provider.insert(by_rules.to_string(), known.to_string());
+    }
+
+    /// What is known of a pool stays as it was.
+    pub fn take_over(&mut self, pool_id: &PoolId, before: &Self) {
+        if let Some(of_pool) = before.0.get(pool_id.as_str()) {
+            self.0.insert(pool_id.to_string(), of_pool.clone());
+        }
+    }
+
+    /// `None`: it is the one by the rules.
+    pub(super) fn id(
+        &self,
+        pool_id: &PoolId,
+        provider_id: &ProviderId,
+        by_rules: &LaunchConfigId,
+    ) -> Option<LaunchConfigId> {
+        let of_provider = self.0.get(pool_id.as_str())?.get(provider_id.as_str())?;
+        of_provider.get(by_rules.as_str())?.parse().ok()
+    }
 }
 
 impl Wares {
@@ -73,6 +120,29 @@ impl Market {
         known.or_else(|| self.is_assumed.then(|| Wares::launching(Vec::new())))
     }
 
+    /// Whether a configuration that opts in to these providers would come out the same.
+    pub fn is_same_for(&self, other: &Self, named: &BTreeSet<String>) -> bool {
+        let known = |market: &Self| -> BTreeSet<ProviderId> {
+            let ids = market.providers.keys().chain(market.out_of_service.keys());
+            ids.cloned().collect()
+        };
+        let asked = |market: &Self| -> BTreeMap<ProviderId, Wares> {
+            let named = named.iter().filter_map(|name| name.parse().ok());
+            named
+                .filter_map(|id| Some((ProviderId::clone(&id), market.providers.get(&id)?.clone())))
+                .collect()
+        };
+        self.is_assumed == other.is_assumed
+            && known(self) == known(other)
+            && asked(self) == asked(other)
+    }
+
+    /// Whether there is such a provider, be it able to say something or not.
+    pub fn knows(&self, name: &str) -> bool {
+        let mut ids = self.providers.keys().chain(self.out_of_service.keys());
+        ids.any(|id| id.as_str() == name)
+    }
+
     /// As it is stored.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_else(|_| json!({}))
@@ -87,24 +157,24 @@ mod by_id {
     use std::collections::BTreeMap;
 
     use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{ProviderId, Wares};
+    use super::ProviderId;
 
-    pub(super) fn serialize<S: Serializer>(
-        providers: &BTreeMap<ProviderId, Wares>,
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        providers: &BTreeMap<ProviderId, T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(providers.iter().map(|(id, wares)| (id.as_str(), wares)))
+        serializer.collect_map(providers.iter().map(|(id, about)| (id.as_str(), about)))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<BTreeMap<ProviderId, Wares>, D::Error> {
-        let named = BTreeMap::<String, Wares>::deserialize(deserializer)?;
+    ) -> Result<BTreeMap<ProviderId, T>, D::Error> {
+        let named = BTreeMap::<String, T>::deserialize(deserializer)?;
         let parsed = named
             .into_iter()
-            .map(|(id, wares)| id.parse().map(|id| (id, wares)).map_err(D::Error::custom));
+            .map(|(id, about)| id.parse().map(|id| (id, about)).map_err(D::Error::custom));
         parsed.collect()
     }
 }

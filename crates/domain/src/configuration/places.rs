@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::market::{Place, Wares};
 
-/// Of one provider, for one worker type.
+/// Of one provider, for one worker type; and launch configs of one pool.
 pub(super) const MAX_PLACES: usize = 2_000;
 /// These are presented by us.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
@@ -16,7 +16,6 @@ const RESERVED: [&str; 2] = ["workerType", "provider"];
 pub(super) fn places(
     wares: &Wares,
     wanted: Option<&Value>,
-    regions: Option<&[Pattern]>,
 ) -> Result<Vec<Place>, (String, String)> {
     let nowhere_in_particular = [Place::new()];
     let presented: &[Place] = match wares.places.is_empty() {
@@ -38,14 +37,7 @@ pub(super) fn places(
             Err((String::new(), text.to_owned()))
         }
     }?;
-    let mut places = found.places;
-    if let Some(regions) = regions {
-        places.retain(|place| {
-            let region = place.get("region");
-            region.is_none_or(|region| regions.iter().any(|pattern| pattern.matches(region)))
-        });
-    }
-    Ok(places)
+    Ok(found.places)
 }
 
 /// Reads a glob or a list of globs.
@@ -163,7 +155,8 @@ fn texts(value: &Value) -> Result<Vec<&str>, String> {
     }
 }
 
-fn listed(presented: &[Place], name: &str) -> String {
+/// The values that places have for a condition, as far as one reads on.
+pub(super) fn listed(presented: &[Place], name: &str) -> String {
     const MAX_NAMED: usize = 20;
     let values: BTreeSet<&str> = presented
         .iter()

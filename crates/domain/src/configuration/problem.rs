@@ -89,6 +89,15 @@ impl Problems {
         }
     }
 
+    /// Whether further ones will only be counted.
+    pub(super) fn are_enough(&self) -> bool {
+        self.listed.len() >= MAX_PROBLEMS
+    }
+
+    pub(super) fn add_unseen(&mut self) {
+        self.n_more += 1;
+    }
+
     pub(super) fn add_rules(&mut self, wrong: &rules::Problems) {
         for problem in wrong.list() {
             self.add(Problem {

@@ -40,6 +40,8 @@ pub struct ProviderOptions {
     /// Under which name its values stand.
     pub section: String,
     pub places: Option<Value>,
+    /// There are no other places than those, whatever the provider presents.
+    pub exact: bool,
     /// One for each place; `None` is computed.
     pub launch_config_ids: Option<Vec<Option<String>>>,
 }
@@ -105,6 +107,9 @@ pub(super) fn is_setting(key: &str) -> bool {
 
 impl Reader<'_> {
     pub(super) fn wrong(&mut self, pointer: &str, message: impl Into<String>) {
+        if self.problems.are_enough() {
+            return self.problems.add_unseen();
+        }
         let rules = rules_behind(self.evaluator, self.presented, pointer);
         let problem = Problem::at(pointer, message).when(self.presented).by(rules);
         self.problems.add(problem);
@@ -176,6 +181,11 @@ impl Reader<'_> {
             let found = name.parse::<ProviderId>().ok();
             let found = found.and_then(|id| market.of(&id).map(|wares| (id, wares)));
             match found {
+                Some((id, wares)) if options.exact => {
+                    let takes = wares.takes;
+                    let nothing = Wares::launching(Vec::new());
+                    providers.push((id, options, Wares { takes, ..nothing }));
+                }
                 Some((id, wares)) => providers.push((id, options, wares)),
                 None if let Some(why) = out_of_service(market, name) => {
                     let text = format!("what the provider presents is not known now: {why}");
@@ -200,6 +210,7 @@ impl Reader<'_> {
         let mut read = ProviderOptions {
             section: name.to_owned(),
             places: None,
+            exact: false,
             launch_config_ids: None,
         };
         let Value::Object(options) = options else {
@@ -219,6 +230,8 @@ impl Reader<'_> {
                     self.wrong(&below(pointer, key), text);
                 }
                 ("places", places) => read.places = Some(places.clone()),
+                ("exact", Value::Bool(exact)) => read.exact = *exact,
+                ("exact", _) => self.wrong(&below(pointer, key), "must be true or false"),
                 ("launchConfigIds", ids) => match launch_config_ids(ids) {
                     Some(ids) => read.launch_config_ids = Some(ids),
                     None => {
@@ -227,10 +240,16 @@ impl Reader<'_> {
                     }
                 },
                 (_, _) => {
-                    let text = "is not an option of providers; there are `places`, `section` and `launchConfigIds`";
+                    let text = "is not an option of providers; there are `places`, `exact`, `section` and `launchConfigIds`";
                     self.wrong(&below(pointer, key), text);
                 }
             }
+        }
+        if read.exact && read.places.is_none() {
+            self.wrong(
+                &below(pointer, "exact"),
+                "needs `places`, which are then all there are",
+            );
         }
         read
     }
@@ -245,8 +264,7 @@ impl Reader<'_> {
             let is_section = providers
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
-            let is_provider =
-                self.named.contains(key) || market.providers.keys().any(|id| id.as_str() == key);
+            let is_provider = self.named.contains(key) || market.knows(key);
             // Without a server, and with nobody opted in to, any name might be a provider's.
             let might_be = market.is_assumed && providers.is_empty();
             if !(is_setting(key) || is_section || is_provider || might_be) {

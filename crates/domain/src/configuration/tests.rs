@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod edges;
+
 fn place(pairs: &[(&str, &str)]) -> Place {
     pairs
         .iter()

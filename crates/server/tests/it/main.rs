@@ -14,6 +14,7 @@ mod broker;
 mod clients;
 mod configuration_authorization;
 mod configurations;
+mod configurations_edges;
 mod configurations_told;
 mod database;
 mod doctor;

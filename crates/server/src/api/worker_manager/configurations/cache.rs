@@ -7,15 +7,32 @@ use domain::Version;
 use domain::configuration::{Compilation, Configuration, Market, StoredConfiguration};
 use domain::id::ConfigurationId;
 use store::StoreError;
+use tokio::sync::Semaphore;
+use tracing::warn;
 
 use super::super::super::error::ApiError;
 use crate::app::App;
 
 /// Of so many configurations the last version is kept.
 const MAX_KEPT: usize = 64;
+/// And no more than this of launch configs, about, apart from the one that was used last.
+const MAX_BYTES: usize = 256 << 20;
+/// So many are compiled at a time; others wait.
+const MAX_AT_ONCE: usize = 2;
 
-#[derive(Default)]
-pub struct Compilations(Mutex<Kept>);
+pub struct Compilations {
+    kept: Mutex<Kept>,
+    turns: Semaphore,
+}
+
+impl Default for Compilations {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            turns: Semaphore::new(MAX_AT_ONCE),
+        }
+    }
+}
 
 #[derive(Default)]
 struct Kept {
@@ -26,7 +43,7 @@ struct Kept {
 
 impl Compilations {
     fn get(&self, id: &ConfigurationId, version: Version) -> Option<Arc<Compilation>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, compilation) = kept.by_id.get(id)?;
         if *known != version {
             return None;
@@ -42,49 +59,92 @@ impl Compilations {
         version: Version,
         compilation: Arc<Compilation>,
     ) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.by_id.insert(id.clone(), (version, compilation));
         kept.touch(id);
-        if kept.order.len() > MAX_KEPT {
+        while kept.order.len() > MAX_KEPT || kept.order.len() > 1 && kept.n_bytes() > MAX_BYTES {
             let oldest = kept.order.remove(0);
             kept.by_id.remove(&oldest);
         }
     }
+
+    /// Compiles beside other work, when it is its turn.
+    pub(super) async fn in_turn<T: Send + 'static>(
+        &self,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.turns.acquire().await;
+        let computed = beside(compute).await;
+        drop(turn);
+        computed
+    }
 }
 
 impl Kept {
+    fn n_bytes(&self) -> usize {
+        let all = self.by_id.values();
+        all.map(|(_, compilation)| compilation.n_bytes()).sum()
+    }
+
     fn touch(&mut self, id: &ConfigurationId) {
         self.order.retain(|known| known != id);
         self.order.push(id.clone());
     }
 }
 
-/// What follows from a stored configuration, by what the providers presented when it was stored.
+/// What follows from a stored configuration, by what the providers said when it was stored.
 pub(super) async fn compiled(
     app: &App,
     stored: &StoredConfiguration,
 ) -> Result<Arc<Compilation>, ApiError> {
+    let problem = match usable(app, stored).await?.1 {
+        Ok(compilation) => return Ok(compilation),
+        Err(problem) => problem,
+    };
+    let text = format!(
+        "What is stored of the worker configuration {} cannot be used any more; its pools stay as they are. Update it, revert it or \
+         delete it:\n{problem}",
+        stored.id
+    );
+    Err(ApiError::conflict(text))
+}
+
+/// The stored configuration; and what follows from it, or why nothing does: what was allowed once may be refused today.
+pub(super) async fn usable(
+    app: &App,
+    stored: &StoredConfiguration,
+) -> Result<(Configuration, Result<Arc<Compilation>, String>), ApiError> {
     if let Some(known) = app.compilations.get(&stored.id, stored.version) {
-        return Ok(known);
+        return Ok((known.configuration.clone(), Ok(known)));
     }
+    let corrupt = |reason: String| {
+        ApiError::from(StoreError::Corrupt {
+            table: "worker_configurations",
+            key: stored.id.to_string(),
+            reason,
+        })
+    };
     let (document, market) = (stored.document.clone(), stored.market.clone());
     let compile = move || {
         let configuration = Configuration::parse(&document).map_err(|bad| bad.to_string())?;
         let market = Market::from_json(&market).map_err(|bad| bad.to_string())?;
-        Compilation::new(configuration, Arc::new(market)).map_err(|bad| bad.to_string())
+        let compilation = Compilation::new(configuration.clone(), Arc::new(market));
+        Ok((configuration, compilation.map_err(|bad| bad.to_string())))
     };
-    let compilation = beside(compile).await?.map_err(|problem| {
-        // It was good when it was written.
-        ApiError::from(StoreError::Corrupt {
-            table: "worker_configurations",
-            key: stored.id.to_string(),
-            reason: problem,
-        })
-    })?;
-    let compilation = Arc::new(compilation);
-    app.compilations
-        .put(&stored.id, stored.version, Arc::clone(&compilation));
-    Ok(compilation)
+    let compiled: Result<_, String> = app.compilations.in_turn(compile).await?;
+    let (configuration, compilation) = compiled.map_err(corrupt)?;
+    let compilation = compilation.map(Arc::new);
+    match &compilation {
+        Ok(compilation) => {
+            let compilation = Arc::clone(compilation);
+            app.compilations
+                .put(&stored.id, stored.version, compilation);
+        }
+        Err(problem) => {
+            warn!(configuration = %stored.id, %problem, "a stored worker configuration is refused today");
+        }
+    }
+    Ok((configuration, compilation))
 }
 
 /// Computes for a while without holding up what else this thread has to do.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use domain::Version;
 use domain::audit::EntityType;
 use domain::configuration::{
-    Action, Compilation, Configuration, Problems, StoredConfiguration, VersionRecord,
+    Action, Compilation, Configuration, Market, Problems, StoredConfiguration, VersionRecord,
 };
 use domain::documentation::Subject;
 use domain::id::ConfigurationId;
@@ -17,11 +17,12 @@ use serde_json::json;
 use super::super::super::call::Call;
 use super::super::super::error::{ApiError, Code};
 use super::super::super::reply::Reply;
-use super::cache::{beside, compiled};
-use super::judge::{Judged, judge};
+use super::cache::usable;
+use super::judge::{Before, Judged, judge};
 use super::market::market;
 use super::wire::ConfigurationReply;
 use super::write::{self, Written};
+use crate::app::App;
 
 /// Who is overtaken so often is told to come back later.
 const MAX_TRIES: usize = 20;
@@ -107,30 +108,36 @@ async fn attempt(call: &Call, edit: &Edit) -> Result<Option<Edited>, ApiError> {
     let known = read.await?;
     refuse_old(edit, known.as_ref())?;
     let before = match &known {
-        Some(known) => Some(compiled(&call.app, known).await?),
+        Some(known) => Some(usable(&call.app, known).await?),
         None => None,
     };
-    let next = (edit.next)(before.as_deref().map(|before| &before.configuration))?;
-    let Next::Is(next) = next else {
-        return remove(call, edit, known, before).await;
+    let configuration = before.as_ref().map(|(configuration, _)| configuration);
+    let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
+    let next = match (edit.next)(configuration)? {
+        Next::Is(next) => next,
+        Next::IsNot => return remove(call, edit, known, configuration).await,
     };
     let document = next.to_document();
-    let market = Arc::new(market(&call.app));
-    if let Some(known) = &known
+    let market = market(&call.app);
+    if let (Some(known), Some(compilation)) = (&known, compilation)
         && known.document == document
-        && before
-            .as_ref()
-            .is_some_and(|before| *before.market == *market)
+        && market.is_same_for(&compilation.market, &next.named_providers())
     {
         return Ok(Some(Edited(known.clone())));
     }
-    let market_json = market.to_json();
-    let after = Arc::new(compile(before.clone(), next, market).await?);
-    let judged = judge(&call.app, before.as_deref(), &after).await?;
+    let after = compile(&call.app, compilation.cloned(), next, Arc::new(market));
+    let mut after = after.await?;
+    let was = configuration.map(|configuration| Before {
+        configuration,
+        compilation: compilation.map(|compilation| &**compilation),
+    });
+    let judged = judge(&call.app, was, &after).await?;
+    after.complete(judged.completed.clone());
+    let after = Arc::new(after);
     let stored = StoredConfiguration {
         id: edit.id.clone(),
         document,
-        market: market_json,
+        market: after.market.to_json(),
         created: known.as_ref().map_or(call.now, |known| known.created),
         last_modified: call.now,
         version: known
@@ -160,11 +167,12 @@ fn refuse_old(edit: &Edit, known: Option<&StoredConfiguration>) -> Result<(), Ap
 
 /// Compiles beside other work.
 pub(super) async fn compile(
+    app: &App,
     before: Option<Arc<Compilation>>,
     next: Configuration,
-    market: Arc<domain::configuration::Market>,
+    market: Arc<Market>,
 ) -> Result<Compilation, ApiError> {
-    let compiling = beside(move || match before {
+    let compiling = app.compilations.in_turn(move || match before {
         Some(before) => before.succeed(next, market),
         None => Compilation::new(next, market),
     });
@@ -249,14 +257,14 @@ async fn remove(
     call: &Call,
     edit: &Edit,
     known: Option<StoredConfiguration>,
-    before: Option<Arc<Compilation>>,
+    before: Option<&Configuration>,
 ) -> Result<Option<Edited>, ApiError> {
     let (Some(known), Some(before)) = (known, before) else {
         return Err(super::no_such_configuration());
     };
     let (app, now) = (Arc::clone(&call.app), call.now);
     let audit = call.audit(EntityType::WorkerConfiguration, edit.id.as_str(), "deleted");
-    let judged = Judged::nothing_left_of(&before);
+    let judged = Judged::nothing_left_of(before);
     let stored = known.clone();
     let written = call.app.write("configuration_delete", move |tx| {
         let there = store::configuration_get(tx, &known.id)?.map(|there| there.version);

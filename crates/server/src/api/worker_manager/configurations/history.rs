@@ -67,7 +67,7 @@ pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
     let to = wire::version(call.parameter("to"))?;
     let from = record(&call, id.clone(), from).await?;
     let to = record(&call, id, to).await?;
-    Reply::json(&plan::versions(from, to).await?)
+    Reply::json(&plan::versions(&call.app, from, to).await?)
 }
 
 /// Makes an old version the newest.

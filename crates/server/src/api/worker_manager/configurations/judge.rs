@@ -1,16 +1,21 @@
 //! What providers say to the pools of a worker configuration: each checks what is meant for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud::NotValidated;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledPool, CompiledProvider, Takes, WorkerType, rules_behind,
+    Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider, Completed, Configuration,
+    Takes, WorkerType, rules_behind,
 };
-use domain::id::{PoolId, ProviderId};
-use domain::launch_config::split_off;
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
+use domain::launch_config::{
+    BadLaunchConfigs, LaunchConfig, Reconciled, has_own_id, id_of, id_of_twin, reconcile, split_off,
+};
 use domain::pool::PoolDefinition;
+use domain::time::Timestamp;
+use rules::Presented;
 use serde_json::{Map, Value, json};
 
 use super::super::super::error::{ApiError, Code};
@@ -28,51 +33,116 @@ pub(super) struct Judged {
     pub(super) pools: Vec<JudgedPool>,
     /// Worker types that the configuration has no longer.
     pub(super) gone: Vec<PoolId>,
+    /// Of all its pools, also those that stay as they are.
+    pub(super) completed: Completed,
 }
 
 #[derive(Clone)]
 pub(super) struct JudgedPool {
     pub(super) compiled: Arc<CompiledPool>,
     pub(super) definition: PoolDefinition,
-    pub(super) launch_configs: Vec<Map<String, Value>>,
+    pub(super) launch_configs: Vec<JudgedConfig>,
+}
+
+/// As it will be stored: completed by its provider.
+#[derive(Clone)]
+pub(super) struct JudgedConfig {
+    pub(super) id: LaunchConfigId,
+    pub(super) provider_id: ProviderId,
+    pub(super) presented: Presented,
+    pub(super) configuration: Map<String, Value>,
 }
 
 impl Judged {
-    pub(super) fn nothing_left_of(before: &Compilation) -> Self {
-        let pools = before.pools.iter();
+    pub(super) fn nothing_left_of(before: &Configuration) -> Self {
+        let worker_types = before.worker_types.iter();
         Self {
             pools: Vec::new(),
-            gone: pools.map(|pool| pool.pool_id().clone()).collect(),
+            gone: worker_types
+                .map(|worker_type| worker_type.pool_id().clone())
+                .collect(),
+            completed: Completed::default(),
         }
     }
+}
+
+impl JudgedPool {
+    /// Compared with what the pool has.
+    pub(super) fn reconcile(
+        &self,
+        known: Vec<LaunchConfig>,
+        now: Timestamp,
+    ) -> Result<Reconciled, ApiError> {
+        let configs = self.launch_configs.iter();
+        let wanted = configs.map(|config| config.configuration.clone()).collect();
+        reconcile(self.compiled.pool_id(), known, wanted, now).map_err(|bad| match &bad {
+            BadLaunchConfigs::Clash(id) => self.clash(id),
+            BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_) => bad.into(),
+        })
+    }
+
+    /// An id that somebody gave stands for its first content for ever.
+    fn clash(&self, id: &LaunchConfigId) -> ApiError {
+        let mut configs = self.launch_configs.iter();
+        let config = configs.find(|config| config.id == *id);
+        let with = config.map(|config| format!("With {}: ", config.presented));
+        ApiError::conflict(format!(
+            "{}the pool {} has a launch config `{id}` with other content already. Nothing was changed; give the new content another \
+             `launchConfigId`, or none.",
+            with.unwrap_or_default(),
+            self.compiled.pool_id()
+        ))
+    }
+}
+
+/// What there is before an edit.
+#[derive(Clone, Copy)]
+pub(super) struct Before<'a> {
+    pub(super) configuration: &'a Configuration,
+    /// `None`: it is refused today, and so nothing of it is taken over.
+    pub(super) compilation: Option<&'a Compilation>,
 }
 
 /// The pools that differ from before, with the consent of their providers.
 pub(super) async fn judge(
     app: &App,
-    before: Option<&Compilation>,
+    before: Option<Before<'_>>,
     after: &Compilation,
 ) -> Result<Judged, ApiError> {
     let mut judged = Judged {
         pools: Vec::new(),
         gone: Vec::new(),
+        completed: Completed::default(),
     };
     let mut refusals = Refusals::default();
+    let known = before.and_then(|before| before.compilation);
     for compiled in &after.pools {
-        let known = before.and_then(|before| before.pool(compiled.pool_id()));
-        if known.is_some_and(|known| Arc::ptr_eq(known, compiled)) {
+        let pool_id = compiled.pool_id();
+        if let Some(known) = known
+            && known
+                .pool(pool_id)
+                .is_some_and(|pool| Arc::ptr_eq(pool, compiled))
+        {
+            let completed = &mut judged.completed;
+            completed.take_over(pool_id, &known.market.completed);
             continue;
         }
-        match pool(app, after, compiled).await {
+        match pool(app, after, compiled, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
             Err(refused) => refusals.add(refused)?,
         }
+        // Others have their turn between two pools.
+        tokio::task::yield_now().await;
     }
     refusals.tell()?;
     let stays: BTreeSet<&WorkerType> = after.pools.iter().map(|pool| &pool.worker_type).collect();
-    let were = before.into_iter().flat_map(|before| &before.pools);
-    let gone = were.filter(|pool| !stays.contains(&pool.worker_type));
-    judged.gone = gone.map(|pool| pool.pool_id().clone()).collect();
+    let were = before
+        .into_iter()
+        .flat_map(|before| &before.configuration.worker_types);
+    let gone = were.filter(|worker_type| !stays.contains(worker_type));
+    judged.gone = gone
+        .map(|worker_type| worker_type.pool_id().clone())
+        .collect();
     Ok(judged)
 }
 
@@ -112,6 +182,7 @@ async fn pool(
     app: &App,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
+    completed: &mut Completed,
 ) -> Result<JudgedPool, ApiError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
     let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
@@ -129,34 +200,105 @@ async fn pool(
         // Limits and weights are for those who launch.
         definition.config = compiled.config.clone();
     }
-    let mut launch_configs = Vec::new();
+    let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
-        let Some(config) = checked(app, compilation, compiled, provider).await? else {
+        let Some((config, items)) = checked(app, compilation, compiled, provider).await? else {
             continue;
         };
-        let (config, items) = config;
         definition.config.extend(config);
-        for mut item in items {
+        for (config, mut item) in provider.launch_configs.iter().zip(items) {
             if provider.id != first {
-                steer_to(&mut item, &provider.id);
+                steer(&mut item, "providerId", provider.id.as_str());
             }
-            launch_configs.push(item);
+            let known = lineup.add(provider, config, item)?;
+            if known != config.id {
+                completed.add(compiled.pool_id(), &provider.id, &config.id, &known);
+            }
         }
     }
     Ok(JudgedPool {
         compiled: Arc::clone(compiled),
         definition,
-        launch_configs,
+        launch_configs: lineup.configs,
     })
 }
 
-/// A launch config of another provider than the pool's first says so.
-fn steer_to(launch_config: &mut Map<String, Value>, provider_id: &ProviderId) {
+/// The launch configs of a pool, each under an id of its own.
+struct Lineup<'a> {
+    pool_id: &'a PoolId,
+    configs: Vec<JudgedConfig>,
+    places: BTreeMap<LaunchConfigId, usize>,
+}
+
+impl<'a> Lineup<'a> {
+    fn new(pool_id: &'a PoolId) -> Self {
+        Self {
+            pool_id,
+            configs: Vec::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// Returns under which id it is known.
+    fn add(
+        &mut self,
+        provider: &CompiledProvider,
+        config: &CompiledLaunchConfig,
+        mut item: Map<String, Value>,
+    ) -> Result<LaunchConfigId, ApiError> {
+        let mut id = id_of(self.pool_id, &item).map_err(BadLaunchConfigs::Id)?;
+        if let Some(other) = self.known(&id) {
+            if other.provider_id == provider.id && other.configuration == item {
+                // Its provider made the same of both.
+                return Ok(id);
+            }
+            if other.provider_id == provider.id || has_own_id(&item) {
+                return Err(self.taken(&id, other, provider, config));
+            }
+            // The same content, launched by somebody else.
+            id = id_of_twin(self.pool_id, &provider.id, &item).map_err(BadLaunchConfigs::Id)?;
+            steer(&mut item, "launchConfigId", id.as_str());
+            if let Some(other) = self.known(&id) {
+                return Err(self.taken(&id, other, provider, config));
+            }
+        }
+        self.places.insert(id.clone(), self.configs.len());
+        self.configs.push(JudgedConfig {
+            id: id.clone(),
+            provider_id: provider.id.clone(),
+            presented: config.presented.clone(),
+            configuration: item,
+        });
+        Ok(id)
+    }
+
+    fn known(&self, id: &LaunchConfigId) -> Option<&JudgedConfig> {
+        self.configs.get(*self.places.get(id)?)
+    }
+
+    fn taken(
+        &self,
+        id: &LaunchConfigId,
+        other: &JudgedConfig,
+        provider: &CompiledProvider,
+        config: &CompiledLaunchConfig,
+    ) -> ApiError {
+        let text = format!(
+            "With {}: the launch config of the provider {} would have the id {id}, which is that of another one in {} (with {}): \
+             an id can stand for one launch config only",
+            config.presented, provider.id, self.pool_id, other.presented
+        );
+        ApiError::new(Code::InputValidationError, text)
+    }
+}
+
+/// Says something to us in a launch config.
+fn steer(launch_config: &mut Map<String, Value>, key: &str, value: &str) {
     let steering = launch_config
         .entry("workerManager")
         .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(steering) = steering {
-        steering.insert("providerId".to_owned(), json!(provider_id.as_str()));
+        steering.insert(key.to_owned(), json!(value));
     }
 }
 
@@ -261,6 +403,17 @@ async fn checked(
         return Err(ApiError::input("config must be an object"));
     };
     let launch_configs = split_off(&mut config)?;
+    if launch_configs.len() != provider.launch_configs.len() {
+        let text = format!(
+            "The provider {} made {} launch configs of {} for the worker type {}: it may complete launch configs, but neither add nor \
+             remove any",
+            provider.id,
+            launch_configs.len(),
+            provider.launch_configs.len(),
+            compiled.worker_type
+        );
+        return Err(ApiError::new(Code::InputValidationError, text));
+    }
     Ok(Some((config, launch_configs)))
 }
 

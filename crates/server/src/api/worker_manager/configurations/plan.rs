@@ -9,7 +9,7 @@ use domain::configuration::{
     Compilation, Configuration, Market, PoolChange, PoolDifference, RuleChange, ValueChange,
     VersionRecord, Way, difference, rule_changes,
 };
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -18,9 +18,9 @@ use store::StoreError;
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::cache::{beside, compiled};
+use super::cache::usable;
 use super::edit::compile;
-use super::judge::judge;
+use super::judge::{Before, Judged, judge};
 use super::market::market;
 use super::wire::ConfigurationBody;
 use crate::app::App;
@@ -38,19 +38,24 @@ pub(super) async fn plan(call: Call) -> Result<Reply, ApiError> {
     });
     let known = read.await?;
     let before = match &known {
-        Some(known) => Some(compiled(&call.app, known).await?),
+        Some(known) => Some(usable(&call.app, known).await?),
         None => None,
     };
+    let configuration = before.as_ref().map(|(configuration, _)| configuration);
+    let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
     let market = Arc::new(market(&call.app));
-    let after = Arc::new(compile(before.clone(), wanted, market).await?);
+    let mut after = compile(&call.app, compilation.cloned(), wanted, market).await?;
+    let was = configuration.map(|configuration| Before {
+        configuration,
+        compilation: compilation.map(|compilation| &**compilation),
+    });
     // What providers would refuse is refused here, too.
-    judge(&call.app, before.as_deref(), &after).await?;
-    let rules = match &before {
-        Some(before) => rule_changes(&before.configuration, &after.configuration),
-        None => Vec::new(),
-    };
-    let conflicts = conflicts(&call.app, &id, &after, adopts).await?;
-    let pools = difference(before.as_deref(), Some(&after));
+    let judged = judge(&call.app, was, &after).await?;
+    after.complete(judged.completed.clone());
+    let rules = configuration.map(|before| rule_changes(before, &after.configuration));
+    let rules = rules.unwrap_or_default();
+    let conflicts = conflicts(&call, &id, &after, judged, adopts).await?;
+    let pools = difference(compilation.map(|compilation| &**compilation), Some(&after));
     let outlook = Outlook::of(&call.app, &pools, call.now).await?;
     let mut reply = outlook.reply(&pools, after.pools.len());
     reply["workerConfigurationId"] = json!(id.as_str());
@@ -62,9 +67,10 @@ pub(super) async fn plan(call: Call) -> Result<Reply, ApiError> {
 
 /// What stands in the way of writing it, as far as can be said now.
 async fn conflicts(
-    app: &App,
-    id: &domain::id::ConfigurationId,
+    call: &Call,
+    id: &ConfigurationId,
     after: &Compilation,
+    judged: Judged,
     adopts: bool,
 ) -> Result<Vec<String>, ApiError> {
     let pools: Vec<PoolId> = after
@@ -72,8 +78,8 @@ async fn conflicts(
         .iter()
         .map(|pool| pool.pool_id().clone())
         .collect();
-    let id = id.clone();
-    let read = app.store.scan("configuration_conflicts", move |tx| {
+    let (id, now) = (id.clone(), call.now);
+    let read = call.app.store.scan("configuration_conflicts", move |tx| {
         let mut conflicts = Vec::new();
         for pool_id in &pools {
             let owner = store::worker_type_get(tx, pool_id)?.map(|owner| owner.configuration_id);
@@ -93,14 +99,22 @@ async fn conflicts(
                 }
             }
         }
+        for pool in &judged.pools {
+            let known = store::launch_config_all(tx, pool.compiled.pool_id())?;
+            conflicts.extend(pool.reconcile(known, now).err().map(|clash| clash.message));
+        }
         Ok::<_, StoreError>(conflicts)
     });
     Ok(read.await?)
 }
 
 /// Two versions of a configuration next to each other.
-pub(super) async fn versions(from: VersionRecord, to: VersionRecord) -> Result<Value, ApiError> {
-    beside(move || {
+pub(super) async fn versions(
+    app: &App,
+    from: VersionRecord,
+    to: VersionRecord,
+) -> Result<Value, ApiError> {
+    let compared = app.compilations.in_turn(move || {
         let compiled = |record: &VersionRecord| {
             let configuration = Configuration::parse(&record.document).ok()?;
             let market = Market::from_json(&record.market).ok()?;
@@ -119,9 +133,9 @@ pub(super) async fn versions(from: VersionRecord, to: VersionRecord) -> Result<V
         reply["from"] = version_json(from.version);
         reply["to"] = version_json(to.version);
         reply["rules"] = rules_json(&rules);
-        Ok(reply)
-    })
-    .await?
+        reply
+    });
+    compared.await
 }
 
 fn version_json(version: Version) -> Value {

@@ -114,9 +114,10 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
     let pool = compilation
         .pool(worker_type.pool_id())
         .ok_or_else(no_such_worker_type)?;
-    let mut configs = pool.launch_configs().map(|(_, config)| config);
+    let mut configs = pool.launch_configs();
     let config = configs
-        .find(|config| config.id == config_id)
+        .find(|(provider, config)| compilation.known_id(pool, provider, config) == config_id)
+        .map(|(_, config)| config)
         .ok_or_else(|| {
             ApiError::not_found("Worker type has no such launch config, or it is archived")
         })?;

@@ -3,10 +3,9 @@
 use domain::configuration::{CompiledPool, WorkerTypeRecord};
 use domain::event::EventBody;
 use domain::id::{ConfigurationId, PoolId, ProviderId};
-use domain::launch_config::reconcile;
+use domain::launch_config::{LaunchConfig, Reconciled, reconcile};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
-use serde_json::Value;
 use store::Tx;
 
 use super::super::super::error::ApiError;
@@ -40,7 +39,7 @@ pub(super) fn pools(
             };
             let target = Target {
                 definition: emptied,
-                launch_configs: Vec::new(),
+                judged: None,
                 owner: None,
             };
             redefine(app, tx, pool, target, now)?;
@@ -79,10 +78,25 @@ fn claim(tx: &mut Tx<'_>, id: &ConfigurationId, pool: &CompiledPool) -> Result<(
 }
 
 /// What a pool is to become.
-struct Target {
+struct Target<'a> {
     definition: PoolDefinition,
-    launch_configs: Vec<serde_json::Map<String, Value>>,
+    /// With its launch configs; `None`: it has none.
+    judged: Option<&'a JudgedPool>,
     owner: Option<ConfigurationId>,
+}
+
+impl Target<'_> {
+    fn reconcile(
+        &self,
+        id: &PoolId,
+        known: Vec<LaunchConfig>,
+        now: Timestamp,
+    ) -> Result<Reconciled, ApiError> {
+        match self.judged {
+            Some(judged) => judged.reconcile(known, now),
+            None => Ok(reconcile(id, known, Vec::new(), now)?),
+        }
+    }
 }
 
 /// Whether anything changed.
@@ -96,7 +110,7 @@ fn write_pool(
 ) -> Result<bool, ApiError> {
     let target = Target {
         definition: judged.definition.clone(),
-        launch_configs: judged.launch_configs.clone(),
+        judged: Some(judged),
         owner: Some(id.clone()),
     };
     let pool_id = judged.compiled.pool_id();
@@ -119,11 +133,11 @@ fn create(
     app: &App,
     tx: &mut Tx<'_>,
     id: &PoolId,
-    target: Target,
+    target: Target<'_>,
     now: Timestamp,
 ) -> Result<(), ApiError> {
     let known = store::launch_config_all(tx, id)?;
-    let done = reconcile(id, known, target.launch_configs, now)?;
+    let done = target.reconcile(id, known, now)?;
     let mut pool = Pool::new(id.clone(), target.definition, now);
     pool.worker_configuration_id = target.owner;
     if !store::pool_insert(tx, &pool)? {
@@ -144,11 +158,11 @@ fn redefine(
     app: &App,
     tx: &mut Tx<'_>,
     mut pool: Pool,
-    target: Target,
+    target: Target<'_>,
     now: Timestamp,
 ) -> Result<bool, ApiError> {
     let known = store::launch_config_all(tx, &pool.id)?;
-    let done = reconcile(&pool.id, known.clone(), target.launch_configs, now)?;
+    let done = target.reconcile(&pool.id, known.clone(), now)?;
     let same = pool.definition == target.definition
         && pool.worker_configuration_id == target.owner
         && changes_nothing(&known, &done);

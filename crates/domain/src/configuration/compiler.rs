@@ -1,0 +1,478 @@
+//! One compilation: the rules are evaluated for each worker type and each of its places; what is wrong is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rules::{Evaluator, Pattern, Presented};
+use serde_json::{Map, Value};
+
+use super::compilation::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
+use super::market::{Market, Place, Takes, Wares};
+use super::places::{MAX_PLACES, listed, places};
+use super::problem::{Problem, Problems, below, rules_behind};
+use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
+use super::{WorkerType, named_providers};
+use crate::id::{LaunchConfigId, ProviderId};
+use crate::launch_config::id_of;
+
+/// Of a whole configuration, in all places of all its worker types.
+const MAX_EVALUATIONS: usize = 50_000;
+/// All its launch configs together.
+const MAX_BYTES: usize = 128 << 20;
+
+pub(super) struct Compiler<'a> {
+    evaluator: &'a Evaluator,
+    market: &'a Market,
+    named: BTreeSet<String>,
+    problems: Problems,
+    n_evaluations: usize,
+    n_bytes: usize,
+    /// There is too much of it, and that has been noted: nothing more is compiled.
+    is_over: bool,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(evaluator: &'a Evaluator, market: &'a Market) -> Self {
+        Self {
+            evaluator,
+            market,
+            named: named_providers(evaluator.set().rules()),
+            problems: Problems::default(),
+            n_evaluations: 0,
+            n_bytes: 0,
+            is_over: false,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<(), Problems> {
+        self.problems.into_result()
+    }
+
+    /// A pool to which nothing happens has its part in the whole, too.
+    pub(super) fn take_over(&mut self, pool: &CompiledPool) {
+        self.count(pool.n_places(), pool.n_bytes);
+    }
+
+    fn count(&mut self, n_evaluations: usize, n_bytes: usize) {
+        self.n_evaluations += n_evaluations;
+        self.n_bytes += n_bytes;
+        let text = if self.n_evaluations > MAX_EVALUATIONS {
+            format!(
+                "its worker types have more than {MAX_EVALUATIONS} places together: divide it into several configurations"
+            )
+        } else if self.n_bytes > MAX_BYTES {
+            format!(
+                "its launch configs weigh more than {} MiB together",
+                MAX_BYTES >> 20
+            )
+        } else {
+            return;
+        };
+        if !self.is_over {
+            self.is_over = true;
+            self.problems.add(Problem::at("", text));
+        }
+    }
+
+    /// `None`: something is wrong, and has been noted.
+    pub(super) fn pool(&mut self, worker_type: &WorkerType) -> Option<Arc<CompiledPool>> {
+        if self.is_over {
+            return None;
+        }
+        let presented = worker_type.presented();
+        let values = self.evaluator.evaluate(&presented);
+        let mut reader = Reader {
+            evaluator: self.evaluator,
+            presented: &presented,
+            values: &values,
+            named: &self.named,
+            problems: &mut self.problems,
+        };
+        let settings = PoolSettings::read(&mut reader, self.market);
+        let n_bytes_before = self.n_bytes;
+        let mut regions = Regions::new(settings.regions.as_deref());
+        let mut providers = Vec::with_capacity(settings.providers.len());
+        for (id, options, wares) in &settings.providers {
+            let opted = Opted {
+                worker_type,
+                presented: &presented,
+                values: &values,
+                settings: &settings,
+                id,
+                options,
+                wares,
+            };
+            providers.push(self.provider(&opted, &mut regions));
+        }
+        for problem in regions.unused() {
+            self.wrong(&presented, "/regions", problem);
+        }
+        let n_launch_configs: usize = providers
+            .iter()
+            .map(|provider| provider.launch_configs.len())
+            .sum();
+        if n_launch_configs > MAX_PLACES {
+            let text = format!(
+                "give {n_launch_configs} launch configs together; a pool has at most {MAX_PLACES}"
+            );
+            self.wrong(&presented, "/providers", text);
+        }
+        let n_bytes = self.n_bytes - n_bytes_before;
+        self.problems.is_empty().then(|| {
+            Arc::new(CompiledPool {
+                worker_type: worker_type.clone(),
+                owner: settings.owner,
+                description: settings.description,
+                email_on_error: settings.email_on_error,
+                config: settings.config,
+                providers,
+                payload_schema: settings.payload_schema,
+                check_payload: settings.check_payload,
+                n_bytes,
+            })
+        })
+    }
+
+    fn provider(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> CompiledProvider {
+        let mut compiled = CompiledProvider {
+            id: opted.id.clone(),
+            takes: opted.wares.takes,
+            section: opted.options.section.clone(),
+            declared: Map::new(),
+            launch_configs: Vec::new(),
+            disabled: Vec::new(),
+            repeated: Vec::new(),
+        };
+        match opted.wares.takes {
+            Takes::Nothing => {}
+            Takes::Declarations => {
+                let section = opted.values.get(&opted.options.section);
+                if let Some(Value::Object(section)) = section {
+                    compiled.declared = section.clone();
+                } else if section.is_some() {
+                    self.wrong(
+                        opted.presented,
+                        &below("", &compiled.section),
+                        "must be an object",
+                    );
+                }
+            }
+            Takes::Launches => self.launch_configs(opted, regions, &mut compiled),
+        }
+        compiled
+    }
+
+    fn launch_configs(
+        &mut self,
+        opted: &Opted<'_>,
+        regions: &mut Regions<'_>,
+        compiled: &mut CompiledProvider,
+    ) {
+        let Some(found) = self.places(opted, regions) else {
+            return;
+        };
+        let ids = match &opted.options.launch_config_ids {
+            Some(ids) if ids.len() != found.len() => {
+                let text = format!(
+                    "has {} ids for {} places; it must have one for each, in their order",
+                    ids.len(),
+                    found.len()
+                );
+                let pointer = below(&opted.pointer(), "launchConfigIds");
+                return self.wrong(opted.presented, &pointer, text);
+            }
+            Some(ids) => ids.iter().map(Option::as_deref).collect(),
+            None => vec![None; found.len()],
+        };
+        let mut known: BTreeMap<LaunchConfigId, usize> = BTreeMap::new();
+        for (place, id) in found.iter().zip(ids) {
+            let presented = opted.presented_at(place);
+            match self.launch_config(opted, place, &presented, id) {
+                Some(Outcome::Disabled) => {
+                    self.count(1, 0);
+                    compiled.disabled.push(presented);
+                }
+                Some(Outcome::Made(config)) => {
+                    let first = known.get(&config.id);
+                    match first.and_then(|at| compiled.launch_configs.get(*at)) {
+                        None => {
+                            self.count(1, weight(&config.configuration));
+                            known.insert(config.id.clone(), compiled.launch_configs.len());
+                            compiled.launch_configs.push(config);
+                        }
+                        // Where nothing depends on the place, one launch config stands for all of them.
+                        Some(first) if first.configuration == config.configuration => {
+                            self.count(1, 0);
+                            compiled.repeated.push(presented);
+                        }
+                        Some(first) => self.one_id_twice(opted, first, &config),
+                    }
+                }
+                None => self.count(1, 0),
+            }
+            if self.is_over {
+                return;
+            }
+        }
+    }
+
+    fn places(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> Option<Vec<Place>> {
+        let found = places(opted.wares, opted.options.places.as_ref());
+        match found {
+            Ok(found) => match regions.narrow(&found) {
+                Ok(left) => Some(left),
+                Err(text) => {
+                    let text = format!("leaves nothing of the provider {}: {text}", opted.id);
+                    self.wrong(opted.presented, "/regions", text);
+                    None
+                }
+            },
+            Err((pointer, text)) => {
+                let pointer = format!("{}/places{pointer}", opted.pointer());
+                self.wrong(opted.presented, &pointer, text);
+                None
+            }
+        }
+    }
+
+    fn one_id_twice(
+        &mut self,
+        opted: &Opted<'_>,
+        first: &CompiledLaunchConfig,
+        second: &CompiledLaunchConfig,
+    ) {
+        let pointer = format!("{}/workerManager", below("", &opted.options.section));
+        let text = format!(
+            "gives the launch config the id {}, which stands for other content with {}: an id can stand for one content only, \
+             and `workerManager` makes no difference to computed ones",
+            second.id, first.presented
+        );
+        self.wrong(&second.presented, &pointer, text);
+    }
+
+    fn launch_config(
+        &mut self,
+        opted: &Opted<'_>,
+        place: &Place,
+        presented: &Presented,
+        given_id: Option<&str>,
+    ) -> Option<Outcome> {
+        let result = self.evaluator.evaluate(presented);
+        let mut reader = Reader {
+            evaluator: self.evaluator,
+            presented,
+            values: &result,
+            named: &self.named,
+            problems: &mut self.problems,
+        };
+        reader.refuse_unknown(&opted.settings.providers, self.market);
+        if reader.flag("disabled") {
+            return Some(Outcome::Disabled);
+        }
+        if let Some(key) = differing_key(opted.values, &result) {
+            let text = "belongs to the pool as a whole, so that it can only depend on `workerType`";
+            reader.wrong(&below("", key), text);
+            return None;
+        }
+        let payload_schema = match result.get("payloadSchema") == opted.values.get("payloadSchema")
+        {
+            true => None,
+            false => reader.payload_schema(),
+        };
+        let section = below("", &opted.options.section);
+        let mut configuration = match result.get(&opted.options.section) {
+            Some(Value::Object(configuration)) => configuration.clone(),
+            Some(_) => {
+                reader.wrong(&section, "must be an object: a launch config");
+                return None;
+            }
+            None => {
+                let text = "there is no launch config for this place: give it values, or say `disabled: true`";
+                reader.wrong(&section, text);
+                return None;
+            }
+        };
+        if configuration
+            .get("workerManager")
+            .and_then(|steering| steering.get("providerId"))
+            .is_some()
+        {
+            let text = "is said by `providers`";
+            reader.wrong(&format!("{section}/workerManager/providerId"), text);
+            return None;
+        }
+        fill(&mut configuration, opted.wares, place);
+        if let Some(id) = given_id {
+            put_unless_there(&mut configuration, "/workerManager/launchConfigId", id);
+        }
+        match id_of(opted.worker_type.pool_id(), &configuration) {
+            Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
+                id,
+                presented: presented.clone(),
+                configuration,
+                payload_schema,
+            })),
+            Err(bad) => {
+                reader.wrong(
+                    &format!("{section}/workerManager/launchConfigId"),
+                    bad.to_string(),
+                );
+                None
+            }
+        }
+    }
+
+    fn wrong(&mut self, presented: &Presented, pointer: &str, message: impl Into<String>) {
+        if self.problems.are_enough() {
+            return self.problems.add_unseen();
+        }
+        let rules = rules_behind(self.evaluator, presented, pointer);
+        self.problems
+            .add(Problem::at(pointer, message).when(presented).by(rules));
+    }
+}
+
+enum Outcome {
+    Made(CompiledLaunchConfig),
+    Disabled,
+}
+
+/// A worker type and one of the providers that it opted in to.
+struct Opted<'a> {
+    worker_type: &'a WorkerType,
+    /// For the pool as a whole.
+    presented: &'a Presented,
+    /// Those of the pool.
+    values: &'a Map<String, Value>,
+    settings: &'a PoolSettings,
+    id: &'a ProviderId,
+    options: &'a ProviderOptions,
+    wares: &'a Wares,
+}
+
+impl Opted<'_> {
+    fn pointer(&self) -> String {
+        below("/providers", self.id.as_str())
+    }
+
+    fn presented_at(&self, place: &Place) -> Presented {
+        let own = [
+            ("workerType", self.worker_type.name()),
+            ("provider", self.id.as_str()),
+        ];
+        let place = place
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        own.into_iter().chain(place).collect()
+    }
+}
+
+/// Puts what the place implies where the provider wants it, unless something is there.
+fn fill(configuration: &mut Map<String, Value>, wares: &Wares, place: &Place) {
+    for (name, pointer) in &wares.fills {
+        // A condition of the configuration's own means what its rules make of it.
+        let is_presented = wares.places.iter().any(|place| place.contains_key(name));
+        if let Some(value) = place.get(name).filter(|_| is_presented) {
+            put_unless_there(configuration, pointer, value);
+        }
+    }
+}
+
+fn put_unless_there(configuration: &mut Map<String, Value>, pointer: &str, value: &str) {
+    let mut keys = pointer.split('/').skip(1).peekable();
+    let mut object = configuration;
+    while let Some(key) = keys.next() {
+        if keys.peek().is_none() {
+            object
+                .entry(key)
+                .or_insert_with(|| Value::String(value.to_owned()));
+            return;
+        }
+        let next = object
+            .entry(key)
+            .or_insert_with(|| Value::Object(Map::new()));
+        let Value::Object(next) = next else {
+            return;
+        };
+        object = next;
+    }
+}
+
+/// About as many bytes as it has when it is written.
+fn weight(configuration: &Map<String, Value>) -> usize {
+    let members = configuration.iter();
+    members
+        .map(|(key, value)| key.len() + 4 + weight_of(value))
+        .sum()
+}
+
+fn weight_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| 1 + weight_of(item)).sum(),
+        Value::Object(members) => weight(members),
+    }
+}
+
+/// The regions that a worker type wants, and which of them there are.
+struct Regions<'a> {
+    wanted: Option<&'a [Pattern]>,
+    is_used: Vec<bool>,
+    seen: BTreeSet<String>,
+}
+
+impl<'a> Regions<'a> {
+    fn new(wanted: Option<&'a [Pattern]>) -> Self {
+        Self {
+            wanted,
+            is_used: vec![false; wanted.map_or(0, <[Pattern]>::len)],
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// The places in wanted regions, and those in no region at all; or what there is, if nothing is left.
+    fn narrow(&mut self, found: &[Place]) -> Result<Vec<Place>, String> {
+        let Some(wanted) = self.wanted else {
+            return Ok(found.to_vec());
+        };
+        let mut left = Vec::new();
+        for place in found {
+            let Some(region) = place.get("region") else {
+                left.push(place.clone());
+                continue;
+            };
+            self.seen.insert(region.clone());
+            let mut fits = false;
+            for (pattern, is_used) in wanted.iter().zip(&mut self.is_used) {
+                if pattern.matches(region) {
+                    (*is_used, fits) = (true, true);
+                }
+            }
+            if fits {
+                left.push(place.clone());
+            }
+        }
+        match left.is_empty() && !found.is_empty() {
+            true => Err(format!("it has {}", listed(found, "region"))),
+            false => Ok(left),
+        }
+    }
+
+    /// Mistakes, most likely.
+    fn unused(&self) -> Vec<String> {
+        let Some(wanted) = self.wanted.filter(|_| !self.seen.is_empty()) else {
+            return Vec::new();
+        };
+        let pairs = wanted.iter().zip(&self.is_used);
+        let unused = pairs.filter(|(_, is_used)| !**is_used);
+        unused
+            .map(|(pattern, _)| {
+                format!(
+                    "{:?} matches none of the regions of its providers",
+                    pattern.as_str()
+                )
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,259 @@
+//! Where things could go wrong unseen: ids, regions, limits, and edits against fresh compilations.
+
+use super::*;
+
+fn parsed(worker_types: &[&str], rules: &[Value]) -> Configuration {
+    Configuration::parse(&json!({"workerTypes": worker_types, "rules": rules})).unwrap()
+}
+
+/// Basics with this provider, and options.
+fn opting(provider: &str, options: Value) -> Value {
+    basics(json!({"providers": {provider: options}}))
+}
+
+#[test]
+fn an_edit_is_refused_whenever_the_result_would_be_refused_from_scratch() {
+    let all = [
+        basics(json!({"later": {"x": 1}})),
+        rule(
+            "opts in",
+            json!({"workerType": "nobody"}),
+            json!({"providers": {"later": {}}}),
+        ),
+    ];
+    let first = compile(&["build"], &all).unwrap();
+    let fresh = compile(&["build"], &all[..1]).unwrap_err();
+    let edited = first.succeed(parsed(&["build"], &all[..1]), market());
+    assert_eq!(edited.unwrap_err(), fresh);
+}
+
+#[test]
+fn a_section_of_a_provider_that_is_out_of_service_is_no_mistake() {
+    let rules = [basics(json!({"broken": {"x": 1}}))];
+    let first = compile(&["build"], &rules).unwrap();
+    // Nor is it once it has been stored.
+    let stored = Market::from_json(&first.market.to_json()).unwrap();
+    assert_eq!(stored, *first.market);
+    assert!(Compilation::new(parsed(&["build"], &rules), Arc::new(stored)).is_ok());
+}
+
+#[test]
+fn one_id_cannot_stand_for_two_contents() {
+    let with = |ec2: Value| {
+        wrong(&[
+            opting("ec2", json!({})),
+            rule("ec2", json!({"provider": "ec2"}), json!({"ec2": ec2})),
+        ])
+    };
+    let told = with(json!({"workerManager": {"launchConfigId": "mine"}}));
+    for part in [
+        "us-east-1b",
+        "/ec2/workerManager",
+        "the id mine",
+        "\"ec2\"",
+        "us-east-1a",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let rules = |options: Value, values: Value| {
+        [
+            opting("other", options),
+            rule("other", json!({"provider": "other"}), json!({"other": {}})),
+            rule("z", json!({"z": "2"}), json!({"other": values})),
+        ]
+    };
+    let places = json!([{"z": ["1", "2"]}]);
+    let same = rules(json!({"places": places}), json!({}));
+    assert_eq!(
+        launch_configs(&compile(&["build"], &same).unwrap()).len(),
+        1
+    );
+    // Computed ids do not depend on what is meant for us, so that would be lost.
+    let steered = rules(
+        json!({"places": places}),
+        json!({"workerManager": {"initialWeight": 0.5}}),
+    );
+    let told = wrong(&steered);
+    assert!(told.contains("makes no difference"), "{told}");
+}
+
+#[test]
+fn regions_that_match_nothing_are_mistakes() {
+    let with = |regions: Value, providers: Value| {
+        compile(
+            &["build"],
+            &[
+                basics(json!({"regions": regions, "providers": providers})),
+                rule("ec2", json!({"provider": "ec2"}), json!({"ec2": {"y": 1}})),
+                rule("other", json!({"provider": "other"}), json!({"other": {}})),
+            ],
+        )
+    };
+    let told = |regions: Value| with(regions, json!({"ec2": {}})).unwrap_err().to_string();
+    let all_wrong = told(json!(["r9"]));
+    assert!(
+        all_wrong
+            .contains("/regions: leaves nothing of the provider ec2: it has us-east-1, us-west-2"),
+        "{all_wrong}"
+    );
+    let one_wrong = told(json!(["us-east-1", "r9"]));
+    assert!(
+        one_wrong.contains("/regions: \"r9\" matches none"),
+        "{one_wrong}"
+    );
+    // Who has no regions is not asked.
+    assert!(with(json!(["us-*"]), json!({"ec2": {}, "other": {}})).is_ok());
+    assert!(with(json!(["r9"]), json!({"other": {}})).is_ok());
+}
+
+#[test]
+fn exact_places_are_all_there_are() {
+    let places = json!([{"region": ["us-east-1", "eu-1"]}]);
+    let rules = [
+        opting("ec2", json!({"exact": true, "places": places})),
+        rule(
+            "here",
+            json!({"region": "us-*"}),
+            json!({"ec2": {"here": true}}),
+        ),
+        rule(
+            "there",
+            json!({"region": "eu-*"}),
+            json!({"ec2": {"here": false}}),
+        ),
+    ];
+    let configs = launch_configs(&compile(&["build"], &rules).unwrap());
+    assert_eq!(
+        configs.iter().map(|(_, config)| config).collect::<Vec<_>>(),
+        [&json!({"here": true}), &json!({"here": false})]
+    );
+    assert!(configs[1].0.contains("region=eu-1"), "{configs:?}");
+    let told = wrong(&[opting("ec2", json!({"exact": true}))]);
+    assert!(
+        told.contains("/providers/ec2/exact: needs `places`"),
+        "{told}"
+    );
+    let told = wrong(&[opting("ec2", json!({"exact": 1, "places": places}))]);
+    assert!(
+        told.contains("/providers/ec2/exact: must be true or false"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_it_is_made() {
+    let numbers: Vec<String> = (0..1_900).map(|number| number.to_string()).collect();
+    let names: Vec<String> = (0..100).map(|number| format!("w{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rules = |section: Value| {
+        [
+            opting("other", json!({"places": [{"n": numbers}]})),
+            rule("other", Value::Null, json!({"other": section})),
+        ]
+    };
+    let told = compile(&names, &rules(json!({}))).unwrap_err().to_string();
+    assert!(told.contains("more than 50000 places together"), "{told}");
+    let mut large = rules(json!({"script": "x".repeat(1_000_000)})).to_vec();
+    for number in numbers.iter().take(140) {
+        let id = format!("n{number}");
+        large.push(rule(
+            &id,
+            json!({"n": number}),
+            json!({"other": {"n": number}}),
+        ));
+    }
+    let told = compile(&["build"], &large).unwrap_err().to_string();
+    assert!(told.contains("weigh more than 128 MiB"), "{told}");
+}
+
+#[test]
+fn a_pool_has_no_more_launch_configs_than_the_api_allows() {
+    let numbers: Vec<String> = (0..1_500).map(|number| number.to_string()).collect();
+    let mut rules = vec![
+        basics(json!({"providers": {
+            "other": {"places": [{"n": numbers}]},
+            "ec2": {"places": [{"region": "us-west-2", "n": numbers}]},
+        }})),
+        rule("all", Value::Null, json!({"ec2": {}, "other": {}})),
+    ];
+    rules.extend(numbers.iter().map(|number| {
+        let values = json!({"ec2": {"n": number}, "other": {"n": number}});
+        rule(&format!("n{number}"), json!({"n": number}), values)
+    }));
+    let told = wrong(&rules);
+    assert!(
+        told.contains("/providers: give 3000 launch configs together; a pool has at most 2000"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_launch_config_that_another_place_still_gives_stays() {
+    let shared = [
+        opting("other", json!({"places": [{"z": ["1", "2"]}]})),
+        rule("all", Value::Null, json!({"other": {"x": 1}})),
+    ];
+    let mut apart = shared.to_vec();
+    apart.push(rule("one", json!({"z": "1"}), json!({"other": {"x": 2}})));
+    let (before, after) = (
+        compile(&["build"], &shared).unwrap(),
+        compile(&["build"], &apart).unwrap(),
+    );
+    let differences = difference(Some(&before), Some(&after));
+    let [pool] = differences.as_slice() else {
+        panic!("one pool changes: {differences:?}");
+    };
+    assert_eq!(
+        (
+            pool.n_kept,
+            pool.created.len(),
+            pool.replaced.len(),
+            pool.archived.len()
+        ),
+        (1, 1, 0, 0)
+    );
+}
+
+#[test]
+fn a_provider_that_nobody_opts_in_to_makes_no_difference_to_what_is_presented() {
+    let market = market();
+    let named = ["ec2".to_owned()].into();
+    let mut other = (*market).clone();
+    let wares = other.providers.get_mut(&"other".parse().unwrap()).unwrap();
+    wares.places = vec![place(&[("x", "y")])];
+    assert!(market.is_same_for(&other, &named));
+    assert!(!market.is_same_for(&other, &["other".to_owned()].into()));
+    // It has no answer today and one tomorrow.
+    let broken = "broken".parse().unwrap();
+    other.out_of_service.remove(&broken);
+    other.providers.insert(broken, Wares::launching(Vec::new()));
+    assert!(market.is_same_for(&other, &named));
+    other.providers.remove(&"datacentre".parse().unwrap());
+    assert!(!market.is_same_for(&other, &named));
+}
+
+#[test]
+fn ids_that_providers_made_of_their_own_are_kept_with_what_they_presented() {
+    let mut compilation = compile(
+        &["build"],
+        &[
+            opting("other", json!({})),
+            rule("all", Value::Null, json!({"other": {"x": 1}})),
+        ],
+    )
+    .unwrap();
+    let pool = Arc::clone(&compilation.pools[0]);
+    let (provider, config) = pool.launch_configs().next().unwrap();
+    assert_eq!(compilation.known_id(&pool, provider, config), config.id);
+    let mut completed = Completed::default();
+    let known = "lc-completed".parse().unwrap();
+    completed.add(pool.pool_id(), provider, &config.id, &known);
+    compilation.complete(completed.clone());
+    assert_eq!(compilation.known_id(&pool, provider, config), known);
+    let stored = Market::from_json(&compilation.market.to_json()).unwrap();
+    assert_eq!(stored.completed, completed);
+    assert_eq!(
+        difference(Some(&compilation), None)[0].archived[0].id,
+        known
+    );
+}

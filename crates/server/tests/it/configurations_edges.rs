@@ -1,0 +1,195 @@
+//! Worker configurations where ids meet, providers complete what rules say, and what was stored is refused today.
+
+use cloud::ProviderConfig;
+use serde_json::{Value, json};
+use server::config::Config;
+
+use crate::configurations::{BUILD, OPT, build, made, refused, rule, with_rule, zones};
+use crate::database::on_both;
+use crate::world::World;
+
+/// A second cloud like `aws`, and both without places.
+fn twins(config: &mut Config) {
+    let providers = &mut config.providers.0;
+    let aws = providers.iter().find(|(id, _)| id.as_str() == "aws");
+    let ProviderConfig::Fake(settings) = aws.unwrap().1.clone() else {
+        panic!("aws is a fake cloud here");
+    };
+    let twin = "aws-twin".parse().unwrap();
+    providers.insert(0, (twin, ProviderConfig::Fake(settings)));
+}
+
+/// `build`, launched by both.
+fn by_twins(launch_config: &Value) -> Value {
+    let section = json!({"region": "r", "capacityPerInstance": 1, "launchConfig": launch_config});
+    let both =
+        json!({"providers": {"aws": {}, "aws-twin": {}}, "aws": section, "aws-twin": section});
+    let mut document = build();
+    document["rules"].as_array_mut().unwrap().truncate(1);
+    with_rule(document, rule("both", Value::Null, both))
+}
+
+/// Another version of the same, which nobody has compiled yet.
+async fn stored_anew(world: &World, market: Option<Value>) {
+    let write = world.write(move |tx| {
+        let id = "build".parse().unwrap();
+        let mut stored = store::configuration_get(tx, &id)?.unwrap();
+        let seen = stored.version;
+        stored.market = market.clone().unwrap_or(stored.market);
+        stored.version = seen.next();
+        store::configuration_update(tx, &stored, seen)
+    });
+    write.await;
+}
+
+async fn steering(world: &World) -> Vec<Value> {
+    let pool = world.get(OPT).await.expect(200);
+    let configs = pool["config"]["launchConfigs"].as_array().unwrap();
+    configs
+        .iter()
+        .map(|config| config["workerManager"].clone())
+        .collect()
+}
+
+on_both!(
+    two_providers_may_launch_the_same_each_under_an_id_of_its_own,
+    twins,
+    |world| {
+        let document = by_twins(&json!({"ImageId": "ami-1"}));
+        let plan = world.post(&format!("{BUILD}/plan"), document.clone());
+        assert_eq!(plan.await.expect(200)["launchConfigs"]["created"], 4);
+        world.put(BUILD, document.clone()).await.expect(200);
+        let steering = steering(world).await;
+        assert_eq!(steering.len(), 2, "{steering:?}");
+        assert_eq!(steering[0].get("providerId"), None);
+        assert_eq!(steering[1]["providerId"], "aws-twin");
+        assert_ne!(steering[0]["launchConfigId"], steering[1]["launchConfigId"]);
+        // The same again is the same, also for who compiles what is stored.
+        stored_anew(world, None).await;
+        let plan = world.post(&format!("{BUILD}/plan"), document);
+        let plan = plan.await.expect(200);
+        assert_eq!(plan["pools"], json!([]), "{plan}");
+    }
+);
+
+on_both!(
+    an_id_that_is_given_twice_is_refused_with_both_places,
+    twins,
+    |world| {
+        let mut document = by_twins(&json!({"ImageId": "ami-1"}));
+        let given = json!({"workerManager": {"launchConfigId": "mine"}});
+        let given = json!({"aws": given, "aws-twin": given});
+        document = with_rule(document, rule("ids", Value::Null, given));
+        let text = refused(world.put(BUILD, document), 400).await;
+        for part in ["provider=aws-twin", "the id mine", "(with provider=aws,"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        world.get(BUILD).await.expect(404);
+    }
+);
+
+on_both!(
+    an_id_that_stands_for_other_content_is_a_conflict_that_a_plan_foresees,
+    |world| {
+        let with = |ami: &str| {
+            let values = json!({"aws": {"region": "r", "launchConfig": {"ImageId": ami},
+                "workerManager": {"launchConfigId": "mine"}}});
+            with_rule(build(), rule("own id", Value::Null, values))
+        };
+        world.put(BUILD, with("ami-7")).await.expect(200);
+        let plan = world.post(&format!("{BUILD}/plan"), with("ami-8"));
+        let plan = plan.await.expect(200);
+        let foreseen = plan["conflicts"][0].as_str().unwrap().to_owned();
+        let text = refused(world.post(BUILD, with("ami-8")), 409).await;
+        assert_eq!(text, foreseen);
+        for part in ["provider=aws", "workerType=build-opt", "`mine`"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+    }
+);
+
+/// A cloud that puts values of its own into launch configs.
+fn generous(config: &mut Config) {
+    let cloud = serde_json::from_value(json!({"kind": "fake"})).unwrap();
+    let id = "generous".parse().unwrap();
+    config.providers.0.push((id, cloud));
+}
+
+on_both!(
+    what_a_provider_completes_is_known_by_its_id_in_plans_and_schemas,
+    generous,
+    |world| {
+        let with = |machine: &str| {
+            let values = json!({"payloadSchema": {"type": "object"}, "providers": {"aws": null, "generous": {}},
+                "generous": {"workerConfig": {"machine": machine}}});
+            let mut document = build();
+            document["rules"].as_array_mut().unwrap().truncate(1);
+            with_rule(document, rule("generous", Value::Null, values))
+        };
+        world.put(BUILD, with("m1")).await.expect(200);
+        let pool = world.get(OPT).await.expect(200);
+        let config = &pool["config"]["launchConfigs"][0];
+        assert_eq!(config["region"], "fake");
+        let id = config["workerManager"]["launchConfigId"].as_str().unwrap();
+        stored_anew(world, None).await;
+        let of = format!("/worker-type/build-opt/launch-config/{id}/payload-schema");
+        assert_eq!(
+            world.get(&of).await.expect(200)["payloadSchema"],
+            json!({"type": "object"})
+        );
+        let plan = world.post(&format!("{BUILD}/plan"), with("m2"));
+        let plan = plan.await.expect(200);
+        assert_eq!(plan["pools"][0]["replaced"][0]["before"], id);
+        world.post(BUILD, with("m2")).await.expect(200);
+        let pool = world.get(OPT).await.expect(200);
+        let next = &pool["config"]["launchConfigs"][0]["workerManager"]["launchConfigId"];
+        assert_eq!(*next, plan["pools"][0]["replaced"][0]["after"]);
+    }
+);
+
+on_both!(
+    what_is_stored_and_refused_today_can_be_replaced_reverted_and_deleted,
+    zones,
+    |world| {
+        made(world).await;
+        let spoil = || stored_anew(world, Some(json!({"providers": {}})));
+        spoil().await;
+        let asked = json!({"conditions": {}});
+        let text = refused(world.post(&format!("{BUILD}/evaluate"), asked), 409).await;
+        for part in ["there is no provider \"aws\"", "revert it or delete it"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let plan = world.post(&format!("{BUILD}/plan"), build());
+        assert_eq!(plan.await.expect(200)["conflicts"], json!([]));
+        let mut narrow = build();
+        narrow["workerTypes"] = json!(["build-opt"]);
+        let reply = world.post(BUILD, narrow).await.expect(200);
+        assert_eq!(reply["version"], 3);
+        let dropped = "/worker-pool/worker-manager%2Fbuild-dbg";
+        let dropped = world.get(dropped).await.expect(200);
+        assert_eq!(dropped["providerId"], "null-provider");
+        spoil().await;
+        let back = world.post(&format!("{BUILD}/revert"), json!({"to": 1}));
+        assert_eq!(back.await.expect(200)["version"], 5);
+        spoil().await;
+        world.delete(BUILD).await.expect(200);
+        world.get(BUILD).await.expect(404);
+        let pool = world.get(OPT).await.expect(200);
+        assert_eq!(pool["providerId"], "null-provider");
+    }
+);
+
+on_both!(
+    a_provider_that_comes_and_goes_makes_no_versions_of_those_who_do_not_use_it,
+    zones,
+    |world| {
+        assert_eq!(made(world).await["version"], 1);
+        let works = &world.shaky.works;
+        works.store(true, std::sync::atomic::Ordering::Release);
+        world.set_up_providers().await;
+        assert_eq!(made(world).await["version"], 1);
+        stored_anew(world, None).await;
+        assert_eq!(made(world).await["version"], 2);
+    }
+);
