@@ -166,6 +166,8 @@ impl Source {
         match self.takes {
             Takes::Launches => {
                 options.insert("places".to_owned(), encode(&self.places));
+                // Other places that the provider presents one day have had no launch configs.
+                options.insert("exact".to_owned(), json!(true));
                 let ids = self.launch_configs.iter().map(|config| &config.given_id);
                 if ids.clone().any(Option::is_some) {
                     options.insert(

@@ -79,6 +79,7 @@ fn what_pools_have_in_common_is_said_once() {
           maxCapacity: 5
           providers:
             gcp:
+              exact: true
               places: [{ machine: n2, region: us-east, zone: [us-east-a, us-east-b] }]
               section: google
       - ruleId: google

@@ -37,7 +37,7 @@ pub(super) fn verify(document: &Value, sources: &[Source]) -> Result<(), String>
         })
 }
 
-/// The providers, which present nothing of their own: all places stand in the rules.
+/// The providers, which present what no pool has asked for: all places stand in the rules, and no others.
 fn market(sources: &[Source]) -> Result<Market, String> {
     let mut providers: BTreeMap<ProviderId, Wares> = BTreeMap::new();
     let clouds = super::pools::clouds(sources);
@@ -46,7 +46,10 @@ fn market(sources: &[Source]) -> Result<Market, String> {
             .provider
             .parse()
             .map_err(|problem| format!("{problem}"))?;
-        let mut wares = Wares::launching(Vec::new());
+        let elsewhere = super::cloud::condition_names()
+            .map(|name| (name.to_owned(), format!("another-{name}")))
+            .collect();
+        let mut wares = Wares::launching(vec![elsewhere]);
         if source.takes == Takes::Declarations {
             wares.takes = domain::configuration::Takes::Declarations;
         }
