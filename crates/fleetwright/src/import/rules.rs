@@ -97,6 +97,12 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
         refused: &refused,
     };
     report.tell(json);
+    for other in write::others(&arguments.out, &paths) {
+        output::note(&format!(
+            "{} is not of this import, and `plan` reads it with the others: remove it if it says the same",
+            other.display()
+        ));
+    }
     match refused.is_empty() {
         true => Ok(()),
         false => Err(report.failure()),

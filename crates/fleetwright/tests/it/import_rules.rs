@@ -54,6 +54,14 @@ fn a_file_becomes_rules_without_a_server() {
     assert_eq!(report["files"][0]["workerConfigurationId"], "fleet");
     assert_eq!(report["bytes"]["after"], first.len());
     assert_eq!(home.read("rules/fleet.yaml"), first);
+    // What an earlier import left would be read with the new one.
+    let apart = rules(&home, &pools, &["--per-file", "provisioner"]);
+    assert_eq!(apart.code, 0, "{}", apart.err);
+    assert!(
+        apart.err.contains("fleet.yaml is not of this import"),
+        "{}",
+        apart.err
+    );
 }
 
 #[test]

@@ -107,6 +107,17 @@ pub(super) fn save(folder: &Path, paths: &[PathBuf], written: &[Written]) -> Res
     Ok(())
 }
 
+/// Other files in the folder that `plan` would read with these.
+pub(super) fn others(folder: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
+    let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let there = there.map(|entry| entry.path());
+    let mut others: Vec<PathBuf> = there
+        .filter(|path| Format::of(path).is_some() && !paths.contains(path))
+        .collect();
+    others.sort();
+    others
+}
+
 /// Bytes of the pools as JSON, compact and indented.
 pub(super) fn size_before(pools: &[Value]) -> (usize, usize) {
     let compact = pools.iter().map(|pool| pool.to_string().len() + 1).sum();
