@@ -32,6 +32,7 @@ pub fn endpoints() -> &'static [Endpoint] {
         [
             worker_manager::ENDPOINTS,
             worker_manager::CONFIGURATIONS,
+            worker_manager::POOL_PLANS,
             worker_manager::STATES,
             worker_manager::DOCUMENTATION,
             &queue::endpoints(),

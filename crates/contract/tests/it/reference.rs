@@ -73,7 +73,7 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Of the worker manager, and ours alone: rule sets, documentation, overrides, the state of workers.
-const BEYOND: [&str; 26] = [
+const BEYOND: [&str; 27] = [
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
     "worker-manager/v1/ended-task-run.json",
@@ -98,6 +98,7 @@ const BEYOND: [&str; 26] = [
     "worker-manager/v1/worker-configuration-version.json",
     "worker-manager/v1/worker-configuration-versions.json",
     "worker-manager/v1/worker-configuration.json",
+    "worker-manager/v1/worker-pool-plan.json",
     "worker-manager/v1/worker-pool-state.json",
     "worker-manager/v1/worker-state.json",
 ];

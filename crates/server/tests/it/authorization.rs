@@ -82,6 +82,12 @@ fn pool_cases() -> Vec<Case> {
         ),
         case_with("createWorkerPool", pool, static_pool(), manage),
         case_with("updateWorkerPool", pool, static_pool(), manage),
+        case_with(
+            "planWorkerPool",
+            "/plan-worker-pool/pp%2Fee",
+            static_pool(),
+            get_pool,
+        ),
         case(
             "deleteWorkerPool",
             pool,

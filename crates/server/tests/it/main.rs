@@ -46,6 +46,7 @@ mod overrides;
 mod overrides_written;
 mod paging;
 mod pools_judged_outside;
+mod pools_planned;
 mod pools_read;
 mod pools_written;
 mod providers;

@@ -87,7 +87,8 @@ fn entries(reference: &Value, keys: &[&str]) -> BTreeMap<String, Value> {
 }
 
 /// Methods and exchanges that are ours alone.
-const FURTHER: [&str; 8] = [
+const FURTHER: [&str; 9] = [
+    "planWorkerPool",
     "setOverride",
     "override",
     "listOverrides",

@@ -19,6 +19,7 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::providers;
 use super::wire::{PoolBody, PoolReply};
+use crate::app::App;
 
 /// A pool has at most so many launch configs. They are written in one transaction, during which
 /// SQLite has no other.
@@ -28,9 +29,9 @@ const POOLS_PER_READ: usize = store::MAX_ROWS / MAX_LAUNCH_CONFIGS;
 
 /// A pool that somebody wants, its launch configs apart.
 #[derive(Clone)]
-struct Wanted {
-    definition: PoolDefinition,
-    launch_configs: Vec<Map<String, Value>>,
+pub(super) struct Wanted {
+    pub(super) definition: PoolDefinition,
+    pub(super) launch_configs: Vec<Map<String, Value>>,
 }
 
 #[derive(Serialize)]
@@ -165,18 +166,23 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
+    judged(&call.app, body).await
+}
+
+/// What is wanted, as its provider completes it.
+pub(super) async fn judged(app: &App, body: PoolBody) -> Result<Wanted, ApiError> {
     let provider_id: ProviderId = body
         .provider_id
         .parse()
         .map_err(|_| ApiError::input("Invalid Provider"))?;
-    let provider = providers::wanted(&call.app, &provider_id)?;
+    let provider = providers::wanted(app, &provider_id)?;
     let mut config = body.config;
     provider
         .validate(&mut config)
-        .map_err(|invalid| ApiError::invalid(&invalid, &call.app.root_url))?;
+        .map_err(|invalid| ApiError::invalid(&invalid, &app.root_url))?;
     let outside = provider.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
-        NotValidated::Invalid(invalid) => ApiError::invalid(&invalid, &call.app.root_url),
+        NotValidated::Invalid(invalid) => ApiError::invalid(&invalid, &app.root_url),
         NotValidated::Cloud(problem) => {
             tracing::warn!(provider.id = %provider_id, "provider {provider_id} cannot check a config: {problem}");
             ApiError::provider_setup_failed()
@@ -242,7 +248,7 @@ async fn redefine(
 }
 
 /// What is made of rules is changed by changing the rules.
-fn refuse_compiled(pool: &Pool) -> Result<(), ApiError> {
+pub(super) fn refuse_compiled(pool: &Pool) -> Result<(), ApiError> {
     match &pool.worker_configuration_id {
         None => Ok(()),
         Some(configuration) => Err(ApiError::conflict(format!(
