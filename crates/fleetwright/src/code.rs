@@ -8,9 +8,11 @@ mod change;
 mod document;
 mod foresee;
 mod kind;
+mod order;
 mod owns;
 mod paint;
 mod read;
+mod recheck;
 pub(crate) mod semantic;
 mod server;
 mod show;
@@ -147,6 +149,10 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
     if !plan.changes.is_empty() {
         let question = format!("carry this out on {}", session.client.root_url());
         output::confirm(&question, arguments.yes)?;
+        if !arguments.yes {
+            // People may think for long.
+            recheck(&plan, adopts, session).await?;
+        }
     }
     let manner = Manner {
         adopts,
@@ -188,9 +194,15 @@ async fn load(saved: &Path, session: &Session) -> Result<(Plan, bool), Failure> 
     let document = Document::load(saved, session.client.root_url())?;
     let adopts = document.adopt_pools;
     let plan = document.into_plan();
-    let conflicts = carry_out::conflicts(&plan.changes, &session.client).await?;
+    recheck(&plan, adopts, session).await?;
+    Ok((plan, adopts))
+}
+
+/// Refuses to carry out a plan that is not what would happen any more.
+async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Failure> {
+    let conflicts = recheck::conflicts(plan, adopts, &session.client).await?;
     match conflicts.is_empty() {
-        true => Ok((plan, adopts)),
+        true => Ok(()),
         false => Err(Failure::new(
             Exit::Conflict,
             format!(
@@ -233,7 +245,11 @@ fn impossible(plan: &Plan) -> Result<(), Failure> {
 }
 
 fn tell(plan: &Plan, outcome: &Outcome) {
-    output::out(&show::summary(plan, &outcome.done, Tense::Past));
+    output::out(&show::summary(
+        plan,
+        &outcome.done,
+        Tense::Past(outcome.found_done),
+    ));
     let clients = outcome
         .done
         .iter()

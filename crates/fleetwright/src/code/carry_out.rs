@@ -3,9 +3,11 @@
 //! Right before something is written it is read again: what somebody changed since the plan was made is left
 //! as it is. Worker configurations say their version with the write, so that there is no moment in between.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::change::{Action, Change};
+use super::change::{Action, Change, is_going};
 use super::kind::Kind;
 use super::server::{There, read_one};
 use crate::client::Client;
@@ -30,13 +32,18 @@ pub(super) struct Manner<'a> {
     pub(super) reason: Option<&'a str>,
 }
 
-enum State {
+/// How something is, next to what a plan read and wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
     AsRead,
     Done,
+    /// A worker pool that this plan took from its configuration, and that went before it was made again.
+    Gone,
 }
 
 pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &Client) -> Outcome {
     let mut outcome = Outcome::default();
+    let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in changes.iter().enumerate() {
         progress.tell(|| {
@@ -46,16 +53,21 @@ pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &C
                 change.title()
             )
         });
-        let result = match state(change, client).await {
+        let result = match state(change, &freed, client).await {
             Ok(State::Done) => {
                 outcome.found_done += 1;
+                freed.extend(change.loses());
                 continue;
             }
-            Ok(State::AsRead) => write(change, manner, client).await,
+            Ok(State::AsRead) => write(change, change.action, manner, client).await,
+            Ok(State::Gone) => write(change, Action::Create, manner, client).await,
             Err(failure) => Err(failure),
         };
         match result {
-            Ok(()) => outcome.done.push(change.clone()),
+            Ok(()) => {
+                freed.extend(change.loses());
+                outcome.done.push(change.clone());
+            }
             Err(failure) => {
                 // The others would only wait for the same silence.
                 let is_gone = failure.exit == Exit::Unreachable;
@@ -70,38 +82,33 @@ pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &C
     outcome
 }
 
-/// Everything that is not as it was read, before anything is done.
-pub(super) async fn conflicts(changes: &[Change], client: &Client) -> Result<Vec<String>, Failure> {
-    let mut conflicts = Vec::new();
-    let mut progress = Progress::start();
-    for (position, change) in changes.iter().enumerate() {
-        progress.tell(|| {
-            format!(
-                "comparing: {position} of {}, now {}",
-                changes.len(),
-                change.title()
-            )
-        });
-        match state(change, client).await {
-            Ok(State::AsRead | State::Done) => {}
-            Err(failure) if failure.exit == Exit::Conflict => conflicts.push(failure.message),
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(conflicts)
-}
-
-async fn state(change: &Change, client: &Client) -> Result<State, Failure> {
+pub(super) async fn state(
+    change: &Change,
+    freed: &BTreeSet<String>,
+    client: &Client,
+) -> Result<State, Failure> {
     let there = read_one(client, change.kind, &change.id).await?;
-    judge(change, there.as_ref())
+    judge(change, freed, there.as_ref())
 }
 
-fn judge(change: &Change, there: Option<&There>) -> Result<State, Failure> {
+/// `freed`: the pools that changes before this one gave up. What became of those is not somebody else's doing.
+fn judge(
+    change: &Change,
+    freed: &BTreeSet<String>,
+    there: Option<&There>,
+) -> Result<State, Failure> {
     if change.has_read(there) {
         return Ok(State::AsRead);
     }
     if change.is_done(there) {
         return Ok(State::Done);
+    }
+    if change.kind == Kind::WorkerPool && freed.contains(&change.id) {
+        match there {
+            None => return Ok(State::Gone),
+            Some(there) if is_going(&there.content) => return Ok(State::AsRead),
+            Some(_) => {}
+        }
     }
     let happened = match (&change.before, there) {
         (None, Some(_)) => "was made",
@@ -118,10 +125,15 @@ fn judge(change: &Change, there: Option<&There>) -> Result<State, Failure> {
     .advise("plan again"))
 }
 
-async fn write(change: &Change, manner: Manner<'_>, client: &Client) -> Result<(), Failure> {
+async fn write(
+    change: &Change,
+    action: Action,
+    manner: Manner<'_>,
+    client: &Client,
+) -> Result<(), Failure> {
     let (kind, id) = (change.kind, &change.id);
     let body = || body(change, manner);
-    let call = match change.action {
+    let call = match action {
         Action::Create => kind.create_call(id, body()),
         Action::Update => kind.update_call(id, body()),
         Action::Remove => kind.remove_call(id).query("version", change.version),
@@ -146,6 +158,8 @@ fn body(change: &Change, manner: Manner<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn change(before: Option<Value>, after: Option<Value>) -> Change {
@@ -158,6 +172,7 @@ mod tests {
             before,
             after,
             foreseen: None,
+            adopted: BTreeMap::new(),
         }
     }
 
@@ -173,9 +188,8 @@ mod tests {
     }
 
     fn word(change: &Change, there: Option<&There>) -> String {
-        match judge(change, there) {
-            Ok(State::AsRead) => "as read".to_owned(),
-            Ok(State::Done) => "done".to_owned(),
+        match judge(change, &BTreeSet::new(), there) {
+            Ok(state) => format!("{state:?}"),
             Err(failure) => failure.message,
         }
     }
@@ -183,17 +197,17 @@ mod tests {
     #[test]
     fn what_somebody_changed_since_is_left_alone() {
         let update = change(Some(role("a")), Some(role("b")));
-        assert_eq!(word(&update, Some(&there(role("a")))), "as read");
-        assert_eq!(word(&update, Some(&there(role("b")))), "done");
+        assert_eq!(word(&update, Some(&there(role("a")))), "AsRead");
+        assert_eq!(word(&update, Some(&there(role("b")))), "Done");
         assert!(word(&update, Some(&there(role("c")))).contains("was changed"));
         assert!(word(&update, None).contains("was removed"));
         let create = change(None, Some(role("b")));
-        assert_eq!(word(&create, None), "as read");
-        assert_eq!(word(&create, Some(&there(role("b")))), "done");
+        assert_eq!(word(&create, None), "AsRead");
+        assert_eq!(word(&create, Some(&there(role("b")))), "Done");
         assert!(word(&create, Some(&there(role("c")))).contains("was made"));
         let remove = change(Some(role("a")), None);
-        assert_eq!(word(&remove, Some(&there(role("a")))), "as read");
-        assert_eq!(word(&remove, None), "done");
+        assert_eq!(word(&remove, Some(&there(role("a")))), "AsRead");
+        assert_eq!(word(&remove, None), "Done");
         assert!(word(&remove, Some(&there(role("c")))).contains("was changed"));
     }
 
@@ -207,7 +221,7 @@ mod tests {
             content: json!({"workerTypes": ["a"], "rules": []}),
             version: Some(version),
         };
-        assert_eq!(word(&update, Some(&at(3))), "as read");
+        assert_eq!(word(&update, Some(&at(3))), "AsRead");
         assert!(word(&update, Some(&at(4))).contains("was changed"));
         let body = body(
             &update,

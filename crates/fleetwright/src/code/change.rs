@@ -1,4 +1,4 @@
-//! From what is wanted and what is there to what must be done, in which order.
+//! From what is wanted and what is there to what must be done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kind::Kind;
-use super::read::{Wanted, worker_types};
+use super::read::{Item, Wanted, worker_types};
 use super::server::{Here, There};
 
 /// A pool with this provider goes away by itself.
@@ -45,6 +45,9 @@ pub(super) struct Change {
     /// What the server says would follow from a worker configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) foreseen: Option<Value>,
+    /// The worker pools made by hand that a worker configuration takes over, as they were read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) adopted: BTreeMap<String, Value>,
 }
 
 /// What is to be done, and what is not.
@@ -72,6 +75,25 @@ impl Change {
         let before = self.kind.normal(&self.id, before);
         let after = self.kind.normal(&self.id, after);
         value_changes(&before, &after)
+    }
+
+    /// What has this content, or shall have it.
+    pub(super) fn from(key: &(Kind, String), there: Option<&There>, item: Option<&Item>) -> Self {
+        Self {
+            kind: key.0,
+            id: key.1.clone(),
+            action: match (there, item) {
+                (_, None) => Action::Remove,
+                (Some(_), Some(_)) => Action::Update,
+                (None, Some(_)) => Action::Create,
+            },
+            place: item.map(|item| item.place.clone()),
+            version: there.and_then(|there| there.version),
+            before: there.map(|there| there.content.clone()),
+            after: item.map(|item| item.content.clone()),
+            foreseen: None,
+            adopted: BTreeMap::new(),
+        }
     }
 
     /// Is this what was read?
@@ -106,7 +128,7 @@ impl Change {
     }
 
     /// Pools that it did not have and will have.
-    fn gains(&self) -> BTreeSet<String> {
+    pub(super) fn gains(&self) -> BTreeSet<String> {
         &self.pools(self.after.as_ref()) - &self.pools(self.before.as_ref())
     }
 
@@ -116,7 +138,8 @@ impl Change {
     }
 }
 
-fn is_going(pool: &Value) -> bool {
+/// Whether a pool has nobody any more who launches workers for it.
+pub(super) fn is_going(pool: &Value) -> bool {
     pool["providerId"] == NULL_PROVIDER
 }
 
@@ -124,33 +147,43 @@ impl Plan {
     /// `removes`: whether things that are owned and not wanted go.
     pub(super) fn new(wanted: &Wanted, here: &Here, removes: bool) -> Self {
         let mut plan = Self::default();
-        for ((kind, id), item) in &wanted.items {
-            let there = here.items.get(&(*kind, id.clone()));
-            let change = Change {
-                kind: *kind,
-                id: id.clone(),
-                action: if there.is_some() {
-                    Action::Update
-                } else {
-                    Action::Create
-                },
-                place: Some(item.place.clone()),
-                version: there.and_then(|there| there.version),
-                before: there.map(|there| there.content.clone()),
-                after: Some(item.content.clone()),
-                foreseen: None,
-            };
+        for (key, item) in &wanted.items {
+            let there = here.items.get(key);
+            let change = Change::from(key, there, Some(item));
             match change.is_done(there) {
-                true => *plan.same.entry(*kind).or_default() += 1,
+                true => *plan.same.entry(key.0).or_default() += 1,
                 false => plan.changes.push(change),
             }
         }
         if removes {
             plan.remove(wanted, here);
         }
+        plan.take_over(wanted, here);
         plan.check_pools(here);
         plan.order();
+        plan.check_circles();
         plan
+    }
+
+    /// The pools that worker configurations give up.
+    pub(super) fn freed(&self) -> BTreeSet<String> {
+        self.changes.iter().flat_map(Change::loses).collect()
+    }
+
+    /// Worker pools that a configuration gives up look like what is wanted only until then.
+    fn take_over(&mut self, wanted: &Wanted, here: &Here) {
+        for pool in self.freed() {
+            let key = (Kind::WorkerPool, pool);
+            let (there, item) = (here.items.get(&key), wanted.items.get(&key));
+            let Some(item) = item else { continue };
+            let change = Change::from(&key, there, Some(item));
+            if change.is_done(there) {
+                if let Some(same) = self.same.get_mut(&key.0) {
+                    *same = same.saturating_sub(1);
+                }
+                self.changes.push(change);
+            }
+        }
     }
 
     fn remove(&mut self, wanted: &Wanted, here: &Here) {
@@ -171,22 +204,14 @@ impl Plan {
             if is_wanted || stays || !owns.has(*kind, id) {
                 continue;
             }
-            self.changes.push(Change {
-                kind: *kind,
-                id: id.clone(),
-                action: Action::Remove,
-                place: None,
-                version: there.version,
-                before: Some(there.content.clone()),
-                after: None,
-                foreseen: None,
-            });
+            let key = (*kind, id.clone());
+            self.changes.push(Change::from(&key, Some(there), None));
         }
     }
 
     /// Pools that follow from a configuration cannot be made by hand as well.
     fn check_pools(&mut self, here: &Here) {
-        let freed: BTreeSet<_> = self.changes.iter().flat_map(Change::loses).collect();
+        let freed = self.freed();
         for change in &self.changes {
             if let (Kind::WorkerPool, Some(owner)) = (change.kind, here.compiled.get(&change.id))
                 && !freed.contains(&change.id)
@@ -198,45 +223,6 @@ impl Plan {
                 ));
             }
         }
-    }
-
-    /// Who may, before what they may do; what goes, last. A configuration that gives a worker type away
-    /// comes before the one that gets it.
-    pub(super) fn order(&mut self) {
-        let gained: BTreeSet<_> = self.changes.iter().flat_map(Change::gains).collect();
-        let rank = |change: &Change| {
-            let gives = !change.loses().is_disjoint(&gained);
-            match change.action {
-                Action::Create | Action::Update => (false, change.kind as u8),
-                Action::Remove if gives => (false, change.kind as u8),
-                Action::Remove => (true, u8::MAX - change.kind as u8),
-            }
-        };
-        self.changes
-            .sort_by(|left, right| (rank(left), &left.id).cmp(&(rank(right), &right.id)));
-        let start = self
-            .changes
-            .iter()
-            .position(|change| change.kind == Kind::WorkerConfiguration);
-        let Some(start) = start else { return };
-        let same_rank = |change: &Change| rank(change) == (false, Kind::WorkerConfiguration as u8);
-        let length = self.changes[start..]
-            .iter()
-            .take_while(|change| same_rank(change))
-            .count();
-        let mut waiting: Vec<Change> = self.changes.drain(start..start + length).collect();
-        let mut ordered = Vec::with_capacity(length);
-        while !waiting.is_empty() {
-            let is_free = |candidate: &Change| {
-                let gains = candidate.gains();
-                let mut others = waiting.iter().filter(|other| other.id != candidate.id);
-                others.all(|other| other.loses().is_disjoint(&gains))
-            };
-            // Two that swap worker types wait for each other: the server will say that it cannot be.
-            let next = waiting.iter().position(is_free).unwrap_or(0);
-            ordered.push(waiting.remove(next));
-        }
-        self.changes.splice(start..start, ordered);
     }
 
     pub(super) fn n_same(&self) -> usize {

@@ -1,13 +1,13 @@
 //! What the server says would follow from worker configurations: their pools, launch configs and workers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::change::{Action, Change, Plan};
+use super::change::{Change, Plan};
 use super::kind::Kind;
 use super::read::Wanted;
-use super::server::Here;
+use super::server::{Here, read_one};
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
@@ -21,78 +21,114 @@ pub(super) async fn foresee(
     adopts: bool,
     client: &Client,
 ) -> Result<(), Failure> {
-    let freed: BTreeSet<String> = plan.changes.iter().flat_map(Change::loses).collect();
+    let freed = plan.freed();
     let mut progress = Progress::start();
-    let configurations = wanted.items.iter();
-    for ((kind, id), item) in
-        configurations.filter(|((kind, _), _)| *kind == Kind::WorkerConfiguration)
-    {
+    for (key, item) in &wanted.items {
+        let (kind, id) = (key.0, &key.1);
+        if kind != Kind::WorkerConfiguration {
+            continue;
+        }
         progress.tell(|| format!("planning {} {id}", kind.noun()));
-        let mut body = item.content.clone();
-        body["adoptPools"] = json!(adopts);
-        let call = Call::post(WORKER_MANAGER, &["worker-configuration", id, "plan"], body)
-            .to(format!("plan {} {id} of {}", kind.noun(), item.place));
-        let mut foreseen = match client.call(&call).await {
-            Ok(foreseen) => foreseen,
+        let question = Question {
+            id,
+            place: &item.place,
+            content: &item.content,
+        };
+        let answer = match question.ask(adopts, &freed, client).await {
+            Ok(answer) => answer,
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
                 plan.errors.push(failure.message);
                 continue;
             }
         };
-        let conflicts = take_conflicts(&mut foreseen, |conflict| is_solved(conflict, &freed));
-        plan.conflicts.extend(conflicts.into_iter().map(|conflict| {
-            let known = format!("{} {id}: {conflict}", kind.noun());
-            known.replace("(see adoptPools)", "(--adopt-pools takes it over)")
-        }));
-        let planned = plan
-            .changes
-            .iter_mut()
-            .find(|change| change.kind == *kind && change.id == *id);
-        match planned {
-            Some(change) => change.foreseen = Some(foreseen),
-            None if foreseen["pools"] == json!([]) => {}
-            None => recompile(
-                plan,
-                (*kind, id),
-                here,
-                &item.place,
-                &item.content,
-                foreseen,
-            ),
-        }
+        plan.conflicts.extend(answer.conflicts);
+        let known = |change: &&mut Change| change.kind == kind && change.id == *id;
+        let change = match plan.changes.iter_mut().find(known) {
+            Some(change) => change,
+            None if !changes_pools(&answer.foreseen) => continue,
+            // The rules are as they should be, and what follows from them is not.
+            None => {
+                if let Some(same) = plan.same.get_mut(&kind) {
+                    *same = same.saturating_sub(1);
+                }
+                plan.changes
+                    .push(Change::from(key, here.items.get(key), Some(item)));
+                let Some(change) = plan.changes.last_mut() else {
+                    continue;
+                };
+                change
+            }
+        };
+        change.foreseen = Some(answer.foreseen);
+        change.adopted = answer.adopted;
     }
     plan.order();
     Ok(())
 }
 
-/// The rules are as they should be, and what follows from them is not.
-fn recompile(
-    plan: &mut Plan,
-    (kind, id): (Kind, &str),
-    here: &Here,
-    place: &str,
-    content: &Value,
-    foreseen: Value,
-) {
-    if let Some(same) = plan.same.get_mut(&kind) {
-        *same = same.saturating_sub(1);
-    }
-    let there = here.items.get(&(kind, id.to_owned()));
-    plan.changes.push(Change {
-        kind,
-        id: id.to_owned(),
-        action: Action::Update,
-        place: Some(place.to_owned()),
-        version: there.and_then(|there| there.version),
-        before: there.map(|there| there.content.clone()),
-        after: Some(content.clone()),
-        foreseen: Some(foreseen),
-    });
+/// One worker configuration as it shall be.
+pub(super) struct Question<'a> {
+    pub(super) id: &'a str,
+    /// Which file wants it.
+    pub(super) place: &'a str,
+    pub(super) content: &'a Value,
 }
 
-/// Takes the conflicts out of a plan, and returns those that count.
-fn take_conflicts(foreseen: &mut Value, is_solved: impl Fn(&str) -> bool) -> Vec<String> {
+/// What would follow from it.
+pub(super) struct Answer {
+    pub(super) foreseen: Value,
+    /// What stands in its way.
+    pub(super) conflicts: Vec<String>,
+    /// The worker pools made by hand that it takes over, as they are.
+    pub(super) adopted: BTreeMap<String, Value>,
+}
+
+impl Question<'_> {
+    /// `freed`: the pools that other changes of the same plan give up before.
+    pub(super) async fn ask(
+        &self,
+        adopts: bool,
+        freed: &BTreeSet<String>,
+        client: &Client,
+    ) -> Result<Answer, Failure> {
+        let (noun, id) = (Kind::WorkerConfiguration.noun(), self.id);
+        let mut body = self.content.clone();
+        // Asked as if none were taken over, the server names those that are there.
+        body["adoptPools"] = json!(false);
+        let call = Call::post(WORKER_MANAGER, &["worker-configuration", id, "plan"], body)
+            .to(format!("plan {noun} {id} of {}", self.place));
+        let mut foreseen = client.call(&call).await?;
+        let (mut conflicts, mut adopted) = (Vec::new(), BTreeMap::new());
+        for conflict in take_conflicts(&mut foreseen, freed) {
+            match made_by_hand(&conflict) {
+                Some(pool) if adopts => {
+                    if let Some(there) = read_one(client, Kind::WorkerPool, pool).await? {
+                        adopted.insert(pool.to_owned(), there.content);
+                    }
+                }
+                Some(_) | None => {
+                    let conflict =
+                        conflict.replace("(see adoptPools)", "(--adopt-pools takes it over)");
+                    conflicts.push(format!("{noun} {id}: {conflict}"));
+                }
+            }
+        }
+        Ok(Answer {
+            foreseen,
+            conflicts,
+            adopted,
+        })
+    }
+}
+
+/// Whether anything would become of pools.
+pub(super) fn changes_pools(foreseen: &Value) -> bool {
+    foreseen["pools"] != json!([])
+}
+
+/// Takes the conflicts out of a plan, and returns those that no other change solves.
+fn take_conflicts(foreseen: &mut Value, freed: &BTreeSet<String>) -> Vec<String> {
     let conflicts = foreseen["conflicts"].take();
     if let Some(foreseen) = foreseen.as_object_mut() {
         foreseen.remove("conflicts");
@@ -103,7 +139,7 @@ fn take_conflicts(foreseen: &mut Value, is_solved: impl Fn(&str) -> bool) -> Vec
         .flatten()
         .filter_map(Value::as_str);
     conflicts
-        .filter(|conflict| !is_solved(conflict))
+        .filter(|conflict| !is_solved(conflict, freed))
         .map(str::to_owned)
         .collect()
 }
@@ -112,6 +148,12 @@ fn take_conflicts(foreseen: &mut Value, is_solved: impl Fn(&str) -> bool) -> Vec
 fn is_solved(conflict: &str, freed: &BTreeSet<String>) -> bool {
     let belongs = conflict.split_once(" belongs to the worker configuration ");
     belongs.is_some_and(|(pool, _)| freed.contains(pool))
+}
+
+/// The worker pool that a conflict is about, if it is that somebody made it by hand.
+fn made_by_hand(conflict: &str) -> Option<&str> {
+    let pool = conflict.strip_prefix("there is a worker pool ")?;
+    pool.strip_suffix(" that was made by hand (see adoptPools)")
 }
 
 #[cfg(test)]
@@ -123,7 +165,7 @@ mod tests {
         let freed = BTreeSet::from(["a/b".to_owned()]);
         let mut foreseen = json!({"pools": [], "conflicts": [
             "a/b belongs to the worker configuration x", "a/c belongs to the worker configuration x"]});
-        let conflicts = take_conflicts(&mut foreseen, |conflict| is_solved(conflict, &freed));
+        let conflicts = take_conflicts(&mut foreseen, &freed);
         assert_eq!(conflicts, ["a/c belongs to the worker configuration x"]);
         assert_eq!(foreseen, json!({"pools": []}));
     }

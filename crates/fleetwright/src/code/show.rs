@@ -12,7 +12,8 @@ use crate::output::printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tense {
     Would,
-    Past,
+    /// So many had been done before.
+    Past(usize),
 }
 
 /// Everything that is to be done.
@@ -44,6 +45,17 @@ fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
     if change.action == Action::Update {
         lines.extend(indented(update_lines(change, paint)));
     }
+    let adopted = change.adopted.keys();
+    lines.extend(indented(
+        adopted
+            .map(|pool| {
+                let pool = printable(pool);
+                paint.changed(&format!(
+                    "worker pool {pool}: made by hand until now, and taken over"
+                ))
+            })
+            .collect(),
+    ));
     // Of what is new, all is new.
     if let Some(foreseen) = &change.foreseen
         && (change.action != Action::Create || paint.in_full)
@@ -110,9 +122,9 @@ fn gist(change: &Change) -> String {
 
 /// All of it in one line; `done` are those that were carried out, of all if that is still to come.
 pub(super) fn summary(plan: &Plan, done: &[Change], tense: Tense) -> String {
-    let words = match tense {
-        Tense::Would => ["to create", "to change", "to remove"],
-        Tense::Past => ["created", "changed", "removed"],
+    let (words, nothing) = match tense {
+        Tense::Would => (["to create", "to change", "to remove"], "nothing to do"),
+        Tense::Past(_) => (["created", "changed", "removed"], "nothing was done"),
     };
     let actions = [Action::Create, Action::Update, Action::Remove];
     let mut parts = Vec::new();
@@ -121,15 +133,17 @@ pub(super) fn summary(plan: &Plan, done: &[Change], tense: Tense) -> String {
         if counted > 0 {
             parts.push(match tense {
                 Tense::Would => format!("{counted} {word}"),
-                Tense::Past => format!("{word} {counted}"),
+                Tense::Past(_) => format!("{word} {counted}"),
             });
         }
     }
-    if parts.is_empty() {
-        parts.push(match tense {
-            Tense::Would => "nothing to do".to_owned(),
-            Tense::Past => "nothing was done".to_owned(),
-        });
+    match (tense, parts.is_empty()) {
+        (Tense::Would | Tense::Past(0), true) => parts.push(nothing.to_owned()),
+        (Tense::Past(before), true) => {
+            parts.push(format!("{nothing}: {before} had been done before"));
+        }
+        (Tense::Would | Tense::Past(0), false) => {}
+        (Tense::Past(before), false) => parts.push(format!("{before} had been done before")),
     }
     let same = plan.n_same();
     if same > 0 {

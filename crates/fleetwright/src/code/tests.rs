@@ -352,3 +352,58 @@ fn a_pool_that_a_configuration_makes_is_not_made_by_hand() {
         plan.conflicts[0]
     );
 }
+
+#[test]
+fn a_pool_that_a_configuration_gives_up_is_made_by_hand_after_that() {
+    let wanted = wanted(&[
+        (
+            "owns.yaml",
+            "owns: { workerConfigurations: [\"*\"], workerPools: [\"*\"] }\n",
+        ),
+        (
+            "a.yaml",
+            "workerPools: [{ workerPoolId: a/b, providerId: p, owner: o@example.com }]\n",
+        ),
+    ]);
+    // Also if it looks as it should by chance: it will not, once the configuration has gone.
+    for provider in ["p", "q"] {
+        let here = here(&[
+            (Kind::WorkerPool, "a/b", pool(provider)),
+            (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
+        ]);
+        let plan = Plan::new(&wanted, &here, true);
+        let expected = ["remove worker configuration w", "update worker pool a/b"];
+        assert_eq!(steps(&plan), expected, "{provider}");
+        assert_eq!((plan.conflicts.len(), plan.n_same()), (0, 0));
+    }
+}
+
+#[test]
+fn configurations_that_exchange_worker_types_are_a_conflict_with_a_way_out() {
+    let configurations = |types: [&str; 4]| {
+        let of = |(id, types): (&str, &str)| {
+            format!("  - {{ workerConfigurationId: {id}, workerTypes: [{types}], rules: [] }}\n")
+        };
+        let listed = ["after", "m0", "m1", "other"].into_iter().zip(types);
+        format!(
+            "workerConfigurations:\n{}",
+            listed.map(of).collect::<String>()
+        )
+    };
+    let text = configurations(["w", "y", "x", "u"]);
+    let wanted = wanted(&[("a.yaml", &text)]);
+    let here = here(&[
+        (Kind::WorkerConfiguration, "m0", configuration(&["x", "w"])),
+        (Kind::WorkerConfiguration, "m1", configuration(&["y"])),
+        (Kind::WorkerConfiguration, "other", configuration(&["v"])),
+    ]);
+    let plan = Plan::new(&wanted, &here, true);
+    assert_eq!(
+        plan.conflicts,
+        [
+            "worker configurations exchange worker types, and none can be the first: m0 waits for worker-manager/y of m1, \
+            m1 waits for worker-manager/x of m0. Do it in two steps: first apply files in which neither m1 nor m0 has \
+            worker-manager/y, then these"
+        ]
+    );
+}

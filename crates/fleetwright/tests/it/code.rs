@@ -36,11 +36,11 @@ fn fleet(server: &Server) -> String {
     server.home.path("fleet").to_str().unwrap().to_owned()
 }
 
-fn plan(server: &Server, folder: &str, more: &[&str]) -> Done {
+pub(crate) fn plan(server: &Server, folder: &str, more: &[&str]) -> Done {
     server.run(&[&["plan", "-f", folder][..], more].concat())
 }
 
-fn apply(server: &Server, folder: &str) -> Done {
+pub(crate) fn apply(server: &Server, folder: &str) -> Done {
     server.run(&["apply", "-f", folder, "--yes"])
 }
 

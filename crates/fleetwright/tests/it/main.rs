@@ -7,6 +7,7 @@
 mod bench;
 mod client;
 mod code;
+mod code_plan;
 mod configuration;
 mod documentation;
 mod event;

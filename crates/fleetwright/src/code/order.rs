@@ -1,0 +1,106 @@
+//! In which order a plan is carried out: each thing after what it needs, and before what needs its place.
+
+use std::collections::BTreeSet;
+
+use super::change::{Action, Change, Plan};
+use super::kind::Kind;
+
+impl Plan {
+    /// Who may, before what they may do; what goes, last. A configuration that gives a worker type away
+    /// comes before the one that gets it, and before the pool that is made by hand in its place.
+    pub(super) fn order(&mut self) {
+        let wanted = self
+            .changes
+            .iter()
+            .filter(|change| change.kind == Kind::WorkerPool && change.action != Action::Remove);
+        let mut gained: BTreeSet<_> = wanted.map(|change| change.id.clone()).collect();
+        gained.extend(self.changes.iter().flat_map(Change::gains));
+        let rank = |change: &Change| {
+            let gives = !change.loses().is_disjoint(&gained);
+            match change.action {
+                Action::Create | Action::Update => (false, change.kind as u8),
+                Action::Remove if gives => (false, change.kind as u8),
+                Action::Remove => (true, u8::MAX - change.kind as u8),
+            }
+        };
+        self.changes
+            .sort_by(|left, right| (rank(left), &left.id).cmp(&(rank(right), &right.id)));
+        let start = self
+            .changes
+            .iter()
+            .position(|change| change.kind == Kind::WorkerConfiguration);
+        let Some(start) = start else { return };
+        let same_rank = |change: &Change| rank(change) == (false, Kind::WorkerConfiguration as u8);
+        let length = self.changes[start..]
+            .iter()
+            .take_while(|change| same_rank(change))
+            .count();
+        let mut waiting: Vec<Change> = self.changes.drain(start..start + length).collect();
+        let mut ordered = Vec::with_capacity(length);
+        while !waiting.is_empty() {
+            let others: Vec<&Change> = waiting.iter().collect();
+            let is_free = |candidate: &&Change| awaited(candidate, &others).is_none();
+            // Those that wait for each other are a conflict of the plan: their order does not matter.
+            let next = others.iter().position(is_free).unwrap_or(0);
+            ordered.push(waiting.remove(next));
+        }
+        self.changes.splice(start..start, ordered);
+    }
+
+    /// Worker configurations that hand worker types on in a circle: none of them can be the first.
+    pub(super) fn check_circles(&mut self) {
+        let configurations = self.changes.iter();
+        let mut waiting: Vec<&Change> = configurations
+            .filter(|change| change.kind == Kind::WorkerConfiguration)
+            .collect();
+        loop {
+            let is_free = |candidate: &&Change| awaited(candidate, &waiting).is_none();
+            if let Some(free) = waiting.iter().position(is_free) {
+                waiting.remove(free);
+                continue;
+            }
+            let Some(mut now) = waiting.first().copied() else {
+                return;
+            };
+            let mut chain: Vec<(&Change, String)> = Vec::new();
+            while !chain.iter().any(|(known, _)| known.id == now.id) {
+                let (other, pool) =
+                    awaited(now, &waiting).expect("all that wait for nobody were taken out");
+                chain.push((now, pool));
+                now = other;
+            }
+            let start = chain.iter().position(|(known, _)| known.id == now.id);
+            self.conflicts.push(told(&chain[start.unwrap_or(0)..]));
+            waiting.retain(|change| change.id != now.id);
+        }
+    }
+}
+
+/// Another one that has a worker type which this one is to get.
+fn awaited<'a>(change: &Change, among: &[&'a Change]) -> Option<(&'a Change, String)> {
+    let gains = change.gains();
+    let mut others = among.iter().filter(|other| other.id != change.id);
+    others.find_map(|other| Some((*other, other.loses().intersection(&gains).next()?.clone())))
+}
+
+/// What stands in the way of a circle of configurations, each with what it waits for, and what to do.
+fn told(circle: &[(&Change, String)]) -> String {
+    let waits: Vec<_> = circle
+        .iter()
+        .zip(circle.iter().cycle().skip(1))
+        .map(|((change, pool), (other, _))| {
+            format!("{} waits for {pool} of {}", change.id, other.id)
+        })
+        .collect();
+    let [(first, pool), ..] = circle else {
+        return String::new();
+    };
+    let giver = circle.get(1).map_or(&first.id, |(other, _)| &other.id);
+    format!(
+        "{}s exchange worker types, and none can be the first: {}. Do it in two steps: first apply files in which \
+         neither {giver} nor {} has {pool}, then these",
+        first.kind.noun(),
+        waits.join(", "),
+        first.id,
+    )
+}

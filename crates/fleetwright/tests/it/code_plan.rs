@@ -1,0 +1,150 @@
+//! Configuration as code: what a plan refuses, and whether it is still what will happen.
+
+use crate::code::{apply, plan};
+use crate::world::{Home, Server};
+
+const SHOP: &str = "[providers.local]\nkind = \"static\"\n\n[providers.shop]\nkind = \"fake\"\nplaces = [{ region = \"r1\" }]\n";
+const BUYER: &str = r#"
+workerConfigurationId: buyer
+workerTypes: [demo/bought]
+rules:
+  - ruleId: r
+    values:
+      owner: o@example.com
+      description: d
+      maxCapacity: 4
+      providers: { shop: {} }
+      shop: { workerConfig: {} }
+"#;
+
+/// A server with a provider of which the test says what it presents.
+fn shop() -> Server {
+    let home = Home::new();
+    let file = home.write("shop.toml", SHOP);
+    Server::start_in(home, &["--config", &file])
+}
+
+#[test]
+fn a_saved_plan_is_refused_if_a_provider_presents_something_else_by_now() {
+    let server = shop();
+    let file = server.home.write("fleet/buyer.yaml", BUYER);
+    let saved = server.home.path("plan.json");
+    let saved = saved.to_str().unwrap();
+    server.ok(&["plan", "-f", &file, "--out", saved]);
+    let address = server.root_url();
+    let (_, home) = server.terminate();
+    let places = "places = [{ region = \"r1\" }, { region = \"r2\" }]";
+    let text = SHOP.replace("places = [{ region = \"r1\" }]", places);
+    let config = home.write("shop.toml", &text);
+    let server = Server::start_in(home, &["--config", &config]);
+    // The same server, but for its port.
+    let plan = server.home.read("plan.json");
+    server
+        .home
+        .write("plan.json", &plan.replace(&address, &server.root_url()));
+    let refused = server.run(&["apply", "--plan", saved, "--yes"]);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    for part in [
+        "nothing was done",
+        "of worker configuration buyer something else would follow",
+        "now: + provider=shop, region=r2: lc-",
+    ] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert_eq!(server.run(&["configuration", "show", "buyer"]).code, 3);
+}
+
+#[test]
+fn a_saved_plan_takes_over_only_the_pools_that_were_there_when_it_was_made() {
+    let server = shop();
+    let file = server.home.write("fleet/buyer.yaml", BUYER);
+    let saved = server.home.path("plan.json");
+    let saved = saved.to_str().unwrap();
+    let by_hand = |verb: &str, owner: &str| {
+        let named = ["pool", verb, "demo/bought", "--owner", owner];
+        server.ok(&[&named[..], &["--provider", "local"]].concat());
+    };
+    let adopting = ["plan", "-f", &file, "--adopt-pools", "--out", saved];
+    let refused = |said: &str| {
+        let refused = server.run(&["apply", "--plan", saved, "--yes"]);
+        assert_eq!(refused.code, 5, "{}", refused.err);
+        assert!(refused.err.contains(said), "{}", refused.err);
+        assert_eq!(server.run(&["configuration", "show", "buyer"]).code, 3);
+    };
+    server.ok(&adopting);
+    by_hand("create", "one@example.com");
+    refused(
+        "worker pool demo/bought, which worker configuration buyer takes over, was made by hand",
+    );
+    let shown = server.ok(&adopting);
+    let told = "worker pool demo/bought: made by hand until now, and taken over";
+    assert!(shown.contains(told), "{shown}");
+    by_hand("update", "two@example.com");
+    refused("takes over, was changed by somebody");
+    server.ok(&adopting);
+    server.ok(&["apply", "--plan", saved, "--yes"]);
+    let repeated = server.ok(&["apply", "--plan", saved, "--yes"]);
+    assert!(
+        repeated.ends_with("nothing was done: 1 had been done before\n"),
+        "{repeated}"
+    );
+}
+
+#[test]
+fn a_pool_goes_from_a_configuration_to_hand_made_in_one_apply() {
+    for is_removed in [true, false] {
+        let server = shop();
+        server.home.write(
+            "fleet/owns.yaml",
+            "owns: { workerConfigurations: ['*'], workerPools: ['*'] }\n",
+        );
+        let file = server.home.write("fleet/buyer.yaml", BUYER);
+        let folder = server.home.path("fleet");
+        let folder = folder.to_str().unwrap();
+        assert_eq!(apply(&server, folder).code, 0);
+        match is_removed {
+            true => std::fs::remove_file(&file).unwrap(),
+            false => std::fs::write(&file, BUYER.replace("[demo/bought]", "[]")).unwrap(),
+        }
+        let by_hand = "workerPoolId: demo/bought\nproviderId: local\nowner: me@example.com\n";
+        server.home.write("fleet/hand.yaml", by_hand);
+        let saved = server.home.path("plan.json");
+        let saved = saved.to_str().unwrap();
+        server.ok(&["plan", "-f", folder, "--out", saved]);
+        let done = server.run(&["apply", "--plan", saved, "--yes"]);
+        assert_eq!(done.code, 0, "{}", done.err);
+        assert_eq!(
+            server.json(&["pool", "show", "demo/bought"])["providerId"],
+            "local"
+        );
+        assert_eq!(plan(&server, folder, &["--check"]).code, 0);
+    }
+}
+
+#[test]
+fn configurations_cannot_exchange_worker_types_in_one_apply() {
+    let server = shop();
+    let both = |one: &str, two: &str| {
+        for (id, types) in [("one", one), ("two", two)] {
+            let text = BUYER.replace("buyer", id).replace("demo/bought", types);
+            server.home.write(&format!("fleet/{id}.yaml"), &text);
+        }
+    };
+    both("a/x", "a/y");
+    let folder = server.home.path("fleet");
+    let folder = folder.to_str().unwrap();
+    assert_eq!(apply(&server, folder).code, 0);
+    both("a/y", "a/x");
+    let refused = plan(&server, folder, &[]);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(
+        refused.err.contains("neither two nor one has a/y"),
+        "{}",
+        refused.err
+    );
+    // What is advised helps.
+    both("", "");
+    server.ok(&["apply", "-f", folder, "--yes"]);
+    both("a/y", "a/x");
+    assert_eq!(apply(&server, folder).code, 0);
+}
