@@ -4,14 +4,16 @@
 //! numbers that JSON has not) is refused rather than guessed.
 
 mod find;
+mod json;
 mod place;
+mod rounded;
 mod scalar;
 mod toml;
 mod write;
 mod yaml;
 
 use std::ffi::OsStr;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
@@ -24,6 +26,8 @@ use place::Problem;
 
 /// Larger files are made by programs, which can divide them.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
+/// A plan holds everything twice and more; what is larger does not come from this program.
+const MAX_OWN_BYTES: u64 = 2 << 30;
 /// Deeper documents are mistakes or attacks.
 pub(crate) const MAX_DEPTH: usize = 64;
 /// The file names that are read.
@@ -40,7 +44,8 @@ pub(crate) enum Format {
 impl Format {
     /// What the name of a file says about its content.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        match path.extension().and_then(OsStr::to_str)? {
+        let extension = path.extension().and_then(OsStr::to_str)?;
+        match extension.to_ascii_lowercase().as_str() {
             "yaml" | "yml" => Some(Self::Yaml),
             "json" => Some(Self::Json),
             "toml" => Some(Self::Toml),
@@ -66,60 +71,86 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
                 .advise(format!("let it end in .{}", EXTENSIONS.join(" or ."))),
         );
     };
-    parse(&name.to_string(), &text(path)?, format)
+    parse(&name.to_string(), &text(path, MAX_BYTES)?, format)
+}
+
+/// Reads JSON that this program wrote: what is large or deep in it was so where it came from.
+pub(crate) fn read_own(path: &Path) -> Result<Value, Failure> {
+    let text = text(path, MAX_OWN_BYTES)?;
+    parse_to_any_depth(&path.display().to_string(), &text, Format::Json)
 }
 
 /// Understands a text; `name` says in errors where it is from.
 pub(crate) fn parse(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
-    let parsed = match format {
-        Format::Yaml => yaml::parse(text),
-        Format::Json => json(text),
-        Format::Toml => toml::parse(text),
-    };
-    let refuse = |problem: Problem| {
-        let place = problem.place.map(|place| format!(":{place}"));
-        let place = place.unwrap_or_default();
-        Failure::usage(format!(
-            "{name}{place}: not understood as {}: {}",
-            format.name(),
-            problem.text
-        ))
-    };
-    let value = parsed.map_err(refuse)?;
+    let value = parse_to_any_depth(name, text, format)?;
     match is_deeper_than(&value, MAX_DEPTH) {
         false => Ok(value),
-        true => Err(refuse(Problem::somewhere(format!(
-            "it is nested more than {MAX_DEPTH} deep"
-        )))),
+        true => {
+            let problem = Problem::somewhere(format!("it is nested more than {MAX_DEPTH} deep"));
+            Err(refused(name, format, &problem))
+        }
     }
 }
 
-fn json(text: &str) -> Result<Value, Problem> {
-    serde_json::from_str(text).map_err(|problem| {
-        let said = problem.to_string();
-        let at = format!(" at line {} column {}", problem.line(), problem.column());
-        Problem::at(
-            problem.line(),
-            problem.column(),
-            said.strip_suffix(&at).unwrap_or(&said),
-        )
-    })
+/// What the parsers can do without harm is their limit.
+fn parse_to_any_depth(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
+    exactly(text, format).map_err(|problem| refused(name, format, &problem))
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+/// JSON of which it is known otherwise where it is from.
+pub(crate) fn parse_json(text: &str) -> Result<Value, Problem> {
+    exactly(text, Format::Json)
+}
+
+fn exactly(text: &str, format: Format) -> Result<Value, Problem> {
+    let value = match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
+        Format::Toml => toml::parse(text),
+    }?;
+    match rounded::integer(text, &value) {
+        None => Ok(value),
+        Some(byte) => Err(Problem::at_byte(
+            text,
+            Some(byte),
+            "this number is too large: write it as a text, in quotes",
+        )),
+    }
+}
+
+fn refused(name: &str, format: Format, problem: &Problem) -> Failure {
+    let place = problem.place.map(|place| format!(":{place}"));
+    Failure::usage(format!(
+        "{name}{}: not understood as {}: {}",
+        place.unwrap_or_default(),
+        format.name(),
+        problem.text
+    ))
+}
+
+fn text(path: &Path, max_bytes: u64) -> Result<String, Failure> {
     let name = path.display();
     let mut text = String::new();
     let read = std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        .and_then(|file| file.take(max_bytes + 1).read_to_string(&mut text));
     match read {
-        Err(problem) => Err(Failure::usage(format!("cannot read {name}: {problem}"))),
-        Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
+        Err(problem) => Err(unreadable(path, &problem)),
+        Ok(size) if size as u64 > max_bytes => Err(Failure::usage(format!(
             "{name} has more than {} MiB",
-            MAX_BYTES >> 20
+            max_bytes >> 20
         ))
         .advise("divide it into several files")),
         Ok(_) => Ok(text),
     }
+}
+
+/// What is said of a file or folder that cannot be read.
+pub(crate) fn unreadable(path: &Path, problem: &std::io::Error) -> Failure {
+    let name = path.display();
+    Failure::usage(match problem.kind() == ErrorKind::NotFound {
+        true => format!("there is no file or folder {name}"),
+        false => format!("cannot read {name}: {problem}"),
+    })
 }
 
 fn is_deeper_than(value: &Value, limit: usize) -> bool {
@@ -168,6 +199,78 @@ mod tests {
             assert!(message.starts_with(place), "{message}");
             assert!(!message.contains('\n'), "{message}");
         }
+    }
+
+    #[test]
+    fn a_key_stands_once_in_each_form() {
+        for (text, format) in [
+            ("a: { b: 1, b: 2 }\n", Format::Yaml),
+            ("{\"a\": [{\"b\": 1, \"b\": 2}]}", Format::Json),
+            ("a = { b = 1, b = 2 }\n", Format::Toml),
+        ] {
+            let message = message(text, format);
+            assert!(message.starts_with("f:1:"), "{message}");
+            assert!(
+                message.contains('b') || message.contains("duplicate"),
+                "{message}"
+            );
+        }
+        assert_eq!(
+            message("{\"a\": 1,\n \"a\": 2}", Format::Json),
+            "f:2:4: not understood as JSON: the key \"a\" stands here twice"
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_library_that_reads() {
+        for text in [
+            "a: 1\na: 2\n",
+            "a: 1\n---\nb: 2\n",
+            "a: .inf\n",
+            "a: &x [*x]\n",
+            "a: !!binary /w==\n",
+            "~: 1\n",
+            "[1]: 2\n",
+        ] {
+            let message = message(text, Format::Yaml);
+            for word in [
+                "Option",
+                "from_str",
+                "Policy",
+                "policy",
+                "weak",
+                "deserialize",
+                "scalar",
+            ] {
+                assert!(!message.contains(word), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_be_rounded_are_refused() {
+        for (text, format) in [
+            ("a: 1\nb: 18446744073709551616\n", Format::Yaml),
+            ("a: 1\nb: -9223372036854775809\n", Format::Yaml),
+            ("{\"a\": 1,\n\"b\":18446744073709551616}", Format::Json),
+            ("a = 1\nb = 9223372036854775808\n", Format::Toml),
+        ] {
+            let message = message(text, format);
+            assert!(message.starts_with("f:2:"), "{message}");
+            assert!(message.contains("too large"), "{message}");
+        }
+        for text in [
+            "a: 18446744073709551615\n",
+            "a: 1e23\n",
+            "a: '99999999999999999999'\n",
+        ] {
+            parse("f", text, Format::Yaml).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_empty_text_has_a_first_column() {
+        assert!(message("", Format::Json).starts_with("f:1:1: "));
     }
 
     #[test]

@@ -55,6 +55,9 @@ impl Document {
 
     pub(super) fn save(&self, path: &Path) -> Result<(), Failure> {
         let text = format!("{}\n", output::pretty(&self.to_json()));
+        // What could not be read again is no plan.
+        files::parse_json(&text)
+            .map_err(|problem| Failure::failed(format!("this plan cannot be saved: {problem}")))?;
         std::fs::write(path, text).map_err(|problem| {
             Failure::failed(format!("cannot write {}: {problem}", path.display()))
         })
@@ -62,7 +65,7 @@ impl Document {
 
     pub(super) fn load(path: &Path, root_url: &str) -> Result<Self, Failure> {
         let name = path.display();
-        let document = files::read(path)?;
+        let document = files::read_own(path)?;
         let form = &document["form"];
         if *form != json!(FORM) {
             return Err(Failure::usage(format!(
@@ -106,5 +109,47 @@ impl Entry {
             values: values.collect(),
             change: change.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::change::Action;
+
+    fn plan(description: Value) -> Plan {
+        let change = Change {
+            kind: Kind::Role,
+            id: "r".to_owned(),
+            action: Action::Create,
+            place: None,
+            version: None,
+            before: None,
+            after: Some(json!({ "description": description, "scopes": [] })),
+            foreseen: None,
+            adopted: BTreeMap::new(),
+        };
+        Plan {
+            changes: vec![change],
+            ..Plan::default()
+        }
+    }
+
+    fn nested(depth: usize) -> Value {
+        (0..depth).fold(json!(1), |inside, _| json!([inside]))
+    }
+
+    #[test]
+    fn a_plan_is_read_again_however_large_and_deep_its_things_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let large = json!("x".repeat(usize::try_from(files::MAX_BYTES).unwrap()));
+        for plan in [plan(large), plan(nested(files::MAX_DEPTH + 40))] {
+            Document::of(&plan, "http://a", false).save(&path).unwrap();
+            let read = Document::load(&path, "http://a").unwrap().into_plan();
+            assert_eq!(read.changes, plan.changes);
+        }
+        let deepest = Document::of(&plan(nested(124)), "http://a", false);
+        assert!(deepest.save(&path).is_err());
     }
 }

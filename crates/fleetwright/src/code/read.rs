@@ -86,7 +86,10 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
         let name = file.display().to_string();
         match files::read(&file) {
             Ok(document) => reader.document(&name, document),
-            Err(failure) => reader.problems.push(failure.message),
+            Err(failure) => {
+                reader.problems.push(failure.message);
+                reader.advice.extend(failure.advice);
+            }
         }
     }
     reader.finish()
@@ -98,6 +101,8 @@ struct Reader {
     /// Where `owns` stands.
     owner: Option<String>,
     problems: Vec<String>,
+    /// What helps against some of them.
+    advice: BTreeSet<String>,
 }
 
 impl Reader {
@@ -242,7 +247,12 @@ impl Reader {
         if more > 0 {
             self.problems.push(format!("and {more} more"));
         }
-        Err(Failure::usage(self.problems.join("\n")))
+        let mut failure = Failure::usage(self.problems.join("\n"));
+        if !self.advice.is_empty() {
+            let advice: Vec<_> = self.advice.into_iter().collect();
+            failure = failure.advise(advice.join("; "));
+        }
+        Err(failure)
     }
 
     fn check_owners(&mut self) {

@@ -1,10 +1,12 @@
 //! What a create or an update sends: from a file, with the flags on top.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::files;
 
 /// What the server accepts at most.
 const MAX_BYTES: u64 = 10 << 20;
@@ -29,8 +31,11 @@ impl Shape {
     }
 
     fn fields(&self, text: &str) -> Result<Map<String, Value>, String> {
-        let mut fields: Map<String, Value> = serde_json::from_str(text)
-            .map_err(|problem| format!("not a JSON object: {problem}"))?;
+        let document =
+            files::parse_json(text).map_err(|problem| format!("not a JSON object: {problem}"))?;
+        let Value::Object(mut fields) = document else {
+            return Err("not a JSON object".to_owned());
+        };
         fields.retain(|name, _| !self.read_only.contains(&name.as_str()));
         match fields
             .keys()
@@ -80,7 +85,7 @@ pub(super) fn json_argument(flag: &str, text: &str) -> Result<Value, Failure> {
             &owned
         }
     };
-    serde_json::from_str(text)
+    files::parse_json(text)
         .map_err(|problem| Failure::usage(format!("{flag} is not JSON: {problem}")))
 }
 
@@ -93,10 +98,7 @@ pub(super) fn read_text(path: &str) -> Result<String, Failure> {
     let mut text = String::new();
     let read = reader.and_then(|reader| reader.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {
-        Err(problem) => Err(Failure::usage(format!(
-            "cannot read {}: {problem}",
-            name_of(path)
-        ))),
+        Err(problem) => Err(files::unreadable(Path::new(name_of(path)), &problem)),
         Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
             "{} has more than {MAX_BYTES} bytes",
             name_of(path)
@@ -140,6 +142,8 @@ mod tests {
             problem,
             "unknown field \"scope\"; known are description, scopes"
         );
+        let twice = ROLE.fields(r#"{"scopes": [], "scopes": ["a"]}"#);
+        assert!(twice.unwrap_err().contains("stands here twice"));
         assert!(
             ROLE.fields("[]")
                 .unwrap_err()

@@ -1,21 +1,30 @@
 //! The files that a folder holds.
 
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
-use super::{EXTENSIONS, Format};
+use super::{EXTENSIONS, Format, unreadable};
 use crate::failure::Failure;
 
 const MAX_FILES: usize = 10_000;
 const MAX_FOLDERS_DEEP: usize = 16;
 
 /// The files to read: the one that is named, or all in a folder and those below it, in the order
-/// of their names. What begins with a dot is left out, and links to folders are not followed.
+/// of their names. What begins with a dot is left out. Nothing else that looks like a file of ours is: what is not
+/// found in a folder may be removed from a server.
 pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if !path.is_dir() {
+    let kind = std::fs::metadata(path).map_err(|problem| unreadable(path, &problem))?;
+    if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut files = Vec::new();
-    gather(path, 0, &mut files)?;
+    let (mut files, mut strange) = (Vec::new(), Vec::new());
+    gather(path, 0, &mut files, &mut strange)?;
+    if !strange.is_empty() {
+        strange.sort();
+        return Err(
+            Failure::usage(strange.join("\n")).advise("a name that begins with a dot is left out")
+        );
+    }
     if files.is_empty() {
         return Err(Failure::usage(format!(
             "there is no file in {} whose name ends in .{}",
@@ -27,32 +36,65 @@ pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn gather(
+    folder: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    strange: &mut Vec<String>,
+) -> Result<(), Failure> {
     let name = folder.display();
     if depth > MAX_FOLDERS_DEEP {
         return Err(Failure::usage(format!(
             "{name} lies more than {MAX_FOLDERS_DEEP} folders deep"
         )));
     }
-    let unreadable = |problem| Failure::usage(format!("cannot read {name}: {problem}"));
+    let unreadable = |problem| unreadable(folder, &problem);
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
         let path = entry.path();
-        if entry.file_type().map_err(unreadable)?.is_dir() {
-            gather(&path, depth + 1, files)?;
-        } else if Format::of(&path).is_some() && path.is_file() {
-            files.push(path);
+        match what_is(&path, entry.file_type().map_err(unreadable)?) {
+            Ok(What::Folder) => gather(&path, depth + 1, files, strange)?,
+            Ok(What::File) => files.push(path),
+            Ok(What::Another) => {}
+            Err(problem) => strange.push(format!("{}: {problem}", path.display())),
         }
-        if files.len() > MAX_FILES {
+        if files.len() > MAX_FILES || strange.len() > MAX_FILES {
             return Err(Failure::usage(format!(
                 "{name} holds more than {MAX_FILES} files"
             )));
         }
     }
     Ok(())
+}
+
+enum What {
+    Folder,
+    File,
+    /// By its name not meant for us.
+    Another,
+}
+
+fn what_is(path: &Path, kind: FileType) -> Result<What, &'static str> {
+    let is_ours = Format::of(path).is_some();
+    if kind.is_dir() {
+        return match is_ours {
+            true => Err("is a folder, and has the name of a file"),
+            false => Ok(What::Folder),
+        };
+    }
+    match (std::fs::metadata(path), is_ours) {
+        (Ok(target), _) if target.is_dir() => Err(
+            "is a link to a folder, and such are not followed: put the folder itself in its place",
+        ),
+        (_, false) => Ok(What::Another),
+        (Ok(target), true) if target.is_file() => Ok(What::File),
+        (Ok(_), true) => Err("has the name of a file, and is none"),
+        (Err(_), true) if kind.is_symlink() => Err("is a link that leads to no file"),
+        (Err(_), true) => Err("cannot be looked at"),
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +129,41 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(find(folder.path()).is_err());
         let file = folder.path().join("x.yaml");
+        let missing = find(&file).unwrap_err().message;
+        assert_eq!(
+            missing,
+            format!("there is no file or folder {}", file.display())
+        );
+        std::fs::write(&file, "").unwrap();
         assert_eq!(find(&file).unwrap(), [file]);
+    }
+
+    #[test]
+    fn what_looks_like_a_file_of_ours_and_cannot_be_read_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("fine.YAML"), "").unwrap();
+        std::os::unix::fs::symlink(at("fine.YAML"), at("link.yaml")).unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("README")).unwrap();
+        std::fs::create_dir(at("below")).unwrap();
+        assert_eq!(
+            find(folder.path()).unwrap(),
+            [at("fine.YAML"), at("link.yaml")]
+        );
+        std::os::unix::fs::symlink(at("nowhere"), at("1.yaml")).unwrap();
+        std::os::unix::fs::symlink(at("below"), at("2")).unwrap();
+        std::fs::create_dir(at("3.json")).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("below/4.toml"))
+            .status();
+        assert!(made.unwrap().success());
+        let refused = find(folder.path()).unwrap_err().message;
+        let start = format!("{}/", folder.path().display());
+        insta::assert_snapshot!(refused.replace(&start, ""), @r"
+        1.yaml: is a link that leads to no file
+        2: is a link to a folder, and such are not followed: put the folder itself in its place
+        3.json: is a folder, and has the name of a file
+        below/4.toml: has the name of a file, and is none
+        ");
     }
 }

@@ -4,14 +4,14 @@ use std::fmt;
 
 /// Line and column, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     line: usize,
     column: usize,
 }
 
 /// What is wrong, and where, if that is known.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     pub(super) place: Option<Place>,
     pub(super) text: String,
 }
@@ -29,9 +29,13 @@ impl Place {
 }
 
 impl Problem {
+    /// Parsers that count from 0, or have not begun, mean the first one.
     pub(super) fn at(line: usize, column: usize, text: &str) -> Self {
         Self {
-            place: Some(Place { line, column }),
+            place: Some(Place {
+                line: line.max(1),
+                column: column.max(1),
+            }),
             text: one_line(text),
         }
     }
@@ -47,6 +51,17 @@ impl Problem {
         Self {
             place: None,
             text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some(Place { line, column }) => {
+                write!(f, "{} at line {line} column {column}", self.text)
+            }
+            None => f.write_str(&self.text),
         }
     }
 }

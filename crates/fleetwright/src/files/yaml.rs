@@ -2,23 +2,24 @@
 
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
-use serde_saphyr::{Options, from_str_with_options};
+use serde_saphyr::{Error, Options, from_str_with_options};
 
 use super::place::Problem;
 use super::{MAX_BYTES, MAX_DEPTH};
 
 /// What aliases may add to a document.
 const MAX_REPLAYED_NODES: usize = 200_000;
+/// What it expects where a key stands.
+const KEY: &str = "string scalar";
 const MAX_NODES: usize = 2_000_000;
 
 pub(super) fn parse(text: &str) -> Result<Value, Problem> {
     from_str_with_options(text, options()).map_err(|problem| {
         let problem = problem.without_snippet();
         let place = problem.location();
-        let whole = problem.to_string();
-        let said = without_place(&whole);
+        let said = said(problem);
         match place {
-            Some(place) => Problem::at(number(place.line()), number(place.column()), said),
+            Some(place) => Problem::at(number(place.line()), number(place.column()), &said),
             None => Problem::somewhere(said),
         }
     })
@@ -45,6 +46,31 @@ fn options() -> Options {
             max_nodes: MAX_NODES,
             max_events: 2 * MAX_NODES,
         },
+    }
+}
+
+/// Its own words speak of its options, which are not for those who write files.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's errors are many, and for most its words do"
+)]
+fn said(problem: &Error) -> String {
+    match problem {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {key} stands here twice")
+        }
+        Error::DuplicateMappingKey { key: None, .. } => "a key stands here twice".to_owned(),
+        Error::MultipleDocuments { .. } => {
+            "it holds several documents: write each into a file of its own".to_owned()
+        }
+        Error::NonFiniteFloat { value, .. } => format!("JSON has no such number as {value}"),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias stands within what it stands for".to_owned()
+        }
+        Error::BinaryNotUtf8 { .. } => "what is in this !!binary is no text".to_owned(),
+        Error::NullIntoString { .. } => "a key must be a text".to_owned(),
+        Error::Unexpected { expected, .. } if *expected == KEY => "a key must be a text".to_owned(),
+        other => without_place(&other.to_string()).to_owned(),
     }
 }
 
