@@ -7,6 +7,7 @@ mod carry_out;
 mod change;
 mod document;
 mod foresee;
+mod judge;
 mod kind;
 mod order;
 mod owns;
@@ -170,7 +171,7 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
 }
 
 async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan, Failure> {
-    let mut wanted = read::read(file)?;
+    let mut wanted = read::read(file, session.now)?;
     for (id, place) in wanted.without_ended(session.now) {
         output::note(&format!(
             "{place}: override {id} has ended: it can be taken out"
@@ -178,6 +179,7 @@ async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan,
     }
     let here = server::read(&session.client, &wanted).await?;
     let mut plan = Plan::new(&wanted, &here, !choices.no_delete);
+    plan.check_with(&session.client).await?;
     foresee::foresee(
         &mut plan,
         &wanted,

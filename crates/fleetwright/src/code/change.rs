@@ -6,14 +6,12 @@ use domain::configuration::{ValueChange, value_changes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::kind::Kind;
+use super::kind::{Kind, STATIC_CLIENT};
 use super::read::{Item, Wanted, worker_types};
 use super::server::{Here, There};
 
 /// A pool with this provider goes away by itself.
-const NULL_PROVIDER: &str = "null-provider";
-/// Clients of this form are those of the server's configuration.
-const STATIC_CLIENT: &str = "static/";
+pub(super) const NULL_PROVIDER: &str = "null-provider";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,6 +63,11 @@ pub(super) struct Plan {
 impl Change {
     pub(super) fn title(&self) -> String {
         format!("{} {}", self.kind.noun(), self.id)
+    }
+
+    /// Which file wants it, or what it is.
+    pub(super) fn origin(&self) -> String {
+        self.place.clone().unwrap_or_else(|| self.title())
     }
 
     /// The values that differ, where there is something before and after.
@@ -162,6 +165,7 @@ impl Plan {
         plan.check_pools(here);
         plan.order();
         plan.check_circles();
+        plan.check_updates();
         plan
     }
 

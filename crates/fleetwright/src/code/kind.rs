@@ -11,6 +11,9 @@ use access::scope::ScopeSet;
 use crate::client::{AUTH, Call, WORKER_MANAGER};
 use crate::import::normal_pool_body;
 
+/// Clients of this form are those of the server's configuration.
+pub(super) const STATIC_CLIENT: &str = "static/";
+
 /// In the order in which they are carried out: pools may need scopes that roles give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -137,6 +140,11 @@ impl Kind {
     pub(super) fn check_id(self, id: &str) -> Result<(), String> {
         let checked = match self {
             Self::Role => id.parse::<RoleId>().map(drop),
+            Self::Client if id.starts_with(STATIC_CLIENT) => {
+                return Err(format!(
+                    "clients whose names begin with {STATIC_CLIENT} are made by the server's configuration"
+                ));
+            }
             Self::Client => id.parse::<ClientId>().map(drop),
             Self::WorkerConfiguration => id.parse::<ConfigurationId>().map(drop),
             Self::WorkerPool => id.parse::<PoolId>().map(drop),

@@ -8,6 +8,7 @@ use domain::configuration::{Configuration, WorkerType};
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
+use super::judge;
 use super::kind::Kind;
 use super::owns::Owns;
 use crate::failure::Failure;
@@ -80,8 +81,8 @@ pub(super) fn worker_types(content: &Value) -> BTreeSet<String> {
 }
 
 /// Reads a file, or all files of a folder and those below it.
-pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
-    let mut reader = Reader::default();
+pub(super) fn read(path: &Path, now: Timestamp) -> Result<Wanted, Failure> {
+    let mut reader = Reader::at(now);
     for file in files::find(path)? {
         let name = file.display().to_string();
         match files::read(&file) {
@@ -95,8 +96,8 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
     reader.finish()
 }
 
-#[derive(Default)]
 struct Reader {
+    now: Timestamp,
     wanted: Wanted,
     /// Where `owns` stands.
     owner: Option<String>,
@@ -106,6 +107,16 @@ struct Reader {
 }
 
 impl Reader {
+    fn at(now: Timestamp) -> Self {
+        Self {
+            now,
+            wanted: Wanted::default(),
+            owner: None,
+            problems: Vec::new(),
+            advice: BTreeSet::new(),
+        }
+    }
+
     fn document(&mut self, file: &str, document: Value) {
         let mut document = match document {
             Value::Object(document) => document,
@@ -218,7 +229,7 @@ impl Reader {
             item.entry(key).or_insert_with(|| value.clone());
         }
         let mut content = Value::Object(item);
-        for (below, problem) in problems_of(kind, &mut content) {
+        for (below, problem) in problems_of(kind, &id, &mut content, self.now) {
             let at = match (pointer, below.as_str()) {
                 ("", "") => String::new(),
                 (pointer, below) => format!("{pointer}{below}: "),
@@ -303,7 +314,7 @@ impl Reader {
 }
 
 /// What is wrong with a thing, and where in it. Defaults of its schema are put in.
-fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
+fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec<(String, String)> {
     if let Err(invalid) = Schemas::new().validate(kind.schema(), content) {
         let problems = invalid.problems.into_iter();
         return problems
@@ -311,10 +322,13 @@ fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
             .collect();
     }
     match kind {
-        Kind::Role | Kind::Client | Kind::WorkerPool => Vec::new(),
-        Kind::Override => problems_of_override(content)
-            .map(|problem| vec![(String::new(), problem.to_owned())])
-            .unwrap_or_default(),
+        Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
+            let problem = judge::problem(kind, id, content, now);
+            problem
+                .map(|problem| (String::new(), problem))
+                .into_iter()
+                .collect()
+        }
         Kind::WorkerConfiguration => match Configuration::parse(content) {
             Ok(_) => Vec::new(),
             Err(problems) => problems
@@ -333,23 +347,6 @@ fn problems_of(kind: Kind, content: &mut Value) -> Vec<(String, String)> {
                 .collect(),
         },
     }
-}
-
-fn problems_of_override(content: &Value) -> Option<&'static str> {
-    let has = |key: &&str| content.get(*key).is_some();
-    let n_targets = ["workerPoolId", "providerId", "region"]
-        .iter()
-        .filter(|key| has(key))
-        .count();
-    let has_limits = has(&"minCapacity") || has(&"maxCapacity");
-    if n_targets != 1 || has(&"launchConfigId") && !has(&"workerPoolId") {
-        return Some(
-            "is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region",
-        );
-    }
-    let pauses = content["pause"] == Value::Bool(true);
-    (pauses == has_limits)
-        .then_some("does one thing: pause: true, or minCapacity, maxCapacity or both")
 }
 
 fn unknown(kind: Kind, key: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::change::{Action, Plan};
@@ -26,14 +27,18 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
+fn now() -> Timestamp {
+    "2029-12-01T00:00:00Z".parse().unwrap()
+}
+
 fn wanted(files: &[(&str, &str)]) -> Wanted {
-    read::read(folder(files).path()).unwrap()
+    read::read(folder(files).path(), now()).unwrap()
 }
 
 /// What is said about these files, without the name of the folder.
 fn refused(files: &[(&str, &str)]) -> String {
     let folder = folder(files);
-    let message = read::read(folder.path()).unwrap_err().message;
+    let message = read::read(folder.path(), now()).unwrap_err().message;
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 
@@ -126,6 +131,10 @@ fn each_mistake_is_told_with_its_file_and_path() {
         ("j.json", "[]"),
         ("l.yaml", "clientId: d\n"),
         (
+            "m.yaml",
+            "clientId: static/owner\nexpires: 2030-01-01T00:00:00Z\n",
+        ),
+        (
             "k.yaml",
             "overrides:\n  - { overrideId: o, until: 2030-01-01T00:00:00Z, reason: r, pause: true }\n  - { overrideId: p, until: 2030-01-01T00:00:00Z, reason: r, region: x, pause: true, maxCapacity: 1 }\n",
         ),
@@ -148,6 +157,7 @@ fn each_mistake_is_told_with_its_file_and_path() {
     k.yaml: /overrides/0: override o: is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region
     k.yaml: /overrides/1: override p: does one thing: pause: true, or minCapacity, maxCapacity or both
     l.yaml: client d: must have required property 'expires'
+    m.yaml: /clientId: clients whose names begin with static/ are made by the server's configuration
     "#);
 }
 
@@ -157,7 +167,7 @@ fn overrides_that_have_ended_are_left_out() {
         "a.yaml",
         "overrides:\n  - { overrideId: old, until: 2020-01-01T00:00:00Z, reason: r, region: x, pause: true }\n  - { overrideId: new, until: 2030-01-01T00:00:00Z, reason: r, workerPoolId: a/b, maxCapacity: 1 }\n",
     )]);
-    let ended = wanted.without_ended("2025-01-01T00:00:00Z".parse().unwrap());
+    let ended = wanted.without_ended(now());
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].0, "old");
     let plan = Plan::new(&wanted, &Here::default(), true);

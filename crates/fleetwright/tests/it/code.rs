@@ -268,23 +268,22 @@ fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
 fn one_thing_that_fails_does_not_hold_up_the_others() {
     let server = Server::without_pools();
     let folder = fleet(&server);
+    let set = [
+        "override", "set", "o", "--region", "r", "--pause", "--until", "30d", "--reason", "r",
+    ];
+    let mut pause = server.json(&set);
+    pause = json!({"overrideId": "p", "workerPoolId": "no/such", "pause": true, "reason": "r", "until": pause["until"]});
+    server.home.write("fleet/pause.json", &pause.to_string());
     server.home.write(
-        "fleet/iron/pool.toml",
-        &POOL.replace("\"static\"", "\"nosuch\""),
+        "fleet/owns.yaml",
+        &OWNS.replace("owns:", "owns:\n  overrides: [p]"),
     );
     let applied = apply(&server, &folder);
     assert_eq!(applied.code, 1, "{}", applied.err);
-    assert!(applied.out.ends_with("created 3\n"), "{}", applied.out);
-    assert!(
-        applied.err.contains("1 of 4 could not be carried out"),
-        "{}",
-        applied.err
-    );
-    assert!(
-        applied.err.contains("worker pool demo/iron"),
-        "{}",
-        applied.err
-    );
+    assert!(applied.out.ends_with("created 4\n"), "{}", applied.out);
+    for part in ["1 of 5 could not be carried out", "override p"] {
+        assert!(applied.err.contains(part), "{part}: {}", applied.err);
+    }
     assert_eq!(server.run(&["configuration", "show", "build"]).code, 0);
 }
 

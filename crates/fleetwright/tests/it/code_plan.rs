@@ -1,7 +1,7 @@
 //! Configuration as code: what a plan refuses, and whether it is still what will happen.
 
 use crate::code::{apply, plan};
-use crate::world::{Home, Server};
+use crate::world::{Done, Home, Server};
 
 const SHOP: &str = "[providers.local]\nkind = \"static\"\n\n[providers.shop]\nkind = \"fake\"\nplaces = [{ region = \"r1\" }]\n";
 const BUYER: &str = r#"
@@ -147,4 +147,78 @@ fn configurations_cannot_exchange_worker_types_in_one_apply() {
     server.ok(&["apply", "-f", folder, "--yes"]);
     both("a/y", "a/x");
     assert_eq!(apply(&server, folder).code, 0);
+}
+
+#[test]
+fn what_the_server_would_refuse_half_way_is_refused_by_the_plan() {
+    let server = shop();
+    let file = |text: &str| server.home.write("fleet/one.yaml", text);
+    let refused = |text: &str, code: i32, said: &str| {
+        let refused = plan(&server, &file(text), &[]);
+        assert_eq!(refused.code, code, "{text}: {}", refused.err);
+        assert!(refused.err.contains(said), "{}", refused.err);
+    };
+    let pool = "workerPoolId: a/b\nowner: o@example.com\nproviderId: ";
+    refused(
+        &format!("{pool}nosuch\n"),
+        1,
+        "wants the provider \"nosuch\", and there are ",
+    );
+    refused(
+        &format!("{pool}local\nconfig: {{ x: 1 }}\n"),
+        1,
+        "/config: must NOT have",
+    );
+    refused(
+        "clientId: static/owner\nexpires: 2040-01-01T00:00:00Z\n",
+        2,
+        "static/",
+    );
+    let pause = "overrideId: o\nregion: r\nreason: r\nuntil: 2099-01-01T00:00:00Z\n";
+    refused(&format!("{pause}pause: true\n"), 2, "90 days");
+
+    let launch_config = |memory: u32| {
+        format!(
+            "{pool}shop\nconfig:\n  minCapacity: 0\n  maxCapacity: 1\n  launchConfigs:\n    - {{ region: r1, stock: {memory}, workerConfig: {{}}, \
+            workerManager: {{ launchConfigId: mine }} }}\n"
+        )
+    };
+    let applied = apply(&server, &file(&launch_config(1)));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    refused(&launch_config(2), 5, "give them another launchConfigId");
+}
+
+#[test]
+fn who_applies_is_not_removed_by_it() {
+    let server = shop();
+    let made = server.json(&[
+        "client",
+        "create",
+        "team/ci",
+        "--expires",
+        "1d",
+        "--scope",
+        "*",
+    ]);
+    let text = "owns: { clients: ['team/*'] }\nroles: []\n";
+    let file = server.home.write("fleet/owns.yaml", text);
+    let as_itself = |verb: &str| {
+        let mut command = server.command(&[verb, "-f", &file]);
+        command.env("TASKCLUSTER_CLIENT_ID", "team/ci").env(
+            "TASKCLUSTER_ACCESS_TOKEN",
+            made["accessToken"].as_str().unwrap(),
+        );
+        Done::of(command.output().unwrap())
+    };
+    for verb in ["plan", "apply"] {
+        let refused = as_itself(verb);
+        assert_eq!(refused.code, 5, "{}", refused.err);
+        assert!(
+            refused.err.contains("this runs with its credentials"),
+            "{}",
+            refused.err
+        );
+    }
+    assert_eq!(apply(&server, &file).code, 0);
+    assert_eq!(server.run(&["client", "show", "team/ci"]).code, 3);
 }

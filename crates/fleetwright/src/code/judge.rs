@@ -1,0 +1,477 @@
+//! What can be said of things before a server is asked to make them: rules that no schema tells.
+//!
+//! What a server would refuse half-way through is refused here before anything is done. Worker configurations are left
+//! to the server, which plans them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::Schemas;
+use domain::Version;
+use domain::id::{BadId, PoolId};
+use domain::launch_config::{BadLaunchConfigs, reconcile, split_off};
+use domain::overrides::{BadOverride, Effect, Override, Target};
+use domain::time::Timestamp;
+use serde_json::Value;
+
+use super::change::{Action, Change, NULL_PROVIDER, Plan};
+use super::kind::Kind;
+use crate::client::{Call, Client, WORKER_MANAGER};
+use crate::failure::{Exit, Failure};
+
+/// What an override is about.
+const TARGET: [&str; 4] = ["workerPoolId", "launchConfigId", "providerId", "region"];
+/// Who makes it is for the server to say.
+const SOMEBODY: &str = "somebody";
+
+/// What is wrong with a thing that fits its schema.
+pub(super) fn problem(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
+    match kind {
+        Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
+        Kind::WorkerPool => of_launch_configs(id, content),
+        Kind::Override => match asked(id, content, now).map(|asked| asked.check(now)) {
+            // It is left out, and told.
+            Ok(Ok(()) | Err(BadOverride::Past { .. })) => None,
+            Ok(Err(bad)) => Some(bad.to_string()),
+            Err(problem) => Some(problem),
+        },
+    }
+}
+
+fn of_launch_configs(id: &str, content: &Value) -> Option<String> {
+    let pool: PoolId = id.parse().ok()?;
+    let mut config = content["config"].as_object()?.clone();
+    let judged = split_off(&mut config)
+        .and_then(|listed| reconcile(&pool, Vec::new(), listed, Timestamp::from_millis(0)));
+    match judged {
+        Ok(_) => None,
+        Err(BadLaunchConfigs::Clash(id)) => Some(format!(
+            "the launchConfigId {id} stands for two different launch configs"
+        )),
+        Err(bad @ (BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_))) => {
+            Some(format!("config: {bad}"))
+        }
+    }
+}
+
+/// An override as the server would understand it.
+fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> {
+    let bad = |bad: BadId| bad.to_string();
+    let target = match TARGET.map(|key| content[key].as_str()) {
+        [Some(pool), None, None, None] => Target::Pool(pool.parse().map_err(bad)?),
+        [Some(pool), Some(config), None, None] => {
+            Target::LaunchConfig(pool.parse().map_err(bad)?, config.parse().map_err(bad)?)
+        }
+        [None, None, Some(provider), None] => Target::Provider(provider.parse().map_err(bad)?),
+        [None, None, None, Some(region)] => Target::Region(region.parse().map_err(bad)?),
+        _ => {
+            return Err(
+                "is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region"
+                    .to_owned(),
+            );
+        }
+    };
+    let limit = |key: &str| content[key].as_u64();
+    let effect = match (
+        content["pause"] == true,
+        limit("minCapacity"),
+        limit("maxCapacity"),
+    ) {
+        (true, None, None) => Effect::Pause,
+        (false, min_capacity, max_capacity) if min_capacity.is_some() || max_capacity.is_some() => {
+            Effect::Limits {
+                min_capacity,
+                max_capacity,
+            }
+        }
+        _ => {
+            return Err(
+                "does one thing: pause: true, or minCapacity, maxCapacity or both".to_owned(),
+            );
+        }
+    };
+    let text = |key: &str| content[key].as_str().unwrap_or_default();
+    let until = text("until").parse::<Timestamp>();
+    Ok(Override {
+        id: id.parse().map_err(bad)?,
+        target,
+        effect,
+        reason: text("reason").to_owned(),
+        owner: SOMEBODY.parse().map_err(bad)?,
+        created: now,
+        until: until.map_err(|bad| format!("until: {bad}"))?,
+        ended: None,
+        version: Version::FIRST,
+    })
+}
+
+impl Plan {
+    /// What cannot become of something that is there.
+    pub(super) fn check_updates(&mut self) {
+        let updates = self.changes.iter();
+        let updates = updates.filter(|change| change.action == Action::Update);
+        let conflicts = updates.filter_map(|change| {
+            let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
+            let problem = match change.kind {
+                Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
+                Kind::WorkerPool => other_launch_config(&change.id, before, after),
+                Kind::Override => other_target(&change.id, before, after),
+            };
+            Some(format!("{}: {}", change.origin(), problem?))
+        });
+        let conflicts: Vec<_> = conflicts.collect();
+        self.conflicts.extend(conflicts);
+    }
+
+    /// What needs a server to be judged, and is not changed by it.
+    pub(super) async fn check_with(&mut self, client: &Client) -> Result<(), Failure> {
+        self.check_own_client(client.client_id());
+        let providers = match asked_providers(&self.changes).is_empty() {
+            true => return Ok(()),
+            false => providers(client).await?,
+        };
+        if let Some(providers) = providers {
+            self.check_providers(&providers);
+        }
+        Ok(())
+    }
+
+    /// Who removes itself cannot finish.
+    fn check_own_client(&mut self, own: Option<&str>) {
+        let goes = self.changes.iter().any(|change| {
+            change.kind == Kind::Client
+                && change.action == Action::Remove
+                && own == Some(change.id.as_str())
+        });
+        if goes {
+            self.conflicts.push(format!(
+                "client {} is owned and in no file, and this runs with its credentials: write it into a file, or let \
+                 another client remove it",
+                own.unwrap_or_default()
+            ));
+        }
+    }
+
+    fn check_providers(&mut self, known: &BTreeMap<String, String>) {
+        let mut problems = Vec::new();
+        for (change, provider) in asked_providers(&self.changes) {
+            let Some(provider_type) = known.get(provider) else {
+                let names: Vec<_> = known.keys().map(String::as_str).collect();
+                problems.push(format!(
+                    "{}: {} wants the provider {provider:?}, and there are {}",
+                    change.origin(),
+                    change.title(),
+                    names.join(", ")
+                ));
+                continue;
+            };
+            let mut config = match (change.kind, &change.after) {
+                (Kind::WorkerPool, Some(after)) => after["config"].clone(),
+                (_, _) => continue,
+            };
+            let Some(schema) = config_schema(provider_type) else {
+                continue;
+            };
+            if let Err(invalid) = Schemas::new().validate(schema, &mut config) {
+                problems.extend(invalid.problems.iter().map(|problem| {
+                    let (origin, title) = (change.origin(), change.title());
+                    format!(
+                        "{origin}: {title}: /config{}: {}",
+                        problem.pointer, problem.message
+                    )
+                }));
+            }
+        }
+        self.errors.extend(problems);
+    }
+}
+
+/// The provider that each pool or override names which is to be written.
+fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
+    let written = changes.iter().filter_map(|change| match change.kind {
+        Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
+        Kind::WorkerPool | Kind::Override => {
+            Some((change, change.after.as_ref()?["providerId"].as_str()?))
+        }
+    });
+    written
+        .filter(|(_, provider)| *provider != NULL_PROVIDER)
+        .collect()
+}
+
+/// The providers of the server with their types; nothing if they are not for us to know.
+async fn providers(client: &Client) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    const KEY: &str = "providers";
+    let call = Call::get(WORKER_MANAGER, &[KEY]).to("list the providers");
+    let document = match client.pages(&call, KEY, None).await {
+        Ok(document) => document,
+        Err(failure) if failure.exit == Exit::NotAllowed => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let listed = document[KEY].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(Some(
+        listed
+            .map(|provider| {
+                (
+                    text(&provider["providerId"]),
+                    text(&provider["providerType"]),
+                )
+            })
+            .collect(),
+    ))
+}
+
+/// What the config of a pool must fit, for providers that know but one form.
+fn config_schema(provider_type: &str) -> Option<&'static str> {
+    match provider_type {
+        "aws" => Some("worker-manager/v1/config-aws.json"),
+        "static" => Some("worker-manager/v1/config-static.json"),
+        "local" => Some("fleetwright/v1/config-local.json"),
+        "external" => Some("fleetwright/v1/config-external.json"),
+        "exec" => Some("fleetwright/v1/config-exec.json"),
+        _another => None,
+    }
+}
+
+/// The content of a launch config never changes under its id.
+fn other_launch_config(pool: &str, before: &Value, after: &Value) -> Option<String> {
+    let normal = |content: &Value| Kind::WorkerPool.normal(pool, content);
+    let (before, after) = (normal(before), normal(after));
+    let known = before["config"]["launchConfigs"].as_object()?;
+    let wanted = after["config"]["launchConfigs"].as_object()?;
+    let changed: BTreeSet<_> = wanted
+        .iter()
+        .filter(|(id, wanted)| {
+            let known = known.get(*id);
+            known.is_some_and(|known| !fields(wanted).all(|(key, value)| says(&known[key], value)))
+        })
+        .map(|(id, _)| id.as_str())
+        .collect();
+    (!changed.is_empty()).then(|| {
+        format!(
+            "in worker pool {pool} the content of launch configs is changed, and their ids are not ({}): give them \
+             another launchConfigId, or none",
+            changed.into_iter().collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// What it consists of, beside what steers us.
+fn fields(launch_config: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = launch_config.as_object().into_iter().flatten();
+    fields
+        .map(|(key, value)| (key.as_str(), value))
+        .filter(|(key, _)| *key != "workerManager")
+}
+
+/// Whether all that is wanted is there; there may be defaults as well.
+fn says(known: &Value, wanted: &Value) -> bool {
+    match (known, wanted) {
+        (Value::Object(known), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| known.get(key).is_some_and(|known| says(known, wanted))),
+        (Value::Array(known), Value::Array(wanted)) => {
+            known.len() == wanted.len()
+                && known
+                    .iter()
+                    .zip(wanted)
+                    .all(|(known, wanted)| says(known, wanted))
+        }
+        (known, wanted) => known == wanted,
+    }
+}
+
+fn other_target(id: &str, before: &Value, after: &Value) -> Option<String> {
+    TARGET
+        .iter()
+        .any(|key| before.get(*key) != after.get(*key))
+        .then(|| {
+            format!(
+                "override {id} is about something else on the server: give this one another name, or remove that one first \
+                 (`fleetwright override remove {id}`)"
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2029-12-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn change(kind: Kind, id: &str, before: Option<Value>, after: Option<Value>) -> Change {
+        Change {
+            kind,
+            id: id.to_owned(),
+            action: match (&before, &after) {
+                (_, None) => Action::Remove,
+                (None, Some(_)) => Action::Create,
+                (Some(_), Some(_)) => Action::Update,
+            },
+            place: Some("f.yaml".to_owned()),
+            version: None,
+            before,
+            after,
+            foreseen: None,
+            adopted: BTreeMap::new(),
+        }
+    }
+
+    fn plan(changes: Vec<Change>) -> Plan {
+        Plan {
+            changes,
+            ..Plan::default()
+        }
+    }
+
+    fn pool(provider: &str, config: Value) -> Value {
+        json!({"providerId": provider, "owner": "o@example.com", "config": config})
+    }
+
+    #[test]
+    fn an_override_is_judged_by_the_rules_of_the_server() {
+        let said = |mut more: Value| {
+            let fields = more.as_object_mut().unwrap();
+            for (key, value) in [("until", "2029-12-24T00:00:00Z"), ("reason", "r")] {
+                fields.entry(key).or_insert(json!(value));
+            }
+            problem(Kind::Override, "o", &more, now()).unwrap_or_default()
+        };
+        assert_eq!(said(json!({"region": "r", "pause": true})), "");
+        assert_eq!(said(json!({"workerPoolId": "a/b", "maxCapacity": 1})), "");
+        let past = json!({"region": "r", "pause": true, "until": "2029-11-01T00:00:00Z"});
+        assert_eq!(said(past), "");
+        for (more, part) in [
+            (
+                json!({"region": "r", "pause": true, "until": "2030-12-01T00:00:00Z"}),
+                "90 days",
+            ),
+            (
+                json!({"region": "r", "maxCapacity": 1}),
+                "only a worker pool has limits",
+            ),
+            (
+                json!({"region": "r", "pause": true, "reason": " "}),
+                "say why",
+            ),
+            (
+                json!({"region": "r", "providerId": "p", "pause": true}),
+                "about one thing",
+            ),
+            (
+                json!({"launchConfigId": "lc", "pause": true}),
+                "about one thing",
+            ),
+            (json!({"region": "r"}), "does one thing"),
+        ] {
+            let said = said(more);
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
+    fn one_launch_config_id_stands_for_one_content() {
+        let listed = |image: &str| json!({"image": image, "disk": {"size": 1}, "workerManager": {"launchConfigId": "lc1"}});
+        let config = |listed: Value| pool("p", json!({ "launchConfigs": listed }));
+        let twice = config(json!([listed("a"), listed("b")]));
+        let said = problem(Kind::WorkerPool, "a/b", &twice, now()).unwrap();
+        assert_eq!(
+            said,
+            "the launchConfigId lc1 stands for two different launch configs"
+        );
+        let mut there = listed("a");
+        there["disk"]["default"] = json!(true);
+        let after_update = |wanted: &str| {
+            let (before, after) = (config(json!([there])), config(json!([listed(wanted)])));
+            let change = change(Kind::WorkerPool, "a/b", Some(before), Some(after));
+            let mut plan = plan(vec![change]);
+            plan.check_updates();
+            plan.conflicts
+        };
+        assert_eq!(after_update("a"), [""; 0]);
+        let said = after_update("b");
+        assert!(said[0].starts_with("f.yaml: in worker pool a/b ") && said[0].contains("(lc1)"));
+    }
+
+    #[test]
+    fn an_override_cannot_be_about_something_else_all_at_once() {
+        let about = |region: &str, reason: &str| {
+            Some(
+                json!({"region": region, "pause": true, "reason": reason, "until": "2030-01-01T00:00:00Z"}),
+            )
+        };
+        let mut plan = plan(vec![
+            change(Kind::Override, "a", about("r", "x"), about("r", "y")),
+            change(Kind::Override, "b", about("r", "x"), about("s", "x")),
+        ]);
+        plan.check_updates();
+        assert_eq!(plan.conflicts.len(), 1);
+        assert!(plan.conflicts[0].contains("`fleetwright override remove b`"));
+    }
+
+    #[test]
+    fn providers_and_what_they_take_are_known_before_anything_is_done() {
+        let known = [("iron", "static"), ("cloud", "google")];
+        let known = known.map(|(id, kind)| (id.to_owned(), kind.to_owned()));
+        let pause = json!({"providerId": "nosuch", "pause": true});
+        let mut plan = plan(vec![
+            change(
+                Kind::WorkerPool,
+                "a/fine",
+                None,
+                Some(pool("iron", json!({}))),
+            ),
+            change(
+                Kind::WorkerPool,
+                "a/going",
+                None,
+                Some(pool(NULL_PROVIDER, json!({}))),
+            ),
+            change(
+                Kind::WorkerPool,
+                "a/cloud",
+                None,
+                Some(pool("cloud", json!({"x": 1}))),
+            ),
+            change(
+                Kind::WorkerPool,
+                "a/odd",
+                None,
+                Some(pool("iron", json!({"x": 1}))),
+            ),
+            change(
+                Kind::WorkerPool,
+                "a/lost",
+                None,
+                Some(pool("nosuch", json!({}))),
+            ),
+            change(
+                Kind::WorkerPool,
+                "a/gone",
+                Some(pool("nosuch", json!({}))),
+                None,
+            ),
+            change(Kind::Override, "o", None, Some(pause)),
+        ]);
+        plan.check_providers(&BTreeMap::from(known));
+        insta::assert_snapshot!(plan.errors.join("\n"), @r#"
+        f.yaml: worker pool a/odd: /config: must NOT have additional properties: "x"
+        f.yaml: worker pool a/lost wants the provider "nosuch", and there are cloud, iron
+        f.yaml: override o wants the provider "nosuch", and there are cloud, iron
+        "#);
+    }
+
+    #[test]
+    fn a_client_does_not_remove_itself() {
+        let removal = |id: &str| change(Kind::Client, id, Some(json!({})), None);
+        let mut plan = plan(vec![removal("team/me"), removal("team/other")]);
+        for (own, conflicts) in [(None, 0), (Some("team/another"), 0), (Some("team/me"), 1)] {
+            plan.check_own_client(own);
+            assert_eq!(plan.conflicts.len(), conflicts);
+        }
+    }
+}
