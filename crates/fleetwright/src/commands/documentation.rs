@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{Consent, Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
+use crate::files::unreadable;
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
@@ -183,15 +184,16 @@ fn save(tarball: &[u8], path: &Path, session: &Session) -> Result<(), Failure> {
 /// What is at the path, checked as the server would.
 fn read(path: &Path) -> Result<Tree, Failure> {
     let shown = path.display();
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?;
+    let unreadable = |problem| unreadable(path, &problem);
+    let metadata = fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
         return folder::read(path);
     }
     let mut upload = Vec::new();
-    let file = fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let file = fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_UPLOAD_BYTES as u64 + 1)
         .read_to_end(&mut upload)
-        .with_context(|| format!("cannot read {shown}"))?;
+        .map_err(unreadable)?;
     Tree::accept(&upload).map_err(|refusal| Failure::failed(format!("{shown}: {refusal}")))
 }
 

@@ -37,6 +37,7 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("target").required(true))]
+#[command(group = clap::ArgGroup::new("effect").required(true).multiple(true))]
 pub(crate) struct Wanted {
     /// The override's name, which is yours to choose
     #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
@@ -54,14 +55,13 @@ pub(crate) struct Wanted {
     #[arg(long, group = "target", value_name = "REGION")]
     region: Option<String>,
     /// Launch nothing new from it
-    #[arg(long, required_unless_present_any = ["min_capacity", "max_capacity"],
-        conflicts_with_all = ["min_capacity", "max_capacity"])]
+    #[arg(long, group = "effect", conflicts_with_all = ["min_capacity", "max_capacity"])]
     pause: bool,
     /// Keep at least so much of the pool
-    #[arg(long, value_name = "N")]
+    #[arg(long, group = "effect", value_name = "N")]
     min_capacity: Option<u64>,
     /// Have at most so much of the pool
-    #[arg(long, value_name = "N")]
+    #[arg(long, group = "effect", value_name = "N")]
     max_capacity: Option<u64>,
     /// Until when: a time, or a length from now such as 2h; at most 90d
     #[arg(long, value_name = "WHEN")]

@@ -110,7 +110,8 @@ fn what_is_no_documentation_is_refused_here_already() {
     };
     refused(&folder, "There is no metadata.json at the top");
     refused(&path, "breaks off before its end");
-    refused("/nowhere/at/all", "cannot read /nowhere/at/all");
+    let missing = home.run(&["documentation", "check", "/nowhere/at/all"]);
+    assert_eq!(missing.code, 2, "{}", missing.err);
     home.write("bad/metadata.json", METADATA);
     std::os::unix::fs::symlink("/etc/passwd", home.path("bad/link.md")).unwrap();
     refused(&folder, "link.md is neither a file nor a folder");

@@ -169,3 +169,73 @@ fn a_settings_file_that_others_can_read_is_warned_about() {
     assert!(done.err.contains("warning: "), "{}", done.err);
     assert_eq!(home.run(&["--profile", "nosuch", "pool", "list"]).code, 2);
 }
+
+#[test]
+fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
+    let home = Home::new();
+    let rules = home.write("rules.yaml", "[{ ruleId: r, values: {} }]\n");
+    let set = [
+        "override", "set", "o", "--region", "r", "--until", "2d", "--reason", "r",
+    ];
+    for (arguments, parts) in [
+        (
+            &[
+                "configuration",
+                "eval",
+                &rules,
+                "--set",
+                "a=b",
+                "--set",
+                "a=c",
+            ][..],
+            &["--set gives a twice"][..],
+        ),
+        (
+            &["configuration", "fmt", "-", "--write"],
+            &["standard input cannot be rewritten"],
+        ),
+        (
+            &["documentation", "check", "/no/such/file.tar"],
+            &["there is no file or folder /no/such/file.tar"],
+        ),
+        (
+            &[
+                "plan",
+                "-f",
+                "/no/such/folder",
+                "--root-url",
+                "http://127.0.0.1:0",
+            ],
+            &["there is no file or folder /no/such/folder"],
+        ),
+        (
+            &set,
+            &["--pause", "--min-capacity <N>", "--max-capacity <N>"],
+        ),
+    ] {
+        let done = home.run(arguments);
+        assert_eq!(done.code, 2, "{arguments:?}: {}", done.err);
+        for part in parts {
+            assert!(done.err.contains(part), "{part}: {}", done.err);
+        }
+    }
+}
+
+#[test]
+fn what_helps_against_one_file_is_said_beside_what_is_wrong_with_others() {
+    let home = Home::new();
+    let large = " ".repeat((16 << 20) + 1);
+    home.write("fleet/large.yaml", &large);
+    home.write("fleet/wrong.json", "{\"roles\": [],\n \"roles\": []}");
+    let folder = home.path("fleet");
+    let address = ["--root-url", "http://127.0.0.1:0"];
+    let done = home.run(&[&["plan", "-f", folder.to_str().unwrap()][..], &address].concat());
+    assert_eq!(done.code, 2, "{}", done.err);
+    for part in [
+        "large.yaml has more than 16 MiB",
+        "hint: divide it into several files",
+        "wrong.json:2:8: not understood as JSON: the key \"roles\" stands here twice",
+    ] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
+}

@@ -1,5 +1,7 @@
 //! What rules give, and why: from a file, or by the server.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use rules::{Evaluator, Presented};
 use serde_json::{Map, Value, json};
@@ -55,6 +57,17 @@ fn condition(text: &str) -> Result<(String, String), String> {
 }
 
 impl Subject {
+    /// Each name has one value: which of two were meant, nobody could say.
+    fn check(&self) -> Result<(), Failure> {
+        let mut names = BTreeSet::new();
+        match self.presented.iter().find(|(name, _)| !names.insert(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Failure::usage(format!(
+                "--set gives {name} twice, and a condition has one value"
+            ))),
+        }
+    }
+
     fn presented(&self) -> Presented {
         self.presented
             .iter()
@@ -94,6 +107,7 @@ impl Evaluation {
     }
 
     pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+        self.subject.check()?;
         let presented = self.subject.presented();
         let evaluator = self.subject.evaluator()?;
         let evaluation = evaluator.evaluate_with_origins(&presented);
@@ -110,6 +124,7 @@ impl Evaluation {
     }
 
     pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+        self.subject.check()?;
         let reply = session.client.call(&self.subject.call(None)).await?;
         self.show(&reply, session.json);
         Ok(())
@@ -131,6 +146,7 @@ impl Question {
     }
 
     pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+        self.subject.check()?;
         let evaluator = self.subject.evaluator()?;
         let explanation = evaluator.explain(&self.subject.presented(), &self.pointer);
         match as_json {
@@ -141,6 +157,7 @@ impl Question {
     }
 
     pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+        self.subject.check()?;
         let call = self.subject.call(Some(&self.pointer));
         let reply = session.client.call(&call).await?;
         match session.json {

@@ -46,6 +46,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 .advise("give --write to rewrite them, or --check to look at them")),
         };
     }
+    if arguments.write && arguments.files.iter().any(|file| file == "-") {
+        return Err(Failure::usage("the standard input cannot be rewritten")
+            .advise("leave --write out: then it is printed in its form"));
+    }
     let mut different = Vec::new();
     for file in &arguments.files {
         let formatted = format(file)?;
@@ -136,15 +140,16 @@ fn format(file: &str) -> Result<Formatted, Failure> {
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
     let cannot =
         |problem: std::io::Error| Failure::failed(format!("cannot write {file}: {problem}"));
-    let path = Path::new(file);
+    // Of a link, what it leads to.
+    let path = std::fs::canonicalize(file).map_err(cannot)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.new"));
-    let mode = std::fs::metadata(path).map_err(cannot)?.permissions();
+    let mode = std::fs::metadata(&path).map_err(cannot)?.permissions();
     let written = std::fs::File::create(&beside).and_then(|mut new| {
         new.write_all(text.as_bytes())?;
         new.set_permissions(mode)?;
         new.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&beside, &path)
     });
     written.map_err(|problem| {
         let _was_not_made = std::fs::remove_file(&beside);
@@ -213,6 +218,17 @@ mod tests {
             after,
             "[[rules]]\nruleId = \"r\"\n\n[rules.values]\nb = 1\n"
         );
+    }
+
+    #[test]
+    fn of_a_link_the_file_is_rewritten_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("x.yaml"), folder.path().join("l.yaml"));
+        std::fs::write(&path, "a:   1\n").unwrap();
+        std::os::unix::fs::symlink("x.yaml", &link).unwrap();
+        replace(link.to_str().unwrap(), "a: 1\n").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a: 1\n");
     }
 
     #[test]
