@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 
 import pytest
@@ -217,6 +218,65 @@ def test_a_saved_plan_is_refused_once_somebody_changed_something(code, owner, tm
     assert pool["config"]["launchConfigs"][0]["machineType"] == "m2"
 
 
+def test_what_changes_while_somebody_thinks_about_the_question_is_seen(code, owner):
+    code.write_fleet()
+    assert code.apply().returncode == DONE
+    role = f"{code.prefix}:team"
+    code.write("roles.yaml", f"roleId: '{role}'\nscopes: [c]\n")
+    code.write_configuration("m2")
+    terminal, other_end = pty.openpty()
+    asking = subprocess.Popen(
+        [binary(), "apply", "-f", code.folder],
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **code.server.environment},
+        stdin=other_end,
+        stdout=subprocess.DEVNULL,
+        stderr=other_end,
+    )
+    os.close(other_end)
+    said = read_until(terminal, "[y/N]")
+    assert code.server.root_url in said
+    owner.auth.updateRole(role, {"description": "", "scopes": ["theirs"]})
+    os.write(terminal, b"y\n")
+    said = read_until(terminal, "makes another one")
+    assert asking.wait(COMMAND_SECONDS) == CONFLICT, said
+    os.close(terminal)
+    assert "nothing was done" in said and f"role {role} was changed by somebody" in said, said
+    assert owner.auth.role(role)["scopes"] == ["theirs"]
+    pool = owner.worker_manager.workerPool(f"worker-manager/{code.prefix}-opt")
+    assert pool["config"]["launchConfigs"][0]["machineType"] == "m1"
+
+
+def read_until(terminal, part):
+    """What was written to a terminal, up to what is waited for."""
+    said = ""
+    while part not in said:
+        read = os.read(terminal, 4096)
+        assert read, said
+        said += read.decode()
+    return said
+
+
+def test_pools_to_be_taken_over_are_those_that_were_seen(code, owner, tmp_path):
+    code.write_fleet()
+    saved = tmp_path / "plan.json"
+    assert code.plan("--adopt-pools", "--out", saved).returncode == DONE
+    pool_id = f"worker-manager/{code.prefix}-opt"
+    theirs = {"providerId": "static", "owner": "o@example.com", "description": "", "config": {}}
+    owner.worker_manager.createWorkerPool(pool_id, theirs | {"emailOnError": False})
+    refused = code.run("apply", "--plan", saved, "--yes")
+    assert refused.returncode == CONFLICT, refused.stderr
+    assert f"worker pool {pool_id}, which worker configuration" in refused.stderr
+    assert "was made by hand by somebody" in refused.stderr
+    assert_refused(refusal(owner.auth.role, f"{code.prefix}:team"), 404, "ResourceNotFound", "role")
+
+    assert code.plan("--adopt-pools", "--out", saved).returncode == DONE
+    applied = code.run("apply", "--plan", saved, "--yes")
+    assert applied.returncode == DONE, applied.stderr
+    assert len(owner.worker_manager.workerPool(pool_id)["config"]["launchConfigs"]) == 2
+    again = code.run("apply", "--plan", saved, "--yes")
+    assert again.returncode == DONE and "4 had been done before" in again.stdout, again.stderr
+
+
 def test_a_change_of_a_rule_is_told_to_its_last_consequence(code):
     code.write_fleet()
     assert code.apply().returncode == DONE
@@ -262,6 +322,11 @@ def test_an_override_is_set_and_taken_back_by_files(code):
         ("roles:\n  - { roleId: r, scope: [] }\n", ": /roles/0/scope: a role has no such key"),
         ("roles:\n  - { roleId: r }\n  - { roleId: r }\n", "role r stands in"),
         ("clientId: c\n", "must have required property 'expires'"),
+        ("clientId: static/c\nexpires: 2040-01-01T00:00:00Z\n", "begin with static/"),
+        (
+            "overrideId: o\nregion: r\npause: true\nreason: r\nuntil: 2999-01-01T00:00:00Z\n",
+            "ends within 90 days",
+        ),
         ("clientId: c\naccessToken: t\n", "access tokens do not belong into files"),
         (
             "workerConfigurationId: w\nworkerTypes: [a]\nrules: [{ ruleId: r, values: 1 }]\n",

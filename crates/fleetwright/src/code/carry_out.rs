@@ -212,6 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn what_became_of_a_pool_that_this_plan_freed_is_nobody_elses_doing() {
+        let pool = |provider: &str| json!({"providerId": provider, "config": {}});
+        let mut update = change(Some(pool("p")), Some(pool("q")));
+        update.kind = Kind::WorkerPool;
+        let (freed, none) = (BTreeSet::from([update.id.clone()]), BTreeSet::new());
+        let going = there(pool("null-provider"));
+        for there in [None, Some(&going)] {
+            assert!(judge(&update, &none, there).is_err());
+        }
+        assert_eq!(judge(&update, &freed, None).unwrap(), State::Gone);
+        assert_eq!(judge(&update, &freed, Some(&going)).unwrap(), State::AsRead);
+        assert!(judge(&update, &freed, Some(&there(pool("theirs")))).is_err());
+    }
+
+    #[test]
     fn a_worker_configuration_is_known_by_its_version() {
         let content = json!({"description": "", "workerTypes": [], "rules": []});
         let mut update = change(Some(content.clone()), Some(content.clone()));
