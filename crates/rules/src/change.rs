@@ -41,6 +41,13 @@ impl Change {
         }
         self.old.applying_numbers(presented) != self.new.applying_numbers(presented)
     }
+
+    /// Whether anything could be touched that is presented with this, whatever else is: to pass over many at once.
+    #[must_use]
+    pub fn may_touch(&self, known: &Presented) -> bool {
+        let mut conditions = self.conditions.iter();
+        self.conditions.len() > FEW || conditions.any(|conditions| conditions.may_hold(known))
+    }
 }
 
 impl fmt::Debug for Change {

@@ -45,6 +45,16 @@ impl Conditions {
         }
     }
 
+    /// Whether a rule with these conditions might apply to something that is presented with this, whatever else is.
+    #[must_use]
+    pub fn may_hold(&self, known: &Presented) -> bool {
+        match self {
+            Self::Always => true,
+            Self::All(mapping) => mapping.may_hold(known),
+            Self::AnyOf(mappings) => mappings.iter().any(|mapping| mapping.may_hold(known)),
+        }
+    }
+
     /// The mappings of which one must hold; none if the rule always applies.
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
@@ -103,6 +113,14 @@ impl Mapping {
         self.iter().all(|(name, patterns)| {
             let value = presented.get(name);
             value.is_some_and(|value| patterns.match_value(value))
+        })
+    }
+
+    /// Whether no name is presented with a value that does not match.
+    fn may_hold(&self, known: &Presented) -> bool {
+        self.iter().all(|(name, patterns)| {
+            let value = known.get(name);
+            value.is_none_or(|value| patterns.match_value(value))
         })
     }
 

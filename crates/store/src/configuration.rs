@@ -29,6 +29,8 @@ macro_rules! version_columns {
 statements! { TABLE;
     GET "configuration_get" = concat!(
         "SELECT ", columns!(), " FROM worker_configurations WHERE worker_configuration_id = $1");
+    VERSION_NOW "configuration_version_now" =
+        "SELECT version FROM worker_configurations WHERE worker_configuration_id = $1";
     INSERT "configuration_insert" = concat!(
         "INSERT INTO worker_configurations (", columns!(), ") \
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING");
@@ -56,6 +58,14 @@ pub fn configuration_get(
     id: &ConfigurationId,
 ) -> Result<Option<StoredConfiguration>, StoreError> {
     tx.row(&GET, &[id.as_str().into()], configuration)
+}
+
+/// The number of its present version, without reading it.
+pub fn configuration_version_now(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+) -> Result<Option<Version>, StoreError> {
+    tx.row(&VERSION_NOW, &[id.as_str().into()], |row| row.version(0))
 }
 
 /// `false` if there is one of this id already; nothing changes then.

@@ -72,7 +72,7 @@ pub use client::{
 pub use configuration::{
     configuration_delete, configuration_get, configuration_insert, configuration_list,
     configuration_update, configuration_version_get, configuration_version_insert,
-    configuration_version_list,
+    configuration_version_list, configuration_version_now,
 };
 pub use documentation::{
     documentation_configuration_of, documentation_delete, documentation_delete_orphans,

@@ -207,17 +207,19 @@ impl CompiledPool {
     }
 
     fn is_touched(&self, change: &Change) -> bool {
-        change.touches(&self.worker_type.presented())
-            || self.providers.iter().any(|provider| {
-                let configs = provider
-                    .launch_configs
-                    .iter()
-                    .map(|config| &config.presented);
-                configs
-                    .chain(&provider.disabled)
-                    .chain(&provider.repeated)
-                    .any(|presented| change.touches(presented))
-            })
+        let presented = self.worker_type.presented();
+        change.touches(&presented)
+            || change.may_touch(&presented)
+                && self.providers.iter().any(|provider| {
+                    let configs = provider
+                        .launch_configs
+                        .iter()
+                        .map(|config| &config.presented);
+                    configs
+                        .chain(&provider.disabled)
+                        .chain(&provider.repeated)
+                        .any(|presented| change.touches(presented))
+                })
     }
 }
 

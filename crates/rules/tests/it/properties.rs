@@ -152,6 +152,10 @@ proptest! {
                 let presented = presented(pairs);
                 let wanted = naive::evaluate(&next.to_value(), pairs);
                 prop_assert_eq!(&Value::Object((*successor.evaluate(&presented)).clone()), &wanted);
+                for known in 0..=pairs.len() {
+                    let known: Presented = pairs.iter().take(known).cloned().collect();
+                    prop_assert!(change.may_touch(&known) || !change.touches(&presented));
+                }
                 if !change.touches(&presented) {
                     let (old, new) = (evaluator.evaluate_with_origins(&presented), successor.evaluate_with_origins(&presented));
                     prop_assert_eq!(old, new);

@@ -109,6 +109,31 @@ pub(super) async fn compiled(
     Err(ApiError::conflict(text))
 }
 
+/// What follows from a configuration as it is now; `None`: there is none. Who knows this version need not read it again.
+pub(super) async fn compiled_now(
+    app: &App,
+    id: &ConfigurationId,
+) -> Result<Option<(Version, Arc<Compilation>)>, ApiError> {
+    let named = id.clone();
+    let read = app.store.read("configuration_version", move |tx| {
+        store::configuration_version_now(tx, &named)
+    });
+    let Some(version) = read.await? else {
+        return Ok(None);
+    };
+    if let Some(known) = app.compilations.get(id, version) {
+        return Ok(Some((version, known)));
+    }
+    let named = id.clone();
+    let read = app.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &named)
+    });
+    match read.await? {
+        Some(stored) => Ok(Some((stored.version, compiled(app, &stored).await?))),
+        None => Ok(None),
+    }
+}
+
 /// The stored configuration; and what follows from it, or why nothing does: what was allowed once may be refused today.
 pub(super) async fn usable(
     app: &App,

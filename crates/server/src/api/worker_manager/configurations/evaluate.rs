@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::cache::compiled;
+use super::cache::compiled_now;
 use super::no_such_configuration;
 use super::rules::bad_rules;
 
@@ -30,13 +30,10 @@ struct EvaluateBody {
 pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
     let id = call.configuration_id()?;
-    let read = call.app.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
-    });
-    let stored = read.await?;
-    let compilation = compiled(&call.app, &stored).await?;
+    let known = compiled_now(&call.app, &id).await?;
+    let (version, compilation) = known.ok_or_else(no_such_configuration)?;
     let mut reply = evaluate(compilation.evaluator(), &body)?;
-    reply["version"] = json!(stored.version.0);
+    reply["version"] = json!(version.0);
     Reply::json(&reply)
 }
 
