@@ -12,6 +12,7 @@ mod kind;
 mod order;
 mod owns;
 mod paint;
+mod pools;
 mod read;
 mod recheck;
 pub(crate) mod semantic;
@@ -180,6 +181,9 @@ async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan,
     let here = server::read(&session.client, &wanted).await?;
     let mut plan = Plan::new(&wanted, &here, !choices.no_delete);
     plan.check_with(&session.client).await?;
+    if plan.errors.is_empty() {
+        plan.ask_about_pools(&session.client).await?;
+    }
     foresee::foresee(
         &mut plan,
         &wanted,

@@ -1,11 +1,10 @@
 //! What can be said of things before a server is asked to make them: rules that no schema tells.
 //!
-//! What a server would refuse half-way through is refused here before anything is done. Worker configurations are left
-//! to the server, which plans them.
+//! What a server would refuse half-way through is refused here before anything is done. Worker configurations and worker
+//! pools are left to the server, which plans them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use contract::Schemas;
 use domain::Version;
 use domain::id::{BadId, PoolId};
 use domain::launch_config::{BadLaunchConfigs, reconcile, split_off};
@@ -112,8 +111,7 @@ impl Plan {
         let conflicts = updates.filter_map(|change| {
             let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
             let problem = match change.kind {
-                Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
-                Kind::WorkerPool => other_launch_config(&change.id, before, after),
+                Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => None,
                 Kind::Override => other_target(&change.id, before, after),
             };
             Some(format!("{}: {}", change.origin(), problem?))
@@ -151,34 +149,17 @@ impl Plan {
         }
     }
 
-    fn check_providers(&mut self, known: &BTreeMap<String, String>) {
+    fn check_providers(&mut self, known: &BTreeSet<String>) {
         let mut problems = Vec::new();
         for (change, provider) in asked_providers(&self.changes) {
-            let Some(provider_type) = known.get(provider) else {
-                let names: Vec<_> = known.keys().map(String::as_str).collect();
+            if !known.contains(provider) {
+                let names: Vec<_> = known.iter().map(String::as_str).collect();
                 problems.push(format!(
                     "{}: {} wants the provider {provider:?}, and there are {}",
                     change.origin(),
                     change.title(),
                     names.join(", ")
                 ));
-                continue;
-            };
-            let mut config = match (change.kind, &change.after) {
-                (Kind::WorkerPool, Some(after)) => after["config"].clone(),
-                (_, _) => continue,
-            };
-            let Some(schema) = config_schema(provider_type) else {
-                continue;
-            };
-            if let Err(invalid) = Schemas::new().validate(schema, &mut config) {
-                problems.extend(invalid.problems.iter().map(|problem| {
-                    let (origin, title) = (change.origin(), change.title());
-                    format!(
-                        "{origin}: {title}: /config{}: {}",
-                        problem.pointer, problem.message
-                    )
-                }));
             }
         }
         self.errors.extend(problems);
@@ -198,8 +179,8 @@ fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
         .collect()
 }
 
-/// The providers of the server with their types; nothing if they are not for us to know.
-async fn providers(client: &Client) -> Result<Option<BTreeMap<String, String>>, Failure> {
+/// The providers of the server; nothing if they are not for us to know.
+async fn providers(client: &Client) -> Result<Option<BTreeSet<String>>, Failure> {
     const KEY: &str = "providers";
     let call = Call::get(WORKER_MANAGER, &[KEY]).to("list the providers");
     let document = match client.pages(&call, KEY, None).await {
@@ -208,77 +189,8 @@ async fn providers(client: &Client) -> Result<Option<BTreeMap<String, String>>, 
         Err(failure) => return Err(failure),
     };
     let listed = document[KEY].as_array().into_iter().flatten();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok(Some(
-        listed
-            .map(|provider| {
-                (
-                    text(&provider["providerId"]),
-                    text(&provider["providerType"]),
-                )
-            })
-            .collect(),
-    ))
-}
-
-/// What the config of a pool must fit, for providers that know but one form.
-fn config_schema(provider_type: &str) -> Option<&'static str> {
-    match provider_type {
-        "aws" => Some("worker-manager/v1/config-aws.json"),
-        "static" => Some("worker-manager/v1/config-static.json"),
-        "local" => Some("fleetwright/v1/config-local.json"),
-        "external" => Some("fleetwright/v1/config-external.json"),
-        "exec" => Some("fleetwright/v1/config-exec.json"),
-        _another => None,
-    }
-}
-
-/// The content of a launch config never changes under its id.
-fn other_launch_config(pool: &str, before: &Value, after: &Value) -> Option<String> {
-    let normal = |content: &Value| Kind::WorkerPool.normal(pool, content);
-    let (before, after) = (normal(before), normal(after));
-    let known = before["config"]["launchConfigs"].as_object()?;
-    let wanted = after["config"]["launchConfigs"].as_object()?;
-    let changed: BTreeSet<_> = wanted
-        .iter()
-        .filter(|(id, wanted)| {
-            let known = known.get(*id);
-            known.is_some_and(|known| !fields(wanted).all(|(key, value)| says(&known[key], value)))
-        })
-        .map(|(id, _)| id.as_str())
-        .collect();
-    (!changed.is_empty()).then(|| {
-        format!(
-            "in worker pool {pool} the content of launch configs is changed, and their ids are not ({}): give them \
-             another launchConfigId, or none",
-            changed.into_iter().collect::<Vec<_>>().join(", ")
-        )
-    })
-}
-
-/// What it consists of, beside what steers us.
-fn fields(launch_config: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let fields = launch_config.as_object().into_iter().flatten();
-    fields
-        .map(|(key, value)| (key.as_str(), value))
-        .filter(|(key, _)| *key != "workerManager")
-}
-
-/// Whether all that is wanted is there; there may be defaults as well.
-fn says(known: &Value, wanted: &Value) -> bool {
-    match (known, wanted) {
-        (Value::Object(known), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| known.get(key).is_some_and(|known| says(known, wanted))),
-        (Value::Array(known), Value::Array(wanted)) => {
-            known.len() == wanted.len()
-                && known
-                    .iter()
-                    .zip(wanted)
-                    .all(|(known, wanted)| says(known, wanted))
-        }
-        (known, wanted) => known == wanted,
-    }
+    let names = listed.filter_map(|provider| provider["providerId"].as_str());
+    Ok(Some(names.map(str::to_owned).collect()))
 }
 
 fn other_target(id: &str, before: &Value, after: &Value) -> Option<String> {
@@ -317,7 +229,7 @@ mod tests {
             before,
             after,
             foreseen: None,
-            adopted: BTreeMap::new(),
+            adopted: std::collections::BTreeMap::new(),
         }
     }
 
@@ -383,18 +295,6 @@ mod tests {
             said,
             "the launchConfigId lc1 stands for two different launch configs"
         );
-        let mut there = listed("a");
-        there["disk"]["default"] = json!(true);
-        let after_update = |wanted: &str| {
-            let (before, after) = (config(json!([there])), config(json!([listed(wanted)])));
-            let change = change(Kind::WorkerPool, "a/b", Some(before), Some(after));
-            let mut plan = plan(vec![change]);
-            plan.check_updates();
-            plan.conflicts
-        };
-        assert_eq!(after_update("a"), [""; 0]);
-        let said = after_update("b");
-        assert!(said[0].starts_with("f.yaml: in worker pool a/b ") && said[0].contains("(lc1)"));
     }
 
     #[test]
@@ -414,9 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn providers_and_what_they_take_are_known_before_anything_is_done() {
-        let known = [("iron", "static"), ("cloud", "google")];
-        let known = known.map(|(id, kind)| (id.to_owned(), kind.to_owned()));
+    fn a_provider_that_is_not_there_is_told_before_anything_is_done() {
+        let known = ["iron", "cloud"].map(str::to_owned);
         let pause = json!({"providerId": "nosuch", "pause": true});
         let mut plan = plan(vec![
             change(
@@ -433,18 +332,6 @@ mod tests {
             ),
             change(
                 Kind::WorkerPool,
-                "a/cloud",
-                None,
-                Some(pool("cloud", json!({"x": 1}))),
-            ),
-            change(
-                Kind::WorkerPool,
-                "a/odd",
-                None,
-                Some(pool("iron", json!({"x": 1}))),
-            ),
-            change(
-                Kind::WorkerPool,
                 "a/lost",
                 None,
                 Some(pool("nosuch", json!({}))),
@@ -457,9 +344,8 @@ mod tests {
             ),
             change(Kind::Override, "o", None, Some(pause)),
         ]);
-        plan.check_providers(&BTreeMap::from(known));
+        plan.check_providers(&BTreeSet::from(known));
         insta::assert_snapshot!(plan.errors.join("\n"), @r#"
-        f.yaml: worker pool a/odd: /config: must NOT have additional properties: "x"
         f.yaml: worker pool a/lost wants the provider "nosuch", and there are cloud, iron
         f.yaml: override o wants the provider "nosuch", and there are cloud, iron
         "#);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::configuration::BUILD;
-use crate::world::{Done, Server};
+use crate::world::{Done, Home, Server};
 
 const OWNS: &str = r#"
 owns:
@@ -388,4 +388,38 @@ fn mistakes_in_files_are_told_without_asking_the_server() {
     );
     assert_eq!(server.run(&["plan", "-f", "/no/such/folder"]).code, 2);
     assert_eq!(server.run(&["apply"]).code, 2);
+}
+
+#[test]
+fn what_a_provider_fills_in_makes_no_difference_and_what_it_refuses_is_told_in_the_plan() {
+    let home = Home::new();
+    let config = home.write("clouds.toml", "[providers.generous]\nkind = \"fake\"\n");
+    let server = Server::start_in(home, &["--config", &config]);
+    let file = |more: &str| {
+        let text = format!(
+            "workerPoolId: hand/made\nproviderId: generous\nowner: o@example.com\nconfig:\n  maxCapacity: 1\n  minCapacity: 0\n  launchConfigs: [{{ workerConfig: {{}}{more} }}]\n"
+        );
+        server.home.write("pool.yaml", &text)
+    };
+    let made = apply(&server, &file(""));
+    assert_eq!(made.code, 0, "{}", made.err);
+    let shown = server.json(&["pool", "show", "hand/made"]);
+    assert_eq!(shown["config"]["launchConfigs"][0]["region"], "fake");
+    let again = plan(&server, &file(""), &["--check"]);
+    assert_eq!(again.code, 0, "{}", again.out);
+
+    let odd = plan(&server, &file(", colour: red"), &[]);
+    assert_eq!(odd.code, 1, "{}", odd.err);
+    for part in ["pool.yaml", "worker pool hand/made", "colour"] {
+        assert!(odd.err.contains(part), "{part}: {}", odd.err);
+    }
+    let given = |region: &str| {
+        file(&format!(
+            ", region: {region}, workerManager: {{ launchConfigId: mine }}"
+        ))
+    };
+    assert_eq!(apply(&server, &given("one")).code, 0);
+    let clash = plan(&server, &given("two"), &[]);
+    assert_eq!(clash.code, 5, "{}", clash.err);
+    assert!(clash.err.contains("`mine` already exists"), "{}", clash.err);
 }

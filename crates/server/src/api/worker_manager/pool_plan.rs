@@ -49,7 +49,9 @@ async fn plan(call: Call) -> Result<Reply, ApiError> {
         let done = match reconcile(&id, known.clone(), launch_configs, now) {
             Ok(done) => Some(done),
             Err(problem) => {
-                conflicts.push(problem.to_string());
+                conflicts.push(format!(
+                    "{problem}: give the new one another launchConfigId, or none"
+                ));
                 None
             }
         };

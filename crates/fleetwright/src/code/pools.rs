@@ -1,0 +1,80 @@
+//! What the server says would become of worker pools that files describe.
+//!
+//! Only the server knows what providers accept, and what they make of a config: with the defaults that they fill in, a
+//! pool that looks different may be as it should be.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::change::{Action, Change, Plan};
+use super::kind::Kind;
+use crate::client::{Call, Client, WORKER_MANAGER};
+use crate::failure::{Exit, Failure};
+use crate::output::Progress;
+
+/// What became of the question about one pool.
+enum Answer {
+    Changes { conflicts: Vec<String> },
+    Same,
+    Refused(String),
+}
+
+impl Plan {
+    /// Leaves out the changes of pools that change nothing, and notes what stands in the way of others.
+    pub(super) async fn ask_about_pools(&mut self, client: &Client) -> Result<(), Failure> {
+        let freed = self.freed();
+        let mut progress = Progress::start();
+        let mut changes = Vec::new();
+        for change in std::mem::take(&mut self.changes) {
+            if change.kind != Kind::WorkerPool || change.action == Action::Remove {
+                changes.push(change);
+                continue;
+            }
+            progress.tell(|| format!("planning {}", change.title()));
+            match ask(&change, &freed, client).await? {
+                Answer::Same => {
+                    *self.same.entry(Kind::WorkerPool).or_default() += 1;
+                    continue;
+                }
+                Answer::Changes { conflicts } => self.conflicts.extend(conflicts),
+                Answer::Refused(problem) => self.errors.push(problem),
+            }
+            changes.push(change);
+        }
+        self.changes = changes;
+        Ok(())
+    }
+}
+
+async fn ask(
+    change: &Change,
+    freed: &BTreeSet<String>,
+    client: &Client,
+) -> Result<Answer, Failure> {
+    let body = change.after.clone().unwrap_or_default();
+    let call = Call::post(WORKER_MANAGER, &["plan-worker-pool", &change.id], body).to(format!(
+        "plan {} of {}",
+        change.title(),
+        change.origin()
+    ));
+    let reply = match client.call(&call).await {
+        Ok(reply) => reply,
+        Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
+        Err(failure) => return Ok(Answer::Refused(failure.message)),
+    };
+    let told = reply["conflicts"].as_array().into_iter().flatten();
+    // A configuration that gives the pool up before is no longer in the way.
+    let solved = |conflict: &str| {
+        freed.contains(&change.id) && conflict.contains(" is made of the worker configuration ")
+    };
+    let conflicts: Vec<String> = told
+        .filter_map(Value::as_str)
+        .filter(|conflict| !solved(conflict))
+        .map(|conflict| format!("{}: {conflict}", change.origin()))
+        .collect();
+    match reply["changes"].as_bool() {
+        Some(false) if conflicts.is_empty() => Ok(Answer::Same),
+        Some(_) | None => Ok(Answer::Changes { conflicts }),
+    }
+}
