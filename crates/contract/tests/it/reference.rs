@@ -93,6 +93,7 @@ const BEYOND: [&str; 27] = [
     "worker-manager/v1/worker-configuration-list.json",
     "worker-manager/v1/worker-configuration-plan.json",
     "worker-manager/v1/worker-configuration-request.json",
+    "worker-manager/v1/worker-configuration-rule-removed.json",
     "worker-manager/v1/worker-configuration-rule.json",
     "worker-manager/v1/worker-configuration-state.json",
     "worker-manager/v1/worker-configuration-version.json",

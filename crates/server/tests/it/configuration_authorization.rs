@@ -1,8 +1,12 @@
 //! Who may read, change and evaluate worker configurations and their rules.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::ask::Ask;
 use crate::authorization::{Case, case, case_with};
+use crate::configurations::{BUILD, build, image, made, rule, with_rule, zones};
+use crate::database::on_both;
+use crate::world::World;
 
 const MANAGE: &[&str] = &["worker-manager:manage-worker-configuration:build"];
 const READ: &[&str] = &["worker-manager:get-worker-configuration:build"];
@@ -79,6 +83,7 @@ pub(crate) fn rule_cases() -> Vec<Case> {
             &[
                 "worker-manager:edit-rule:build/image",
                 "worker-manager:provider:aws",
+                "worker-manager:provider:google",
             ],
         ),
         case_with("replaceWorkerConfigurationRule", image, rule, one),
@@ -118,3 +123,87 @@ pub(crate) fn rule_cases() -> Vec<Case> {
         ),
     ]
 }
+
+const OPT: &str = "worker-manager:manage-worker-type:build-opt";
+const DBG: &str = "worker-manager:manage-worker-type:build-dbg";
+const AWS: &str = "worker-manager:provider:aws";
+const EDIT: &str = "worker-manager:edit-rule:build/extra";
+
+fn with(world: &World, ask: Ask, scopes: &[&str]) -> Ask {
+    ask.by(&world.root().temporary(None, scopes, world.now()))
+}
+
+/// Refused for want of each single one of them.
+async fn takes(world: &World, ask: impl Fn() -> Ask, scopes: &[&str]) -> Value {
+    for missing in scopes {
+        let held: Vec<&str> = scopes
+            .iter()
+            .copied()
+            .filter(|held| held != missing)
+            .collect();
+        let refused = with(world, ask(), &held).await;
+        assert_eq!(refused.status, 403, "without {missing}: {}", refused.text);
+    }
+    with(world, ask(), scopes).await.expect(200)
+}
+
+on_both!(
+    worker_types_are_taken_away_only_by_those_who_may_manage_them,
+    zones,
+    |world| {
+        made(world).await;
+        let mut fewer = build();
+        fewer["workerTypes"] = json!(["build-dbg"]);
+        let whole = [MANAGE[0], OPT, DBG, AWS];
+        takes(world, || world.post(BUILD, fewer.clone()), &whole).await;
+        world.post(BUILD, build()).await.expect(200);
+        let revert = || world.post(&format!("{BUILD}/revert"), json!({"to": 2}));
+        takes(world, revert, &whole).await;
+        world.post(BUILD, build()).await.expect(200);
+        takes(world, || world.delete(BUILD), &whole[..3]).await;
+    }
+);
+
+on_both!(
+    a_rule_is_edited_with_its_own_scope_or_with_those_of_an_update,
+    zones,
+    |world| {
+        let extra = rule("extra", Value::Null, json!({}));
+        let document = with_rule(build(), extra);
+        world.put(BUILD, document).await.expect(200);
+        let path = format!("{BUILD}/rule/extra");
+        let whole = [MANAGE[0], OPT, DBG, AWS];
+        takes(world, || world.post(&path, image("ami-2")), &whole).await;
+        let reply = takes(world, || world.post(&path, image("ami-3")), &[EDIT]).await;
+        // And who has no scope to read the others is not told of them.
+        assert_eq!(reply, world.get(&path).await.expect(200));
+        assert_eq!(reply.as_object().unwrap().len(), 2);
+        assert_eq!(reply["rule"]["ruleId"], "extra");
+        let first = || world.post(&format!("{path}/move"), json!({"position": "first"}));
+        takes(world, first, &[EDIT]).await;
+        takes(world, || world.delete(&path), &[EDIT]).await;
+    }
+);
+
+on_both!(
+    what_opts_out_of_a_provider_is_edited_only_with_that_providers_scope,
+    zones,
+    |world| {
+        made(world).await;
+        let path = format!("{BUILD}/rule/extra");
+        let narrow = json!({"workerType": "build-dbg"});
+        for out in [json!({"aws": null}), Value::Null] {
+            let out = rule("extra", narrow.clone(), json!({"providers": out}));
+            let document = with_rule(build(), out);
+            let edits: [&dyn Fn() -> Ask; 3] = [
+                &|| world.post(&path, image("ami-2")),
+                &|| world.post(&format!("{path}/move"), json!({"position": "first"})),
+                &|| world.delete(&path),
+            ];
+            for edit in edits {
+                world.post(BUILD, document.clone()).await.expect(200);
+                takes(world, edit, &[EDIT, AWS]).await;
+            }
+        }
+    }
+);

@@ -131,7 +131,7 @@ on_both!(
             .await
             .expect(200);
         assert_eq!(reply["version"], 2);
-        assert_eq!(reply["rules"][3]["ruleId"], "b only");
+        assert_eq!(reply["rule"]["ruleId"], "b only");
         let after = ids(world, OPT).await;
         assert_eq!((&before[0], &before[2]), (&after[0], &after[2]));
         assert_ne!(before[1], after[1]);
@@ -259,8 +259,9 @@ on_both!(
     zones,
     |world| {
         made(world).await;
-        let at = |document: &Value| -> Vec<String> {
-            let rules = document["rules"].as_array().unwrap();
+        let order = async || -> Vec<String> {
+            let now = world.get(BUILD).await.expect(200);
+            let rules = now["rules"].as_array().unwrap();
             rules
                 .iter()
                 .map(|rule| rule["ruleId"].as_str().unwrap().to_owned())
@@ -269,17 +270,19 @@ on_both!(
         let mut added = image("ami-9");
         added["position"] = json!({"after": "basics"});
         let path = format!("{BUILD}/rule/extra");
-        let reply = world.put(&path, added.clone()).await.expect(200);
-        assert_eq!(at(&reply), ["basics", "extra", "machine", "image"]);
+        world.put(&path, added.clone()).await.expect(200);
+        assert_eq!(order().await, ["basics", "extra", "machine", "image"]);
         // Sent again, because the answer was lost.
         assert_eq!(world.put(&path, added).await.expect(200)["version"], 2);
-        let reply = world
+        let moved = world
             .post(&format!("{path}/move"), json!({"position": "last"}))
             .await
             .expect(200);
-        assert_eq!(at(&reply), ["basics", "machine", "image", "extra"]);
-        let reply = world.delete(&path).await.expect(200);
-        assert_eq!(at(&reply), ["basics", "machine", "image"]);
+        assert_eq!(order().await, ["basics", "machine", "image", "extra"]);
+        assert_eq!(world.get(&path).await.expect(200), moved);
+        let gone = world.delete(&path).await.expect(200);
+        assert_eq!(gone, json!({"ruleId": "extra", "version": 4}));
+        assert_eq!(order().await, ["basics", "machine", "image"]);
     }
 );
 

@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
+use authority::Touched;
 pub use cache::Compilations;
 use edit::{Edit, Next, carry_out};
 pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
@@ -46,7 +47,7 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = parse(&call, &body)?;
-    authority::for_whole(&mut call, &id, &wanted, body.adopt_pools).await?;
+    authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
     let next = move |known: Option<&Configuration>| match known {
         // The same again is a repeat of a request whose answer was lost.
         Some(known) if known.to_document() != wanted.to_document() => Err(ApiError::conflict(
@@ -64,9 +65,13 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = parse(&call, &body)?;
-    authority::for_whole(&mut call, &id, &wanted, body.adopt_pools).await?;
+    let touched = Touched::whole(&wanted, body.adopt_pools);
+    let warrant = authority::warrant(&mut call, &touched).await?;
     let next = move |known: Option<&Configuration>| match known {
-        Some(_) => Ok(Next::Is(wanted.clone())),
+        Some(known) => {
+            warrant.check(&touched.clone().and_worker_types(known))?;
+            Ok(Next::Is(wanted.clone()))
+        }
         None => Err(no_such_configuration()),
     };
     let edit = Edit::new(id, Action::Updated, next)
@@ -77,10 +82,15 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 /// Its pools lose their providers and launch configs, and go when their last workers have; its versions stay.
-async fn delete(call: Call) -> Result<Reply, ApiError> {
+async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
-    let next = |known: Option<&Configuration>| match known {
-        Some(_) => Ok(Next::IsNot),
+    // Who may not touch it at all does not learn whether it is there.
+    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
+    let next = move |known: Option<&Configuration>| match known {
+        Some(known) => {
+            warrant.check(&Touched::default().and_worker_types(known))?;
+            Ok(Next::IsNot)
+        }
         None => Err(no_such_configuration()),
     };
     let edit = Edit::new(id, Action::Deleted, next).seen(wire::seen(&call)?);

@@ -84,6 +84,10 @@ impl Edited {
     pub(super) fn reply(&self) -> Result<Reply, ApiError> {
         Reply::json(&ConfigurationReply::from(&self.0))
     }
+
+    pub(super) fn into_stored(self) -> StoredConfiguration {
+        self.0
+    }
 }
 
 pub(super) async fn carry_out(call: &Call, edit: Edit) -> Result<Edited, ApiError> {

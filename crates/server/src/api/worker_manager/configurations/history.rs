@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
+use super::authority::Touched;
 use super::edit::{Edit, Next, carry_out, refused};
 use super::plan;
 use super::wire::{self, VersionReply};
@@ -75,15 +76,22 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: RevertBody = call.body()?;
     // Who may not touch it at all does not learn what there is.
-    authority::for_itself(&mut call).await?;
+    authority::warrant(&mut call, &Touched::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
     let wanted = Configuration::parse(&record.document).map_err(|problems| refused(&problems))?;
-    authority::for_whole(&mut call, &id, &wanted, false).await?;
+    let touched = Touched::whole(&wanted, false);
+    let warrant = authority::warrant(&mut call, &touched).await?;
     let reason = match body.reason.as_str() {
         "" => format!("to version {}", body.to),
         reason => format!("to version {}: {reason}", body.to),
     };
-    let edit = Edit::new(id, Action::Reverted, move |_| Ok(Next::Is(wanted.clone())));
+    let next = move |known: Option<&Configuration>| {
+        if let Some(known) = known {
+            warrant.check(&touched.clone().and_worker_types(known))?;
+        }
+        Ok(Next::Is(wanted.clone()))
+    };
+    let edit = Edit::new(id, Action::Reverted, next);
     let edit = edit.seen(body.version).because(reason);
     carry_out(&call, edit).await?.reply()
 }

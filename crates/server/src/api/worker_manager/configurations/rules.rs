@@ -1,6 +1,6 @@
 //! Single rules: an edit of one of them touches nothing else of its set.
 
-use domain::configuration::{Action, Configuration, named_providers};
+use domain::configuration::{Action, Configuration, StoredConfiguration};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
+use super::authority::{Touched, Warrant};
 use super::edit::{Edit, Next, carry_out};
 use super::{authority, no_such_configuration, wire};
 
@@ -77,18 +78,13 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
     });
     let stored = read.await?;
-    let rules = stored.document["rules"].as_array();
-    let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id.as_str()));
-    match rule {
-        Some(rule) => Reply::json(&json!({"rule": rule, "version": stored.version.0})),
-        None => Err(ApiError::not_found(format!("there is no rule {rule_id:?}"))),
-    }
+    told(&stored, &rule_id)
 }
 
 pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
     let body: RuleBody = call.body()?;
     let rule = rule(&call, &body)?;
-    authority::for_rule(&mut call, named_providers([&rule])).await?;
+    let warrant = authority::warrant(&mut call, &Touched::new_rule(&rule)).await?;
     let position = body
         .position
         .as_ref()
@@ -96,7 +92,7 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
     let edit = Edit::new(
         call.configuration_id()?,
         Action::RuleAdded,
-        on_rules(move |rules| {
+        on_rule(&call, warrant, move |rules| {
             // The same again is a repeat of a request whose answer was lost.
             match rules.get(rule.id()) {
                 Some(known) if *known == rule => Ok(rules.clone()),
@@ -104,7 +100,8 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
             }
         }),
     );
-    finish(call, edit, body.version, &body.reason).await
+    let stored = finish(&call, edit, body.version, &body.reason).await?;
+    told(&stored, call.parameter("ruleId"))
 }
 
 pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
@@ -115,65 +112,88 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::input(text));
     }
     let rule = rule(&call, &body)?;
-    authority::for_rule(&mut call, named_providers([&rule])).await?;
+    let warrant = authority::warrant(&mut call, &Touched::new_rule(&rule)).await?;
     let edit = Edit::new(
         call.configuration_id()?,
         Action::RuleReplaced,
-        on_rules(move |rules| Ok(rules.replace(rule.clone())?)),
+        on_rule(
+            &call,
+            warrant,
+            move |rules| Ok(rules.replace(rule.clone())?),
+        ),
     );
-    finish(call, edit, body.version, &body.reason).await
+    let stored = finish(&call, edit, body.version, &body.reason).await?;
+    told(&stored, call.parameter("ruleId"))
 }
 
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
-    authority::for_rule(&mut call, []).await?;
+    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
     let rule_id = call.parameter("ruleId").to_owned();
     let edit = Edit::new(
         call.configuration_id()?,
         Action::RuleRemoved,
-        on_rules(move |rules| Ok(rules.remove(&rule_id)?)),
+        on_rule(&call, warrant, move |rules| Ok(rules.remove(&rule_id)?)),
     );
     let seen = wire::seen(&call)?;
-    finish(call, edit, seen, "").await
+    let stored = finish(&call, edit, seen, "").await?;
+    Reply::json(&json!({"ruleId": call.parameter("ruleId"), "version": stored.version.0}))
 }
 
 pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
     let body: MoveBody = call.body()?;
-    authority::for_rule(&mut call, []).await?;
+    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
     let (rule_id, position) = (call.parameter("ruleId").to_owned(), body.position.clone());
     let edit = Edit::new(
         call.configuration_id()?,
         Action::RuleMoved,
-        on_rules(move |rules| Ok(rules.move_to(&rule_id, Position::from(&position))?)),
+        on_rule(&call, warrant, move |rules| {
+            Ok(rules.move_to(&rule_id, Position::from(&position))?)
+        }),
     );
-    finish(call, edit, body.version, &body.reason).await
+    let stored = finish(&call, edit, body.version, &body.reason).await?;
+    told(&stored, call.parameter("ruleId"))
 }
 
 async fn finish(
-    call: Call,
+    call: &Call,
     edit: Edit,
     seen: Option<i64>,
     reason: &str,
-) -> Result<Reply, ApiError> {
+) -> Result<StoredConfiguration, ApiError> {
     let rule_id = call.parameter("ruleId");
     let reason = match reason {
         "" => rule_id.to_owned(),
         reason => format!("{rule_id}: {reason}"),
     };
-    carry_out(&call, edit.seen(seen).because(reason))
-        .await?
-        .reply()
+    let edited = carry_out(call, edit.seen(seen).because(reason)).await?;
+    Ok(edited.into_stored())
 }
 
-/// The configuration with other rules.
-fn on_rules(
+/// One rule and nothing of the others: not all who may edit it may read those.
+fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> {
+    let rules = stored.document["rules"].as_array();
+    let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
+    match rule {
+        Some(rule) => Reply::json(&json!({"rule": rule, "version": stored.version.0})),
+        None => Err(ApiError::not_found(format!("there is no rule {rule_id:?}"))),
+    }
+}
+
+/// The configuration with other rules, if the caller may do to it what that does to the rule of the URL.
+fn on_rule(
+    call: &Call,
+    warrant: Warrant,
     next: impl Fn(&RuleSet) -> Result<RuleSet, ApiError> + Send + Sync + 'static,
 ) -> impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static {
+    let rule_id = call.parameter("ruleId").to_owned();
     move |known| {
         let known = known.ok_or_else(no_such_configuration)?;
-        Ok(Next::Is(Configuration {
+        let after = Configuration {
             rules: next(&known.rules)?,
             ..known.clone()
-        }))
+        };
+        warrant.check(&Touched::rule(&rule_id, known, &after))?;
+        Ok(Next::Is(after))
     }
 }
 

@@ -20,32 +20,37 @@ const SEEN: &[Query] = &[Query {
     pattern: DIGITS,
 }];
 
+const MANAGE: access::scope::Template =
+    Scope("worker-manager:manage-worker-configuration:<workerConfigurationId>");
+const EACH_WORKER_TYPE: access::scope::Template = For {
+    variable: "workerType",
+    list: "workerTypes",
+    each: "worker-manager:manage-worker-type:<workerType>",
+};
+const EACH_PROVIDER: access::scope::Template = For {
+    variable: "providerId",
+    list: "providers",
+    each: "worker-manager:provider:<providerId>",
+};
 const WHOLE: &[access::scope::Template] = &[
-    Scope("worker-manager:manage-worker-configuration:<workerConfigurationId>"),
-    For {
-        variable: "workerType",
-        list: "workerTypes",
-        each: "worker-manager:manage-worker-type:<workerType>",
-    },
-    For {
-        variable: "providerId",
-        list: "providers",
-        each: "worker-manager:provider:<providerId>",
-    },
+    MANAGE,
+    EACH_WORKER_TYPE,
+    EACH_PROVIDER,
     For {
         variable: "workerPoolId",
         list: "adoptedPools",
         each: "worker-manager:manage-worker-pool:<workerPoolId>",
     },
 ];
+const GONE: &[access::scope::Template] = &[MANAGE, EACH_WORKER_TYPE];
 const ONE_RULE: &[access::scope::Template] = &[
     AnyOf(&[
-        Scope("worker-manager:manage-worker-configuration:<workerConfigurationId>"),
+        AllOf(&[MANAGE, EACH_WORKER_TYPE, EACH_PROVIDER]),
         Scope("worker-manager:edit-rule:<workerConfigurationId>/<ruleId>"),
     ]),
     For {
         variable: "providerId",
-        list: "providers",
+        list: "ruleProviders",
         each: "worker-manager:provider:<providerId>",
     },
 ];
@@ -76,17 +81,18 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .about(
             CONFIGURATIONS,
             "Update a worker configuration",
-            "Replaces worker types and rules. With `version`, nothing is changed unless that is still the present one. Launch \
+            "Replaces worker types and rules. The caller needs the scopes of the worker types that are listed no longer, too. \
+             With `version`, nothing is changed unless that is still the present one. Launch \
              configs whose content does not change keep their ids; pools of worker types that are listed no longer lose \
              their providers, and go when their last workers have.",
         ),
     on("deleteWorkerConfiguration", Delete, ONE, |call| Box::pin(super::delete(call)))
         .query(SEEN)
-        .scopes(Scope("worker-manager:manage-worker-configuration:<workerConfigurationId>"))
+        .scopes(AllOf(GONE))
         .about(
             CONFIGURATIONS,
             "Delete a worker configuration",
-            "Frees its worker types; their pools lose their providers, and go when their last workers have. Its versions \
+            "Frees its worker types, for each of which the caller needs the scope; their pools lose their providers, and go when their last workers have. Its versions \
              stay, so that it can be made again by reverting.",
         ),
     on("workerConfiguration", Get, ONE, |call| Box::pin(super::show(call)))
@@ -181,17 +187,18 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .about(RULES, "Get a rule", "One rule of a worker configuration, and the version that it was read from."),
     on("addWorkerConfigurationRule", Put, RULE, |call| Box::pin(rules::add(call)))
         .input("rule-request.json")
-        .output("worker-configuration.json")
+        .output("worker-configuration-rule.json")
         .scopes(AllOf(ONE_RULE))
         .about(
             RULES,
             "Add a rule",
             "Adds a rule, last or at the given position. Without `version`, the edit is made on whatever the others are by \
-             then; edits of different rules at the same time all land.",
+             then; edits of different rules at the same time all land. Besides the scopes of an update, or that of the rule, \
+             the caller needs those of all providers that the rule opts in to or out of.",
         ),
     on("replaceWorkerConfigurationRule", Post, RULE, |call| Box::pin(rules::replace(call)))
         .input("rule-request.json")
-        .output("worker-configuration.json")
+        .output("worker-configuration-rule.json")
         .scopes(AllOf(ONE_RULE))
         .about(
             RULES,
@@ -201,7 +208,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         ),
     on("removeWorkerConfigurationRule", Delete, RULE, |call| Box::pin(rules::remove(call)))
         .query(SEEN)
-        .output("worker-configuration.json")
+        .output("worker-configuration-rule-removed.json")
         .scopes(AllOf(ONE_RULE))
         .about(RULES, "Remove a rule", "Takes a rule away; the others stay as they are."),
     on(
@@ -211,7 +218,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         |call| Box::pin(rules::shift(call)),
     )
     .input("move-rule-request.json")
-    .output("worker-configuration.json")
+    .output("worker-configuration-rule.json")
     .scopes(AllOf(ONE_RULE))
     .about(RULES, "Move a rule", "Puts a rule elsewhere among the others: later rules win."),
     on(
