@@ -4,6 +4,7 @@
 mod defaults;
 mod files;
 mod formats;
+mod measured;
 pub mod numbers;
 pub mod patterns;
 mod payload_schema;

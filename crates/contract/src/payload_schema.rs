@@ -1,12 +1,15 @@
 //! Schemas that users bring along, for the payloads of their tasks.
 //!
 //! They are judged by nothing but themselves: a reference that leads out of the schema is refused and never followed,
-//! and patterns run in time linear in the text.
+//! patterns run in time linear in the text, and a judgement ends after a number of steps.
+
+mod references;
 
 use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
 
-use crate::problems::{Problem, judge};
+use crate::measured::{Counted, Exhausted, Measured, within};
+use crate::problems::{Invalid, Problem, listed};
 
 /// As JSON, in bytes.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
@@ -15,8 +18,16 @@ const MAX_DEPTH: usize = 64;
 /// What a pattern may weigh when it is compiled.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
+/// Of a judgement: so often the schema may look at a value of the document.
+const MAX_STEPS: u64 = 4_000_000;
+/// And so often to list what does not fit, which takes memory.
+const MAX_LISTING_STEPS: u64 = 100_000;
+const TOO_LONG: &str =
+    "cannot be judged in the time that there is for it: make it smaller, or its schema simpler";
+const TOO_LONG_TO_LIST: &str = "must fit its schema (it would take too long to list what does not)";
+
 #[derive(Debug)]
-pub struct PayloadSchema(Validator);
+pub struct PayloadSchema(Validator<Counted>);
 
 /// A schema that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,10 +57,11 @@ impl PayloadSchema {
             let text = format!("it is nested more than {MAX_DEPTH} levels deep");
             return Err(BadSchema(text));
         }
+        references::check(schema).map_err(BadSchema)?;
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
             .dfa_size_limit(MAX_PATTERN_BYTES);
-        let mut options = jsonschema::options()
+        let mut options = jsonschema::options_for::<Counted>()
             .with_retriever(Nowhere)
             .with_pattern_options(patterns);
         if schema.get("$schema").is_none() {
@@ -63,7 +75,18 @@ impl PayloadSchema {
 
     /// At least one problem, if the document does not fit.
     pub fn judge(&self, document: &Value) -> Result<(), Vec<Problem>> {
-        judge("payload", &self.0, document).map_err(|invalid| invalid.problems)
+        let instance = Measured(document);
+        let whole = |text: &str| Err(Invalid::whole("payload", text.to_owned()).problems);
+        match within(MAX_STEPS, || self.0.is_valid(instance)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(Exhausted) => return whole(TOO_LONG),
+        }
+        let list = || listed("payload", document, || self.0.iter_errors(instance));
+        match within(MAX_LISTING_STEPS, list) {
+            Ok(invalid) => Err(invalid.problems),
+            Err(Exhausted) => whole(TOO_LONG_TO_LIST),
+        }
     }
 }
 
@@ -144,5 +167,62 @@ mod tests {
         let schema = PayloadSchema::compile(&json!({"pattern": "^(a+)+$"})).unwrap();
         let text = format!("{}b", "a".repeat(10_000));
         assert!(schema.judge(&json!(text)).is_err());
+    }
+
+    /// Two alternatives that differ at the end only.
+    fn twins() -> PayloadSchema {
+        let list = json!({"type": "array", "items": {"$ref": "#"}});
+        let mut other = list.clone();
+        other["minItems"] = json!(1);
+        PayloadSchema::compile(&json!({"anyOf": [list, other]})).unwrap()
+    }
+
+    fn nested(depth: usize, inner: Value) -> Value {
+        (0..depth).fold(inner, |inner, _| json!([inner]))
+    }
+
+    #[test]
+    fn a_judgement_that_would_take_for_ever_ends() {
+        let twins = twins();
+        assert_eq!(twins.judge(&nested(100, json!([]))), Ok(()));
+        let problems = twins.judge(&nested(3, json!(1))).unwrap_err();
+        assert_eq!(problems[0].pointer, "/0/0/0");
+        let problems = twins.judge(&nested(100, json!(1))).unwrap_err();
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].message.contains("too long"), "{problems:?}");
+        // Even whether it fits is found out in so many steps, or not at all.
+        let choice = |n: usize| json!({"properties": {"a": {"$ref": format!("#/definitions/{}", n + 1)}}, "required": ["b"]});
+        let definitions: serde_json::Map<_, _> = (0..60)
+            .map(|n| {
+                (
+                    n.to_string(),
+                    json!({"oneOf": [choice(n), choice(n), {"type": "object", "not": choice(n)}]}),
+                )
+            })
+            .chain([("60".to_owned(), json!({"type": "string"}))])
+            .collect();
+        let schema = json!({"definitions": definitions, "$ref": "#/definitions/0"});
+        let schema = PayloadSchema::compile(&schema).unwrap();
+        let payload = (0..60).fold(json!(1), |inner, _| json!({"a": inner, "b": 1}));
+        let problems = schema.judge(&payload).unwrap_err();
+        assert_eq!(problems[0].message, TOO_LONG);
+    }
+
+    #[test]
+    fn a_judgement_leaves_room_on_the_stack() {
+        let mut definitions = serde_json::Map::new();
+        for n in 0..90 {
+            let next = format!("#/definitions/{}", n + 1);
+            definitions.insert(n.to_string(), json!({"allOf": [{"$ref": next}]}));
+        }
+        definitions.insert(
+            "90".to_owned(),
+            json!({"items": {"$ref": "#/definitions/0"}}),
+        );
+        let schema = json!({"definitions": definitions, "$ref": "#/definitions/0"});
+        let schema = PayloadSchema::compile(&schema).unwrap();
+        assert_eq!(schema.judge(&nested(1, json!(1))), Ok(()));
+        let problems = schema.judge(&nested(120, json!(1))).unwrap_err();
+        assert_eq!(problems[0].message, TOO_LONG);
     }
 }

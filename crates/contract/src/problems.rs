@@ -3,7 +3,7 @@
 //! Clients and people search these texts for substrings, so the wording is that of the JavaScript validator ajv.
 
 use crate::wording::words;
-use jsonschema::{ValidationError, Validator, error::ValidationErrorKind as Kind};
+use jsonschema::{ErrorIterator, ValidationError, Validator, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 use std::fmt;
 
@@ -85,13 +85,22 @@ pub(crate) fn judge(name: &str, validator: &Validator, document: &Value) -> Resu
     if validator.is_valid(document) {
         return Ok(());
     }
+    Err(listed(name, document, || validator.iter_errors(document)))
+}
+
+/// What is wrong with a document that does not fit.
+pub(crate) fn listed<'i>(
+    name: &str,
+    document: &Value,
+    errors: impl FnOnce() -> ErrorIterator<'i>,
+) -> Invalid {
     let mut left = MAX_WEIGHT;
     if !weigh(document, &mut left) {
         let message = "must fit its schema (it is too large to list what does not)";
-        return Err(Invalid::whole(name, message.to_owned()));
+        return Invalid::whole(name, message.to_owned());
     }
     let mut problems = Vec::new();
-    for error in validator.iter_errors(document) {
+    for error in errors() {
         list(&error, &mut problems);
         if problems.len() > MAX_PROBLEMS {
             problems.truncate(MAX_PROBLEMS);
@@ -103,10 +112,10 @@ pub(crate) fn judge(name: &str, validator: &Validator, document: &Value) -> Resu
             break;
         }
     }
-    Err(Invalid {
+    Invalid {
         schema: name.to_owned(),
         problems,
-    })
+    }
 }
 
 /// Takes the weight of a value off what is left; false as soon as there is not enough.

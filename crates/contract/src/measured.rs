@@ -1,0 +1,209 @@
+//! Documents that count how often a schema looks at them, so that a judgement ends.
+//!
+//! References within a schema can be arranged so that judging takes exponentially many steps, and the engine offers no
+//! limit. Each look at a value takes a step off a budget of this thread; when that is used up, the engine is left by
+//! unwinding, which is no failure of the program and told to nobody but the caller.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use jsonschema::JsonType;
+use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
+use serde_json::map::Iter;
+use serde_json::{Map, Number, Value};
+
+/// Looking at a text counts once more for each so many bytes of it.
+const BYTES_PER_STEP: usize = 64;
+
+/// The engine calls itself for what is within a value. Threads have 2 MiB, and between two steps it takes a part of that.
+const MAX_STACK: usize = 1 << 20;
+
+thread_local! {
+    static STEPS_LEFT: Cell<u64> = const { Cell::new(0) };
+    /// Where the stack was when the judgement began.
+    static STACK_BEGIN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// More steps than were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+/// Computes with at most so many looks at [`Measured`] values.
+pub(crate) fn within<T>(steps: u64, compute: impl FnOnce() -> T) -> Result<T, Exhausted> {
+    STEPS_LEFT.set(steps);
+    STACK_BEGIN.set(stack_now());
+    catch_unwind(AssertUnwindSafe(compute)).map_err(|reason| match reason.downcast::<Exhausted>() {
+        Ok(exhausted) => *exhausted,
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+fn step(n: usize) {
+    let stack = STACK_BEGIN.get().abs_diff(stack_now());
+    match STEPS_LEFT.get().checked_sub(n as u64) {
+        Some(left) if stack <= MAX_STACK => STEPS_LEFT.set(left),
+        // Not a panic: nothing is wrong, and no hook tells of it.
+        Some(_) | None => resume_unwind(Box::new(Exhausted)),
+    }
+}
+
+#[inline(never)]
+fn stack_now() -> usize {
+    let here = 0_u8;
+    (&raw const here).addr()
+}
+
+/// The representation whose values are counted.
+#[derive(Debug)]
+pub(crate) struct Counted;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured<'a>(pub(crate) &'a Value);
+
+#[derive(Debug)]
+pub(crate) struct Members<'a>(&'a Map<String, Value>);
+
+#[derive(Debug)]
+pub(crate) struct MembersIter<'a>(Iter<'a>);
+
+#[derive(Debug)]
+pub(crate) struct Items<'a>(&'a [Value]);
+
+#[derive(Debug)]
+pub(crate) struct ItemsIter<'a>(std::slice::Iter<'a, Value>);
+
+impl Json for Counted {
+    type Node<'a> = Measured<'a>;
+    type PreparedKey = String;
+    type StringBuffer = Value;
+
+    fn prepare_key(key: &str) -> String {
+        key.to_owned()
+    }
+
+    fn with_string_node<T>(
+        buffer: &mut Value,
+        string: &str,
+        f: impl FnOnce(Measured<'_>) -> T,
+    ) -> T {
+        *buffer = Value::from(string);
+        f(Measured(buffer))
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn look(self) -> &'a Value {
+        step(match self.0 {
+            Value::String(text) => 1 + text.len() / BYTES_PER_STEP,
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => 1,
+        });
+        self.0
+    }
+}
+
+impl<'a> Node<'a, Counted> for Measured<'a> {
+    type Object = Members<'a>;
+    type Array = Items<'a>;
+    type Number = &'a Number;
+
+    fn as_object(&self) -> Option<Members<'a>> {
+        self.look().as_object().map(Members)
+    }
+
+    fn as_array(&self) -> Option<Items<'a>> {
+        self.look().as_array().map(|items| Items(items))
+    }
+
+    fn as_string(&self) -> Option<Cow<'a, str>> {
+        self.look().as_str().map(Cow::Borrowed)
+    }
+
+    fn as_number(&self) -> Option<&'a Number> {
+        self.look().as_number()
+    }
+
+    fn as_boolean(&self) -> Option<bool> {
+        self.look().as_bool()
+    }
+
+    fn is_null(&self) -> bool {
+        self.look().is_null()
+    }
+
+    fn json_type(&self) -> JsonType {
+        step(1);
+        match self.0 {
+            Value::Null => JsonType::Null,
+            Value::Bool(_) => JsonType::Boolean,
+            Value::Number(_) => JsonType::Number,
+            Value::String(_) => JsonType::String,
+            Value::Array(_) => JsonType::Array,
+            Value::Object(_) => JsonType::Object,
+        }
+    }
+
+    fn to_value(&self) -> Cow<'a, Value> {
+        Cow::Borrowed(self.look())
+    }
+
+    fn identity(&self) -> Option<NodeIdentity> {
+        step(1);
+        Some(NodeIdentity::new(std::ptr::from_ref(self.0) as usize))
+    }
+}
+
+impl<'a> Object<'a, Counted> for Members<'a> {
+    type Node = Measured<'a>;
+    type MemberName = &'a str;
+    type MembersIter = MembersIter<'a>;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, key: &String) -> Option<Measured<'a>> {
+        step(1);
+        self.0.get(key).map(Measured)
+    }
+
+    fn members(&self) -> MembersIter<'a> {
+        MembersIter(self.0.iter())
+    }
+}
+
+impl<'a> Iterator for MembersIter<'a> {
+    type Item = (&'a str, Measured<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, value) = self.0.next()?;
+        step(1 + name.len() / BYTES_PER_STEP);
+        Some((name, Measured(value)))
+    }
+}
+
+impl<'a> Array<'a, Counted> for Items<'a> {
+    type Node = Measured<'a>;
+    type ElementsIter = ItemsIter<'a>;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn elements(&self) -> ItemsIter<'a> {
+        ItemsIter(self.0.iter())
+    }
+}
+
+impl<'a> Iterator for ItemsIter<'a> {
+    type Item = Measured<'a>;
+
+    fn next(&mut self) -> Option<Measured<'a>> {
+        step(1);
+        self.0.next().map(Measured)
+    }
+}

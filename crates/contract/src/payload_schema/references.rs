@@ -1,0 +1,238 @@
+//! How far the references of a schema lead, so that looking at one value of a document ends soon.
+//!
+//! The engine follows references in depth and again for each alternative. What it does for one value is bounded here,
+//! once, when a schema is written; how many values it looks at, and how often, is bounded when it judges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+/// So many subschemas may apply to one and the same value.
+const MAX_WEIGHT: usize = 1_000;
+/// What references lead to may be nested so deep, all of it together.
+const MAX_REACH: usize = 1_000;
+/// And so many of them one within or behind the other.
+const MAX_CHAIN: usize = 200;
+
+/// Subschemas for the same value.
+const ONE_EACH: [&str; 4] = ["not", "if", "then", "else"];
+const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const MAPS: [&str; 2] = ["dependencies", "dependentSchemas"];
+/// Subschemas for what is within the value.
+const WITHIN: [&str; 9] = [
+    "items",
+    "additionalItems",
+    "prefixItems",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+];
+const MAPS_WITHIN: [&str; 2] = ["properties", "patternProperties"];
+/// What would make a reference mean something else than a place in this document.
+const IDS: [&str; 2] = ["$id", "id"];
+const ELSEWHERE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor"];
+
+pub(super) fn check(schema: &Value) -> Result<(), String> {
+    let mut walk = Walk {
+        root: schema,
+        weights: BTreeMap::new(),
+        targets: BTreeSet::new(),
+        reach: super::depth(schema),
+        waiting: vec![schema],
+    };
+    while let Some(next) = walk.waiting.pop() {
+        walk.weight(next, 0)?;
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    /// By address; `None` as long as it is being computed.
+    weights: BTreeMap<usize, Option<usize>>,
+    targets: BTreeSet<&'a str>,
+    reach: usize,
+    /// Those for values within the value.
+    waiting: Vec<&'a Value>,
+}
+
+impl<'a> Walk<'a> {
+    /// How many subschemas apply to the same value, as often as they do.
+    fn weight(&mut self, schema: &'a Value, above: usize) -> Result<usize, String> {
+        let Value::Object(members) = schema else {
+            return Ok(1);
+        };
+        if above > MAX_CHAIN {
+            return Err(format!(
+                "more than {MAX_CHAIN} of its parts lead from one to the next for one value"
+            ));
+        }
+        let address = std::ptr::from_ref(schema) as usize;
+        match self.weights.get(&address) {
+            Some(Some(known)) => return Ok(*known),
+            Some(None) => {
+                return Err("it refers to itself for one and the same value".to_owned());
+            }
+            None => {}
+        }
+        self.weights.insert(address, None);
+        self.refuse_names(schema, members)?;
+        let mut weight: usize = 1;
+        for part in same_value(members) {
+            weight = weight.saturating_add(self.weight(part, above + 1)?);
+        }
+        if let Some(Value::String(reference)) = members.get("$ref") {
+            let target = self.target(reference)?;
+            weight = weight.saturating_add(self.weight(target, above + 1)?);
+        }
+        if weight > MAX_WEIGHT {
+            return Err(format!(
+                "more than {MAX_WEIGHT} of its parts apply to one value, references counted as often as they are followed"
+            ));
+        }
+        self.waiting.extend(parts(members, &WITHIN, &MAPS_WITHIN));
+        self.weights.insert(address, Some(weight));
+        Ok(weight)
+    }
+
+    fn refuse_names(&self, schema: &Value, members: &Map<String, Value>) -> Result<(), String> {
+        let is_root = std::ptr::eq(schema, self.root);
+        let ids = IDS
+            .iter()
+            .filter(|name| !is_root && members.get(**name).is_some_and(Value::is_string));
+        let elsewhere = ELSEWHERE.iter().filter(|name| members.contains_key(**name));
+        match ids.chain(elsewhere).next() {
+            Some(name) => Err(format!(
+                "it has `{name}` within; parts are referred to by pointers, like `#/definitions/name`, only"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn target(&mut self, reference: &'a str) -> Result<&'a Value, String> {
+        let found = reference.strip_prefix('#').and_then(|pointer| {
+            // A pointer that is percent-encoded is not found, and refused.
+            self.root.pointer(pointer)
+        });
+        let through_another = |pointer: &str| {
+            let ends = pointer.match_indices('/').skip(1).map(|(end, _)| end);
+            let mut above = ends.filter_map(|end| self.root.pointer(&pointer[..end]));
+            above.any(|above| IDS.iter().any(|name| above[*name].is_string()))
+        };
+        let found = found.filter(|_| !through_another(&reference[1..]));
+        let target = found.ok_or_else(|| {
+            format!("it refers to {reference}; it may only refer to parts of itself, like `#/definitions/name`")
+        })?;
+        if self.targets.insert(reference) {
+            self.reach += super::depth(target);
+            if self.reach > MAX_REACH {
+                return Err(format!(
+                    "what it refers to is nested more than {MAX_REACH} levels deep, all of it together"
+                ));
+            }
+        }
+        Ok(target)
+    }
+}
+
+fn same_value(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let lists = LISTS
+        .iter()
+        .filter_map(|name| members.get(*name)?.as_array());
+    lists.flatten().chain(parts(members, &ONE_EACH, &MAPS))
+}
+
+/// The subschemas under these names, and within the mappings under those.
+fn parts<'a>(
+    members: &'a Map<String, Value>,
+    names: &'a [&str],
+    maps: &'a [&str],
+) -> impl Iterator<Item = &'a Value> {
+    let one = names.iter().filter_map(|name| members.get(*name));
+    let one = one.flat_map(|part| match part {
+        Value::Array(parts) => parts.as_slice(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            std::slice::from_ref(part)
+        }
+    });
+    let maps = maps
+        .iter()
+        .filter_map(|name| members.get(*name)?.as_object());
+    one.chain(maps.flat_map(Map::values))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Each level leads to the next one twice.
+    fn ladder(levels: usize, reference: impl Fn(Value) -> Value) -> Value {
+        let mut definitions = Map::new();
+        for level in 0..levels {
+            let next = json!({"$ref": format!("#/definitions/{}", level + 1)});
+            definitions.insert(level.to_string(), reference(next));
+        }
+        definitions.insert(levels.to_string(), json!(false));
+        json!({"definitions": definitions, "$ref": "#/definitions/0"})
+    }
+
+    #[test]
+    fn a_schema_that_leads_to_its_parts_again_and_again_is_refused() {
+        let both = |next: Value| json!({"anyOf": [next, next]});
+        assert_eq!(check(&ladder(7, both)), Ok(()));
+        let refused = check(&ladder(30, both)).unwrap_err();
+        assert!(
+            refused.starts_with("more than 1000 of its parts apply to one value"),
+            "{refused}"
+        );
+        // Within the value each step is counted when it is judged.
+        let within = |next: Value| json!({"properties": {"a": next}, "additionalProperties": next});
+        assert_eq!(check(&ladder(30, within)), Ok(()));
+    }
+
+    #[test]
+    fn a_schema_that_leads_far_is_refused() {
+        let once = |next: Value| json!({"properties": {"a": next}});
+        assert_eq!(check(&ladder(300, once)), Ok(()));
+        let refused = check(&ladder(3_000, once)).unwrap_err();
+        assert!(
+            refused.contains("levels deep, all of it together"),
+            "{refused}"
+        );
+        let refused = check(&ladder(300, |next| next)).unwrap_err();
+        assert!(refused.contains("from one to the next"), "{refused}");
+    }
+
+    #[test]
+    fn a_schema_refers_to_itself_only_for_what_is_within() {
+        let tree = json!({"type": "array", "items": {"$ref": "#"}});
+        assert_eq!(check(&tree), Ok(()));
+        let circle = json!({"anyOf": [{"type": "string"}, {"not": {"$ref": "#"}}]});
+        assert_eq!(
+            check(&circle).unwrap_err(),
+            "it refers to itself for one and the same value"
+        );
+    }
+
+    #[test]
+    fn references_are_pointers_into_the_document_and_nothing_changes_what_they_mean() {
+        for bad in [
+            json!({"$ref": "#/nowhere"}),
+            json!({"$ref": "#name"}),
+            json!({"$ref": "#/definitions/a/b", "definitions": {"a": {"$id": "x.json", "b": {}}}}),
+            json!({"items": {"$dynamicRef": "#x"}}),
+            json!({"properties": {"a": {"$id": "b.json", "$ref": "#/c"}}}),
+            json!({"items": [{"if": {"id": "b.json"}}]}),
+        ] {
+            assert!(check(&bad).is_err(), "{bad}");
+        }
+        let good = json!({"$id": "https://example.com/a.json", "properties": {"id": {"$ref": "#/definitions/a b"}},
+            "definitions": {"a b": {"const": {"id": "x", "$ref": "y"}}}});
+        assert_eq!(check(&good), Ok(()));
+    }
+}
