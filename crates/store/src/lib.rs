@@ -176,4 +176,7 @@ pub use worker_supply::{
     Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
     worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };
-pub use worker_type::{worker_type_claim, worker_type_get, worker_type_list, worker_type_release};
+pub use worker_type::{
+    worker_type_claim, worker_type_get, worker_type_judged_by, worker_type_list,
+    worker_type_release,
+};

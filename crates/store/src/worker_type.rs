@@ -1,5 +1,6 @@
 //! Which worker configuration a worker type belongs to, and what the payload of its tasks must look like.
 
+use domain::Version;
 use domain::configuration::WorkerTypeRecord;
 use domain::id::{ConfigurationId, PoolId};
 
@@ -29,6 +30,10 @@ statements! { TABLE;
          WHERE worker_pool_id = $3 AND worker_configuration_id = $4";
     RELEASE "worker_type_release" =
         "DELETE FROM worker_types WHERE worker_pool_id = $1 AND worker_configuration_id = $2";
+    JUDGED_BY "worker_type_judged_by" =
+        "SELECT c.worker_configuration_id, c.version FROM worker_types AS t \
+         CROSS JOIN worker_configurations AS c WHERE t.worker_pool_id = $1 AND t.check_payload = 1 \
+         AND t.payload_schema IS NOT NULL AND c.worker_configuration_id = t.worker_configuration_id";
     LIST "worker_type_list" = concat!(
         "SELECT ", columns!(), " FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2");
@@ -39,6 +44,16 @@ pub fn worker_type_get(
     pool_id: &PoolId,
 ) -> Result<Option<WorkerTypeRecord>, StoreError> {
     tx.row(&GET, &[pool_id.as_str().into()], worker_type)
+}
+
+/// The version of the configuration by whose schema payloads are judged, if they are judged.
+pub fn worker_type_judged_by(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Option<(ConfigurationId, Version)>, StoreError> {
+    tx.row(&JUDGED_BY, &[pool_id.as_str().into()], |row| {
+        Ok((row.text(0)?.parse()?, row.version(1)?))
+    })
 }
 
 /// Makes the worker type this configuration's, or says that it is another's: `false`. If it is the configuration's

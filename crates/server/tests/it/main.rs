@@ -13,6 +13,7 @@ mod authorization;
 mod broker;
 mod clients;
 mod configuration_authorization;
+mod configuration_payloads;
 mod configurations;
 mod configurations_edges;
 mod configurations_told;

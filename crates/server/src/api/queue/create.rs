@@ -1,5 +1,7 @@
 //! A task is made, or found to have been made already by the same request.
 
+use std::sync::Arc;
+
 use access::scope::Params;
 use domain::id::TaskId;
 use domain::task::{
@@ -11,7 +13,9 @@ use store::Tx;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::super::worker_manager::check_payload;
+use super::super::worker_manager::{
+    Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
+};
 use super::moves::{Hints, carry_out, follow};
 use super::status_reply;
 use crate::app::App;
@@ -19,6 +23,8 @@ use crate::config;
 
 /// Clocks may differ by so much.
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
+/// Who meets another schema each time is told to come back later.
+const MAX_JUDGEMENTS: usize = 5;
 /// So many unknown dependencies are named in an error.
 const MAX_NAMED: usize = 20;
 
@@ -71,18 +77,36 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         .map_err(|problem| ApiError::input(format!("The task cannot be stored: {problem}")))?
         .define(&id)?;
     let task = Task::new(id, definition);
-    let (app, now) = (call.app.clone(), call.now);
-    let written = call.app.write("task_create", move |tx| {
-        let mut hints = Hints::default();
-        let made = make(&app, tx, &task, now, &mut hints)?;
-        Ok::<_, ApiError>((made, hints))
-    });
-    let (made, hints) = written.await?;
-    hints.tell(&call.app);
-    match made {
+    match write(&call, task).await? {
         Made::Whole(task) => status_reply(&task),
         Made::Waiting { unknown } => Err(unknown_dependencies(&unknown)),
     }
+}
+
+/// Judges the payload, and writes the task if the verdict still counts then.
+async fn write(call: &Call, task: Task) -> Result<Made, ApiError> {
+    let task = Arc::new(task);
+    let (pool_id, payload) = (&task.definition.task_queue_id, &task.definition.payload);
+    for _ in 0..MAX_JUDGEMENTS {
+        let verdict = judge_payload(&call.app, pool_id, payload).await?;
+        let (app, now, new) = (call.app.clone(), call.now, Arc::clone(&task));
+        let written = call.app.write("task_create", move |tx| {
+            let mut hints = Hints::default();
+            let made = make(&app, tx, &new, verdict.as_ref(), now, &mut hints)?;
+            Ok::<_, ApiError>((made, hints))
+        });
+        let (made, hints) = written.await?;
+        hints.tell(&call.app);
+        if let Some(made) = made {
+            return Ok(made);
+        }
+        learn_payload_schema(&call.app, pool_id).await?;
+    }
+    let text = format!(
+        "The payload schema of {pool_id} was changed {MAX_JUDGEMENTS} times while the payload was judged. Nothing was \
+         created; send the request again."
+    );
+    Err(ApiError::conflict(text))
 }
 
 enum Made {
@@ -93,18 +117,25 @@ enum Made {
     },
 }
 
+/// `None`: its payload has not been judged by the schema that is there now.
 fn make(
     app: &App,
     tx: &mut Tx<'_>,
     task: &Task,
+    verdict: Option<&Verdict>,
     now: Timestamp,
     hints: &mut Hints,
-) -> Result<Made, ApiError> {
+) -> Result<Option<Made>, ApiError> {
     let definition = &task.definition;
-    if let Err(misfit) = check_payload(app, tx, &definition.task_queue_id, &definition.payload)
-        && store::task_get(tx, &task.id)?.is_none()
-    {
-        return Err(misfit);
+    match payload_standing(app, tx, &definition.task_queue_id, verdict)? {
+        Standing::Fits => {}
+        Standing::NotJudged => return Ok(None),
+        Standing::Misfit(misfit) => {
+            // One that is there already has been judged when it was made.
+            if store::task_get(tx, &task.id)?.is_none() {
+                return Err(misfit);
+            }
+        }
     }
     join_group(tx, task)?;
     store::task_queue_seen(tx, &definition.task_queue_id, now, false)?;
@@ -117,7 +148,7 @@ fn make(
         if store::task_insert(tx, &scheduled)? {
             let news = [TaskNews::Defined, TaskNews::Pending(0)];
             follow(app, tx, &scheduled, &news, now, hints)?;
-            return Ok(Made::Whole(scheduled));
+            return Ok(Some(Made::Whole(scheduled)));
         }
     } else if store::task_insert(tx, task)? {
         follow(app, tx, task, &[TaskNews::Defined], now, hints)?;
@@ -131,7 +162,7 @@ fn make(
         );
         return Err(ApiError::conflict(text));
     }
-    depend(app, tx, known, now, hints)
+    depend(app, tx, known, now, hints).map(Some)
 }
 
 /// Makes an unscheduled task wait for its dependencies, or schedules it if all is done already.

@@ -7,6 +7,7 @@ mod evaluate;
 mod history;
 mod judge;
 mod market;
+mod payloads;
 mod plan;
 mod rules;
 mod table;
@@ -24,10 +25,12 @@ use super::super::reply::Reply;
 use authority::Touched;
 pub use cache::Compilations;
 use edit::{Edit, Next, carry_out};
+pub use payloads::PayloadSchemas;
+pub(in crate::api) use payloads::{
+    Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
+};
 pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
 use wire::{ConfigurationBody, ConfigurationReply};
-pub use worker_types::PayloadSchemas;
-pub(in crate::api) use worker_types::check_payload;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

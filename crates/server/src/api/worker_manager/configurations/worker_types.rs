@@ -1,79 +1,15 @@
-//! Payload schemas: what the payload of a worker type's tasks must look like, shown and checked.
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+//! Payload schemas: what the payload of a worker type's tasks must look like.
 
 use access::scope::Params;
-use contract::{BadSchema, PayloadSchema};
 use domain::configuration::WorkerType;
-use domain::id::{LaunchConfigId, PoolId};
-use serde_json::{Value, json};
-use store::Tx;
+use domain::id::LaunchConfigId;
+use serde_json::json;
 
 use super::super::super::call::Call;
-use super::super::super::error::{ApiError, Code};
+use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
 use super::cache::compiled;
 use super::no_such_configuration;
-use crate::app::App;
-
-/// So many compiled schemas are kept.
-const MAX_KEPT: usize = 256;
-
-/// Compiled payload schemas by their text.
-#[derive(Default)]
-pub struct PayloadSchemas(Mutex<BTreeMap<String, Arc<PayloadSchema>>>);
-
-impl PayloadSchemas {
-    fn compiled(&self, schema: &Value) -> Result<Arc<PayloadSchema>, BadSchema> {
-        let text = schema.to_string();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept.get(&text) {
-            return Ok(Arc::clone(known));
-        }
-        let compiled = Arc::new(PayloadSchema::compile(schema)?);
-        if kept.len() >= MAX_KEPT {
-            kept.clear();
-        }
-        kept.insert(text, Arc::clone(&compiled));
-        Ok(compiled)
-    }
-}
-
-/// Refuses a payload that does not fit, if the worker type's configuration asks for that.
-pub(in crate::api) fn check_payload(
-    app: &App,
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    payload: &Value,
-) -> Result<(), ApiError> {
-    let Some(worker_type) = store::worker_type_get(tx, pool_id)? else {
-        return Ok(());
-    };
-    let Some(schema) = worker_type
-        .payload_schema
-        .filter(|_| worker_type.check_payload)
-    else {
-        return Ok(());
-    };
-    let name = WorkerType::from(pool_id.clone());
-    let schema = app.payload_schemas.compiled(&schema);
-    // It was compiled when it was written.
-    let schema =
-        schema.map_err(|bad| ApiError::input(format!("the payload schema of {name}: {bad}")))?;
-    schema.judge(payload).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(|problem| format!("* payload{} {}", problem.pointer, problem.message)).collect();
-        let text = format!(
-            "The payload does not fit the payload schema of {pool_id}:\n{}\n\nThe schema is at \
-             {}/api/worker-manager/v1/worker-type/{pool_id}/payload-schema; the worker configuration {} asks that \
-             payloads are checked. Nothing was created.",
-            lines.join("\n"),
-            app.root_url,
-            worker_type.configuration_id
-        );
-        ApiError::new(Code::InputValidationError, text)
-    })
-}
 
 /// The worker type of the URL, by whichever of its names; scopes know it by the short one, if it has one.
 async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {

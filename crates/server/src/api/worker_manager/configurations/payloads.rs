@@ -1,0 +1,180 @@
+//! Payloads of tasks, judged by the schema of their worker type.
+//!
+//! Schemas are written by people, and judging by one can take a while. So it is done beside other work, a few at a
+//! time, and never within a transaction: that one only makes sure that the schema is still the one of the verdict.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use contract::{PayloadSchema, Problem};
+use domain::Version;
+use domain::configuration::WorkerType;
+use domain::id::{ConfigurationId, PoolId};
+use serde_json::Value;
+use store::Tx;
+use tokio::sync::Semaphore;
+
+use super::super::super::error::{ApiError, Code};
+use super::cache::beside;
+use crate::app::App;
+
+/// So many compiled schemas are kept.
+const MAX_KEPT: usize = 256;
+/// So many payloads are judged at a time.
+const MAX_AT_ONCE: usize = 4;
+/// A verdict takes well below a second; who waits so long for a turn comes back later.
+const MAX_WAIT: Duration = Duration::from_secs(20);
+
+/// The version of the configuration by which a worker type's payloads are judged.
+type By = (ConfigurationId, Version);
+
+/// Compiled payload schemas of the worker types that ask for judgements.
+pub struct PayloadSchemas {
+    kept: Mutex<BTreeMap<PoolId, (By, Arc<PayloadSchema>)>>,
+    turns: Semaphore,
+}
+
+impl Default for PayloadSchemas {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            turns: Semaphore::new(MAX_AT_ONCE),
+        }
+    }
+}
+
+/// What a version of a schema says about a payload.
+#[derive(Clone)]
+pub(in crate::api) struct Verdict {
+    by: By,
+    problems: Vec<Problem>,
+}
+
+/// A verdict in the transaction that creates the task.
+pub(in crate::api) enum Standing {
+    Fits,
+    Misfit(ApiError),
+    /// There is another schema by now, or the first one.
+    NotJudged,
+}
+
+impl PayloadSchemas {
+    fn get(&self, pool_id: &PoolId) -> Option<(By, Arc<PayloadSchema>)> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(pool_id).cloned()
+    }
+
+    fn put(&self, pool_id: &PoolId, by: By, schema: Arc<PayloadSchema>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MAX_KEPT && !kept.contains_key(pool_id) {
+            kept.pop_first();
+        }
+        kept.insert(pool_id.clone(), (by, schema));
+    }
+
+    fn forget(&self, pool_id: &PoolId) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(pool_id);
+    }
+}
+
+/// By the schema that was used last. `None`: none is known; the transaction finds out whether there is one.
+pub(in crate::api) async fn judge_payload(
+    app: &App,
+    pool_id: &PoolId,
+    payload: &Value,
+) -> Result<Option<Verdict>, ApiError> {
+    match app.payload_schemas.get(pool_id) {
+        Some((by, schema)) => {
+            let payload = payload.clone();
+            let problems = in_turn(app, move || schema.judge(&payload).err());
+            let problems = problems.await?.unwrap_or_default();
+            Ok(Some(Verdict { by, problems }))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Takes note of the schema as it is now.
+pub(in crate::api) async fn learn_payload_schema(
+    app: &App,
+    pool_id: &PoolId,
+) -> Result<(), ApiError> {
+    let id = pool_id.clone();
+    let read = app.store.read(
+        "worker_type_schema",
+        move |tx| match store::worker_type_judged_by(tx, &id)? {
+            Some(by) => Ok::<_, ApiError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
+            None => Ok(None),
+        },
+    );
+    let Some((by, worker_type)) = read.await? else {
+        app.payload_schemas.forget(pool_id);
+        return Ok(());
+    };
+    let schema = worker_type.payload_schema.unwrap_or(Value::Bool(true));
+    let compiled = in_turn(app, move || PayloadSchema::compile(&schema)).await?;
+    // It was compiled when it was written.
+    let compiled = compiled.map_err(|bad| {
+        let name = WorkerType::from(pool_id.clone());
+        ApiError::input(format!("the payload schema of {name}: {bad}"))
+    })?;
+    app.payload_schemas.put(pool_id, by, Arc::new(compiled));
+    Ok(())
+}
+
+/// Whether the verdict is one by the schema as it is now, and what it is.
+pub(in crate::api) fn payload_standing(
+    app: &App,
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    verdict: Option<&Verdict>,
+) -> Result<Standing, ApiError> {
+    let by = store::worker_type_judged_by(tx, pool_id)?;
+    Ok(match (by, verdict) {
+        (None, None) => Standing::Fits,
+        (None, Some(_)) => {
+            app.payload_schemas.forget(pool_id);
+            Standing::Fits
+        }
+        (Some(by), Some(verdict)) if verdict.by == by => match verdict.problems.as_slice() {
+            [] => Standing::Fits,
+            problems => Standing::Misfit(misfit(app, pool_id, &by.0, problems)),
+        },
+        (Some(_), Some(_) | None) => Standing::NotJudged,
+    })
+}
+
+async fn in_turn<T: Send + 'static>(
+    app: &App,
+    compute: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let turn = tokio::time::timeout(MAX_WAIT, app.payload_schemas.turns.acquire()).await;
+    let Ok(Ok(_turn)) = turn else {
+        let text = "The payloads of many tasks are being judged by their schemas, and this one did not get its turn. \
+                    Nothing was created; send the request again.";
+        return Err(ApiError::new(Code::QueueUnavailable, text));
+    };
+    beside(compute).await
+}
+
+fn misfit(
+    app: &App,
+    pool_id: &PoolId,
+    configuration_id: &ConfigurationId,
+    problems: &[Problem],
+) -> ApiError {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| format!("* payload{} {}", problem.pointer, problem.message))
+        .collect();
+    let text = format!(
+        "The payload does not fit the payload schema of {pool_id}:\n{}\n\nThe schema is at \
+         {}/api/worker-manager/v1/worker-type/{pool_id}/payload-schema; the worker configuration {configuration_id} asks \
+         that payloads are checked. Nothing was created.",
+        lines.join("\n"),
+        app.root_url,
+    );
+    ApiError::new(Code::InputValidationError, text)
+}

@@ -1,0 +1,77 @@
+//! Payloads of tasks are judged by the schema that is there when they are created, and none stops the others.
+
+use serde_json::{Value, json};
+
+use crate::configurations::{BUILD, build, refused, rule, with_rule, zones};
+use crate::database::on_both;
+use crate::queue_samples::{new_task, task_id};
+use crate::world::World;
+
+fn checked(schema: Value) -> Value {
+    let values = json!({"payloadSchema": schema, "checkPayload": true});
+    with_rule(build(), rule("schema", Value::Null, values))
+}
+
+fn task(world: &World, payload: &Value) -> Value {
+    let queue = "worker-manager/build-opt";
+    new_task(world, json!({"taskQueueId": queue, "payload": payload}))
+}
+
+fn path(number: u32) -> String {
+    format!("queue:/task/{}", task_id(number))
+}
+
+on_both!(
+    the_schema_of_now_decides_also_if_another_is_known,
+    zones,
+    |world| {
+        let requiring = |name: &str| checked(json!({"required": [name]}));
+        world.put(BUILD, requiring("a")).await.expect(200);
+        let (a, b) = (task(world, &json!({"a": 1})), task(world, &json!({"b": 1})));
+        world.put(&path(1), a.clone()).await.expect(200);
+        refused(world.put(&path(2), b.clone()), 400).await;
+        world.post(BUILD, requiring("b")).await.expect(200);
+        refused(world.put(&path(3), a.clone()), 400).await;
+        world.put(&path(2), b.clone()).await.expect(200);
+        // The first one is there already, and asked for again.
+        world.put(&path(1), a.clone()).await.expect(200);
+        world.post(BUILD, build()).await.expect(200);
+        world.put(&path(3), a.clone()).await.expect(200);
+        // And a configuration of the same name, made anew.
+        world.delete(BUILD).await.expect(200);
+        world.put(BUILD, requiring("b")).await.expect(200);
+        refused(world.put(&path(4), a), 400).await;
+        world.put(&path(4), b).await.expect(200);
+    }
+);
+
+on_both!(
+    a_payload_that_would_be_judged_for_ever_is_refused,
+    zones,
+    |world| {
+        let list = json!({"type": "array", "items": {"$ref": "#/definitions/list"}});
+        let twins =
+            json!({"definitions": {"list": {"anyOf": [list, list]}}, "properties": {"a": list}});
+        world.put(BUILD, checked(twins)).await.expect(200);
+        let nested = (0..60).fold(json!(1), |inner, _| json!([inner]));
+        let text = refused(world.put(&path(1), task(world, &json!({"a": nested}))), 400).await;
+        assert!(text.contains("too long"), "{text}");
+        world
+            .put(&path(1), task(world, &json!({"a": [[]]})))
+            .await
+            .expect(200);
+    }
+);
+
+on_both!(
+    a_schema_by_which_nothing_is_judged_in_time_is_refused_when_it_is_written,
+    zones,
+    |world| {
+        let circle = json!({"anyOf": [{"type": "string"}, {"$ref": "#"}]});
+        let text = refused(world.put(BUILD, checked(circle)), 400).await;
+        assert!(
+            text.contains("refers to itself for one and the same value (rule \"schema\")"),
+            "{text}"
+        );
+    }
+);
