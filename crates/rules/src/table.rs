@@ -14,6 +14,9 @@ use crate::set::RuleSet;
 /// How many values of one name are remembered.
 const VALUES_KEPT: usize = 2_048;
 
+/// Longer ones are not remembered; no place has a name like that.
+const MAX_KEPT_BYTES: usize = 256;
+
 /// The conditions of a set, by name. Each mapping is a row: a rule with several of them has several.
 pub(crate) struct Table {
     set: RuleSet,
@@ -94,7 +97,9 @@ impl Table {
             }
         }
         let bits = Arc::new(bits);
-        known().insert(value.to_owned(), bits.clone());
+        if value.len() <= MAX_KEPT_BYTES {
+            known().insert(value.to_owned(), bits.clone());
+        }
         bits
     }
 }
@@ -110,5 +115,26 @@ impl Column {
             asking,
             known: Mutex::new(Recent::new(VALUES_KEPT)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_would_present_twice_is_not_remembered() {
+        let rules = json!([{"ruleId": "r", "conditions": {"a": "x*"}, "values": {"b": 1}}]);
+        let table = Table::new(&RuleSet::parse(&rules).unwrap());
+        let n_known = |value: &str| {
+            let presented: Presented = [("a", value)].into_iter().collect();
+            assert_eq!(table.applying(&presented), [0]);
+            let mut known = table.names["a"].known.lock().unwrap();
+            usize::from(known.get(value).is_some())
+        };
+        assert_eq!(n_known(&"x".repeat(MAX_KEPT_BYTES)), 1);
+        assert_eq!(n_known(&"x".repeat(MAX_KEPT_BYTES + 1)), 0);
     }
 }

@@ -214,6 +214,12 @@ on_both!(rules_are_evaluated_without_being_stored, |world| {
     )
     .await;
     assert!(text.contains("/0"), "{text}");
+    let long = "x".repeat(1_025);
+    for conditions in [json!({"region": &long}), json!({&long: "x"})] {
+        let body = json!({"rules": rules, "conditions": conditions});
+        let text = refused(world.post("/evaluate-rules", body), 400).await;
+        assert!(text.contains("may have 1024 bytes each"), "{text}");
+    }
 });
 
 on_both!(

@@ -13,6 +13,8 @@ use super::rules::bad_rules;
 
 /// More conditions than that nobody presents.
 const MAX_CONDITIONS: usize = 64;
+/// In a name or a value.
+const MAX_CONDITION_BYTES: usize = 1_024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -72,6 +74,16 @@ fn evaluate(evaluator: &Evaluator, body: &EvaluateBody) -> Result<Value, ApiErro
 fn presented(conditions: &Map<String, Value>) -> Result<Presented, ApiError> {
     if conditions.len() > MAX_CONDITIONS {
         let text = format!("At most {MAX_CONDITIONS} conditions can be presented");
+        return Err(ApiError::input(text));
+    }
+    if let Some((name, _)) = conditions.iter().find(|(name, value)| {
+        let length = value.as_str().map_or(0, str::len);
+        name.len().max(length) > MAX_CONDITION_BYTES
+    }) {
+        let start: String = name.chars().take(64).collect();
+        let text = format!(
+            "The condition `{start}` is too long: its name and its value may have {MAX_CONDITION_BYTES} bytes each"
+        );
         return Err(ApiError::input(text));
     }
     let texts = conditions.iter().map(|(name, value)| match value {
