@@ -156,6 +156,12 @@ on_both!(
         assert_eq!(refused(world.post(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.put(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.delete(OPT), 409).await, text);
+        // Whatever its config says: mending that would be in vain.
+        let mut unfit = static_pool();
+        unfit["providerId"] = json!("aws");
+        unfit["config"] = json!({"launchConfigs": 1});
+        assert_eq!(refused(world.post(OPT, unfit.clone()), 409).await, text);
+        assert_eq!(refused(world.put(OPT, unfit), 409).await, text);
     }
 );
 

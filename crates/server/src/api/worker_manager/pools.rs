@@ -166,6 +166,14 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
+    // Nothing that the config could say would change a pool made of rules; the transaction looks once more.
+    let id = call.pool_id()?;
+    let read = call.app.store.read("pool_is_compiled", move |tx| {
+        store::pool_get(tx, &id)?
+            .as_ref()
+            .map_or(Ok(()), refuse_compiled)
+    });
+    read.await?;
     judged(&call.app, body).await
 }
 
