@@ -80,7 +80,7 @@ impl Explanation {
                     assign(&mut values, rule.values());
                     None
                 }
-                (Found::Object(value), Found::Object(_)) => {
+                (Found::Object(value), Found::Object(_)) if !steps.is_empty() => {
                     assign(&mut values, rule.values());
                     Some(Action::Merge {
                         value: Value::Object(value.clone()),
@@ -88,7 +88,8 @@ impl Explanation {
                     })
                 }
                 (Found::Cut | Found::Object(_) | Found::Other(_), old) => {
-                    let old = old.value();
+                    // The whole result is an object before anybody has set it.
+                    let old = old.value().filter(|_| !steps.is_empty());
                     assign(&mut values, rule.values());
                     replacement(old, find(&values, &tokens).value(), &steps)
                 }

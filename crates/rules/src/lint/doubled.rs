@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::{Map, Value};
+
 use super::Finding;
 use crate::conditions::{Conditions, Mapping};
 use crate::fingerprint::Digest;
@@ -17,12 +19,16 @@ pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
         }
     }
     for same in with_same_values(rules) {
-        let rule_ids = ids(rules, &same);
-        let repeated = same_conditions(rules, &same);
-        if repeated.len() > 1 {
-            findings.push((same[0], Finding::SameValues { rule_ids }));
+        for together in with_nothing_between(rules, &same) {
+            if same_conditions(rules, together).len() > 1 {
+                let rule_ids = ids(rules, together);
+                findings.push((together[0], Finding::SameValues { rule_ids }));
+            }
         }
-        for again in repeated.into_iter().filter(|again| again.len() > 1) {
+        for again in same_conditions(rules, &same)
+            .into_iter()
+            .filter(|again| again.len() > 1)
+        {
             let rule_ids = ids(rules, &again);
             findings.push((again[0], Finding::Repeated { rule_ids }));
         }
@@ -58,6 +64,30 @@ fn with_same_values(rules: &[Rule]) -> Vec<Vec<usize>> {
     }
     let groups = groups.into_values().flatten();
     groups.filter(|group| group.len() > 1).collect()
+}
+
+/// Splits a group where a rule between two of them says something about what they say: in one place, they could not
+/// have both the effect before it and the one after it.
+fn with_nothing_between<'a>(
+    rules: &'a [Rule],
+    group: &'a [usize],
+) -> impl Iterator<Item = &'a [usize]> {
+    group.chunk_by(|left, right| {
+        let mut between = rules[left + 1..*right].iter();
+        !between.any(|rule| touch(rule.values(), rules[*left].values()))
+    })
+}
+
+/// Whether both say something about one place, or about places one within the other.
+fn touch(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
+    left.iter().any(|(key, left)| match (left, right.get(key)) {
+        (_, None) => false,
+        // An empty one takes the place of what is no object.
+        (Value::Object(left), Some(Value::Object(right))) => {
+            left.is_empty() || right.is_empty() || touch(left, right)
+        }
+        (_, Some(_)) => true,
+    })
 }
 
 /// Splits a group by what the conditions mean.

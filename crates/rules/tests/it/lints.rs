@@ -103,6 +103,41 @@ fn rules_that_say_the_same_or_nothing_are_found() {
 }
 
 #[test]
+fn rules_that_say_the_same_are_not_called_one_if_another_stands_between_what_they_say() {
+    let alike = |worker_type: &str, x: Value| json!({ "conditions": { "workerType": worker_type }, "values": { "a": { "x": x } } });
+    let told = |between: Value| {
+        let rules = vec![
+            alike("build", json!(6)),
+            json!({ "conditions": { "region": "us-east-1" }, "values": between }),
+            alike("buil?", json!(6)),
+            alike("b*", json!(6)),
+        ];
+        let found = found(rules).into_iter();
+        let same = found.filter(|text| text.contains("have the same values"));
+        same.map(|text| text.split(':').next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let apart = r#""c", "d""#;
+    for between in [
+        json!({ "a": { "x": 5 } }),
+        json!({ "a": 1 }),
+        json!({ "a": {} }),
+        json!({ "a": { "x": { "y": 1 } } }),
+    ] {
+        let told = told(between.clone());
+        assert!(
+            told.len() == 1 && told[0].starts_with(apart),
+            "{between}: {told:?}"
+        );
+    }
+    let told = told(json!({ "a": { "z": 5 }, "x": 1 }));
+    assert!(
+        told.len() == 1 && told[0].starts_with(r#""a", "c", "d""#),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn without_presentations_only_what_is_doubled_or_empty_is_found() {
     let rules = json!([
         { "ruleId": "a", "conditions": { "x": "y" }, "values": { "x": 1 } },
