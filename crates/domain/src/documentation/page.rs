@@ -16,7 +16,7 @@ use super::join::GENERAL_HEADER;
 use super::links::{Destination, decoded, image_type};
 use super::path::resolved;
 use super::refusal::Refusal;
-use super::sheet::{Names, Sheet, options, page_meant, sheets, slug};
+use super::sheet::{Names, Sheet, cut, options, page_meant, sheets, slug};
 use super::tree::Tree;
 use super::{MAX_IMAGES_BYTES, MAX_PAGE_BYTES};
 
@@ -56,7 +56,8 @@ pub fn text(tree: &Tree) -> String {
 pub(super) fn title(tree: &Tree) -> String {
     let project = tree.metadata().project;
     let first = || sheets(tree).into_iter().next().map(|sheet| sheet.title);
-    project.or_else(first).unwrap_or_default()
+    let title = project.or_else(first).unwrap_or_default();
+    cut(&title)
 }
 
 /// Whether the tree can be shown.

@@ -11,6 +11,9 @@ use super::tree::{README, Tree, is_markdown};
 /// Characters of an anchor.
 const MAX_SLUG: usize = 100;
 
+/// Characters of a title; it is stored, listed and shown beside others.
+const MAX_TITLE: usize = 255;
+
 /// One text in Markdown.
 #[derive(Debug)]
 pub(super) struct Sheet<'a> {
@@ -60,20 +63,25 @@ fn sheet<'a>(tree: &'a Tree, path: &'a str) -> Sheet<'a> {
         name.rsplit_once('.').map_or(name, |(stem, _)| stem)
     };
     let title = match (page.title, first) {
-        (Some(title), _) => title.to_owned(),
-        (None, Some((HeadingLevel::H1, text))) if !text.trim().is_empty() => text.trim().to_owned(),
-        (None, _) => name().to_owned(),
+        (Some(title), _) => title,
+        (None, Some((HeadingLevel::H1, text))) if !text.trim().is_empty() => text.trim(),
+        (None, _) => name(),
     };
     let mut taken = Names::default();
     let anchors = headings.iter().map(|(_, text)| taken.take(slug(text)));
     Sheet {
         anchors: anchors.collect(),
         path,
-        title,
+        title: cut(title),
         body: page.body,
         has_title,
         order: page.order.unwrap_or(i64::MAX),
     }
+}
+
+/// A title as long as titles are.
+pub(super) fn cut(title: &str) -> String {
+    title.chars().take(MAX_TITLE).collect()
 }
 
 fn headings(body: &str) -> Vec<(HeadingLevel, String)> {
@@ -181,6 +189,8 @@ mod tests {
             ("2.md", "text\n\n# The `two` *of us*"),
             ("3.md", "## Small"),
             ("4.md", ""),
+            ("5.md", &format!("# {}", "é".repeat(300))),
+            ("6.md", &format!("---\ntitle: {}\n---\n", "x".repeat(300))),
         ]);
         let titles: Vec<_> = sheets(&tree)
             .into_iter()
@@ -191,6 +201,8 @@ mod tests {
             ("The two of us", true),
             ("3", false),
             ("4", false),
+            (&"é".repeat(MAX_TITLE), true),
+            (&"x".repeat(MAX_TITLE), false),
         ];
         assert_eq!(titles, expected.map(|(title, has)| (title.to_owned(), has)));
     }
