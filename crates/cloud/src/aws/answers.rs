@@ -108,6 +108,7 @@ pub(crate) struct Zone {
     pub(crate) zone_name: String,
     pub(crate) zone_type: Option<String>,
     pub(crate) opt_in_status: Option<String>,
+    pub(crate) zone_state: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -22,6 +22,8 @@ pub(super) const SETUP_LIMIT: Duration = Duration::from_secs(2);
 const FRESH_MS: i64 = HOUR_MS;
 /// Neither local zones nor those at the edge of a network.
 const ZONE_TYPE: &str = "availability-zone";
+/// The state of zones that take no machines of those who have none there.
+const CLOSED: &str = "constrained";
 
 #[derive(Default)]
 pub(super) struct Zones(Mutex<BTreeMap<String, Region>>);
@@ -100,14 +102,19 @@ impl AwsProvider {
 
     async fn learn_zones_of(&self, region: &str, now: Timestamp) {
         let id = &self.id;
-        match self.ask_for_zones(region).await {
+        let answer = self.ask_for_zones(region).await.map_err(CloudError::from);
+        let answer = answer.and_then(|zones| match zones.is_empty() {
+            // Every region has some: to believe this would be to leave it.
+            true => Err(CloudError::Unavailable("EC2 names none".to_owned())),
+            false => Ok(zones),
+        });
+        match answer {
             Ok(zones) => {
                 if self.zones.learn(region, zones, now) {
                     tracing::info!(provider.id = %id, "the availability zones of {region} are known again");
                 }
             }
             Err(problem) => {
-                let problem = CloudError::from(problem);
                 if self.zones.failed(region, problem.clone()) {
                     tracing::warn!(provider.id = %id, error = %problem,
                         "cannot learn the availability zones of {region}; {id} goes on with those it knew, if any, and asks again: {problem}");
@@ -117,9 +124,7 @@ impl AwsProvider {
     }
 
     async fn ask_for_zones(&self, region: &str) -> Result<BTreeSet<String>, Ec2Error> {
-        let question = Parameters::default()
-            .with_filter(1, "state", ["available"])
-            .with_filter(2, "zone-type", [ZONE_TYPE]);
+        let question = Parameters::default().with_filter(1, "zone-type", [ZONE_TYPE]);
         let answer: DescribeAvailabilityZones = self
             .ec2
             .call(region, "DescribeAvailabilityZones", &question)
@@ -138,9 +143,13 @@ pub(crate) fn fills() -> Fills {
     ])
 }
 
-/// What stands in for EC2 may not know the filter.
+/// What stands in for EC2 may not know the filter. A zone that is in trouble (`information`, `impaired`, `unavailable`) is
+/// a place all the same: what has been compiled for it stays, and whether it can launch now is not a matter of places.
 fn is_plain(zone: &Zone) -> bool {
     let is = |text: &Option<String>, wanted| text.as_deref().is_none_or(|text| text == wanted);
+    if zone.zone_state.as_deref() == Some(CLOSED) {
+        return false;
+    }
     is(&zone.zone_type, ZONE_TYPE) && is(&zone.opt_in_status, "opt-in-not-required")
 }
 

@@ -108,8 +108,51 @@ async fn the_zones_of_our_regions_are_places() {
         (of("Name"), of("Value.1"))
     };
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert_eq!(filter(1), pair("state", "available"));
-    assert_eq!(filter(2), pair("zone-type", "availability-zone"));
+    assert_eq!(filter(1), pair("zone-type", "availability-zone"));
+}
+
+#[tokio::test]
+async fn a_zone_in_trouble_is_a_place_and_one_that_takes_nobody_is_none() {
+    let world = World::new(&["us-west-2"]).await;
+    let zones = [
+        "available",
+        "information",
+        "impaired",
+        "unavailable",
+        "constrained",
+    ];
+    let zone = |state: &&str| {
+        format!("<item><zoneName>{state}</zoneName><zoneState>{state}</zoneState></item>")
+    };
+    let zones: String = zones.iter().map(zone).collect();
+    let body = format!("<a><availabilityZoneInfo>{zones}</availabilityZoneInfo></a>");
+    world.answer(ACTION, body);
+    world.set_up().await;
+    let places = ["available", "impaired", "information", "unavailable"];
+    assert_eq!(
+        world.places(),
+        places.map(|zone| format!("us-west-2 {zone}"))
+    );
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_no_knowledge() {
+    let world = World::new(&["us-west-2"]).await;
+    world.zones_are(&[]);
+    world.set_up().await;
+    let problem = world.not_known();
+    assert!(
+        problem.contains("zones of region us-west-2 are not known"),
+        "{problem}"
+    );
+    assert!(problem.contains("EC2 names none"), "{problem}");
+    world.zones_are(&AS_ALWAYS);
+    world.provider.refresh().await.unwrap();
+    let before = world.places();
+    world.clock.advance_ms(60 * MINUTE_MS);
+    world.zones_are(&[]);
+    world.provider.refresh().await.unwrap();
+    assert_eq!(world.places(), before);
 }
 
 #[tokio::test]
