@@ -3,11 +3,16 @@
 use domain::Version;
 use domain::configuration::{Action, StoredConfiguration, VersionRecord};
 use domain::id::ConfigurationId;
+use domain::time::Timestamp;
+use serde_json::{Map, Value};
 
 use crate::error::StoreError;
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::tx::Tx;
+
+/// The part of a document that lists leave out.
+const RULES: &str = "rules";
 
 static TABLE: Table = Table {
     name: "worker_configurations",
@@ -32,25 +37,49 @@ statements! { TABLE;
     VERSION_NOW "configuration_version_now" =
         "SELECT version FROM worker_configurations WHERE worker_configuration_id = $1";
     INSERT "configuration_insert" = concat!(
-        "INSERT INTO worker_configurations (", columns!(), ") \
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING");
+        "INSERT INTO worker_configurations (", columns!(), ", summary) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
     UPDATE "configuration_update" =
         "UPDATE worker_configurations SET document = $1, market = $2, last_modified = $3, \
-         version = $4 WHERE worker_configuration_id = $5 AND version = $6";
+         version = $4, summary = $5 WHERE worker_configuration_id = $6 AND version = $7";
     DELETE "configuration_delete" =
         "DELETE FROM worker_configurations WHERE worker_configuration_id = $1 AND version = $2";
-    LIST "configuration_list" = concat!(
-        "SELECT ", columns!(), " FROM worker_configurations WHERE worker_configuration_id > $1 \
-         ORDER BY worker_configuration_id LIMIT $2");
+    LIST "configuration_list" =
+        "SELECT worker_configuration_id, coalesce(summary, document), created, last_modified, version \
+         FROM worker_configurations WHERE worker_configuration_id > $1 \
+         ORDER BY worker_configuration_id LIMIT $2";
     ADD_VERSION "configuration_version_insert" = concat!(
         "INSERT INTO worker_configuration_versions (", version_columns!(), ") \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
     VERSION "configuration_version_get" = concat!(
         "SELECT ", version_columns!(), " FROM worker_configuration_versions \
          WHERE worker_configuration_id = $1 AND version = $2");
-    VERSIONS "configuration_version_list" = concat!(
-        "SELECT ", version_columns!(), " FROM worker_configuration_versions \
-         WHERE worker_configuration_id = $1 AND version < $2 ORDER BY version DESC LIMIT $3");
+    VERSIONS "configuration_version_list" =
+        "SELECT worker_configuration_id, version, action, client_id, reason, created \
+         FROM worker_configuration_versions \
+         WHERE worker_configuration_id = $1 AND version < $2 ORDER BY version DESC LIMIT $3";
+}
+
+/// A configuration without its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedConfiguration {
+    pub id: ConfigurationId,
+    /// All of the document but the rules.
+    pub summary: Value,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub version: Version,
+}
+
+/// A version without what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersion {
+    pub id: ConfigurationId,
+    pub version: Version,
+    pub action: Action,
+    pub client_id: String,
+    pub reason: String,
+    pub created: Timestamp,
 }
 
 pub fn configuration_get(
@@ -84,6 +113,7 @@ pub fn configuration_insert(
             stored.created.into(),
             stored.last_modified.into(),
             stored.version.into(),
+            (&summary(&stored.document)).into(),
         ],
     )?;
     Ok(n_inserted > 0)
@@ -104,6 +134,7 @@ pub fn configuration_update(
             (&market).into(),
             stored.last_modified.into(),
             stored.version.into(),
+            (&summary(&stored.document)).into(),
             stored.id.as_str().into(),
             seen.into(),
         ],
@@ -124,9 +155,9 @@ pub fn configuration_list(
     tx: &mut Tx<'_>,
     after: Option<&ConfigurationId>,
     limit: u32,
-) -> Result<Vec<StoredConfiguration>, StoreError> {
+) -> Result<Vec<ListedConfiguration>, StoreError> {
     let after = after.map_or("", ConfigurationId::as_str);
-    tx.rows(&LIST, &[after.into(), limit.into()], configuration)
+    tx.rows(&LIST, &[after.into(), limit.into()], listed)
 }
 
 pub fn configuration_version_insert(
@@ -165,13 +196,47 @@ pub fn configuration_version_list(
     id: &ConfigurationId,
     before: Option<Version>,
     limit: u32,
-) -> Result<Vec<VersionRecord>, StoreError> {
+) -> Result<Vec<ListedVersion>, StoreError> {
     let before = before.unwrap_or(Version(i64::MAX));
     tx.rows(
         &VERSIONS,
         &[id.as_str().into(), before.into(), limit.into()],
-        record,
+        listed_version,
     )
+}
+
+fn summary(document: &Value) -> String {
+    let members = document.as_object().into_iter().flatten();
+    let members = members.filter(|(name, _)| *name != RULES);
+    let summary: Map<_, _> = members
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Value::Object(summary).to_string()
+}
+
+fn listed(row: &Row<'_>) -> Result<ListedConfiguration, BadRow> {
+    let mut summary = row.json(1)?;
+    if let Value::Object(members) = &mut summary {
+        members.remove(RULES);
+    }
+    Ok(ListedConfiguration {
+        id: row.text(0)?.parse()?,
+        summary,
+        created: row.time(2)?,
+        last_modified: row.time(3)?,
+        version: row.version(4)?,
+    })
+}
+
+fn listed_version(row: &Row<'_>) -> Result<ListedVersion, BadRow> {
+    Ok(ListedVersion {
+        id: row.text(0)?.parse()?,
+        version: row.version(1)?,
+        action: row.text(2)?.parse::<Action>()?,
+        client_id: row.text(3)?.to_owned(),
+        reason: row.text(4)?.to_owned(),
+        created: row.time(5)?,
+    })
 }
 
 fn configuration(row: &Row<'_>) -> Result<StoredConfiguration, BadRow> {

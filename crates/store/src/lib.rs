@@ -70,9 +70,9 @@ pub use client::{
     client_update,
 };
 pub use configuration::{
-    configuration_delete, configuration_get, configuration_insert, configuration_list,
-    configuration_update, configuration_version_get, configuration_version_insert,
-    configuration_version_list, configuration_version_now,
+    ListedConfiguration, ListedVersion, configuration_delete, configuration_get,
+    configuration_insert, configuration_list, configuration_update, configuration_version_get,
+    configuration_version_insert, configuration_version_list, configuration_version_now,
 };
 pub use documentation::{
     documentation_configuration_of, documentation_delete, documentation_delete_orphans,

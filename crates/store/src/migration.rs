@@ -42,6 +42,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     10 "0010_run_outcomes"
     11 "0011_overrides"
     12 "0012_documentation"
+    13 "0013_configuration_summaries"
 };
 
 static TABLE: Table = Table {

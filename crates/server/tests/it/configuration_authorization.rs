@@ -20,7 +20,7 @@ pub(crate) fn whole_cases() -> Vec<Case> {
         "worker-manager:manage-worker-pool:worker-manager/build-opt",
         "worker-manager:manage-worker-pool:worker-manager/build-dbg",
     ];
-    let mut adopting = crate::configurations::build();
+    let mut adopting = build();
     adopting["adoptPools"] = json!(true);
     let path = "/worker-configuration/build";
     vec![

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -55,6 +55,10 @@ const FILES: [(&str, &str); 12] = [
     (
         "0012_documentation",
         include_str!("../../migrations/0012_documentation.sql"),
+    ),
+    (
+        "0013_configuration_summaries",
+        include_str!("../../migrations/0013_configuration_summaries.sql"),
     ),
 ];
 

@@ -4,6 +4,7 @@ use domain::Version;
 use domain::configuration::{StoredConfiguration, VersionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{ListedConfiguration, ListedVersion};
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
@@ -59,10 +60,15 @@ pub(super) struct ConfigurationReply {
 
 impl ConfigurationReply {
     /// Without the rules, for lists.
-    pub(super) fn summary(stored: &StoredConfiguration) -> Self {
+    pub(super) fn summary(listed: &ListedConfiguration) -> Self {
         Self {
+            worker_configuration_id: listed.id.to_string(),
+            description: listed.summary["description"].clone(),
+            worker_types: listed.summary["workerTypes"].clone(),
             rules: None,
-            ..Self::from(stored)
+            version: listed.version.0,
+            created: When(listed.created),
+            last_modified: When(listed.last_modified),
         }
     }
 }
@@ -101,7 +107,7 @@ pub(super) struct VersionReply {
 
 impl VersionReply {
     /// Without the document, for lists.
-    pub(super) fn summary(record: &VersionRecord) -> Self {
+    pub(super) fn summary(record: &ListedVersion) -> Self {
         Self {
             worker_configuration_id: record.id.to_string(),
             version: record.version.0,
@@ -119,10 +125,15 @@ impl VersionReply {
 impl From<&VersionRecord> for VersionReply {
     fn from(record: &VersionRecord) -> Self {
         Self {
+            worker_configuration_id: record.id.to_string(),
+            version: record.version.0,
+            action: record.action.as_str(),
+            client_id: record.client_id.clone(),
+            reason: record.reason.clone(),
+            created: When(record.created),
             description: Some(record.document["description"].clone()),
             worker_types: Some(record.document["workerTypes"].clone()),
             rules: Some(record.document["rules"].clone()),
-            ..Self::summary(record)
         }
     }
 }
