@@ -73,7 +73,7 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Of the worker manager, and ours alone: rule sets, documentation, overrides, the state of workers.
-const BEYOND: [&str; 27] = [
+const BEYOND: [&str; 28] = [
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
     "worker-manager/v1/ended-task-run.json",
