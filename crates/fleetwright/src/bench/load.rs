@@ -84,8 +84,17 @@ pub(super) async fn run(
     requests: &Requests,
     length: Duration,
 ) -> Result<Sample, Failure> {
-    let mut connections = Vec::with_capacity(CONNECTIONS);
-    for _ in 0..CONNECTIONS {
+    run_on(CONNECTIONS, address, requests, length).await
+}
+
+pub(super) async fn run_on(
+    n_connections: usize,
+    address: SocketAddr,
+    requests: &Requests,
+    length: Duration,
+) -> Result<Sample, Failure> {
+    let mut connections = Vec::with_capacity(n_connections);
+    for _ in 0..n_connections {
         connections.push(
             Connection::open(address)
                 .await

@@ -19,7 +19,8 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 
 pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Result<Fleet, Failure> {
     if let Some(client) = client(from, verbose)? {
-        return of_server(&client, only).await;
+        let read = of_server(&client, only).await;
+        return read.map_err(|failure| to_the_source(failure, &client));
     }
     let mut fleet = of_file(Path::new(from))?;
     match only {
@@ -34,7 +35,9 @@ pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Resul
 pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failure> {
     let mut fleet = read(from, Some(Only::Pools), verbose).await?;
     if let Some(client) = client(from, verbose)? {
-        for (pool_id, configuration) in compiled(&client).await? {
+        let compiled = compiled(&client).await;
+        let compiled = compiled.map_err(|failure| to_the_source(failure, &client))?;
+        for (pool_id, configuration) in compiled {
             if let Some(pool) = fleet.pools.get_mut(&pool_id) {
                 pool.worker_configuration_id = Some(configuration);
             }
@@ -53,6 +56,16 @@ fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
         credentials: Credentials::of_environment("SOURCE_", &from_environment)?,
     };
     Client::new(settings, verbose).map(Some)
+}
+
+/// Who is not let in should know whose credentials are asked for.
+fn to_the_source(failure: Failure, client: &Client) -> Failure {
+    match (failure.exit, client.client_id()) {
+        (Exit::NotAllowed, None) => failure.advise(
+            "no credentials were given for the deployment that is read: set SOURCE_CLIENT_ID and SOURCE_ACCESS_TOKEN",
+        ),
+        (_, _) => failure,
+    }
 }
 
 /// Which pools are made of rules, where there are rules.

@@ -111,14 +111,17 @@ fn the_pools_of_a_running_server_become_rules() {
     let build = server.home.write("build.yaml", BUILD);
     server.ok(&["configuration", "create", "build", "--file", &build]);
     let out = server.home.path("rules");
-    let mut command = server.home.command(&[
-        "import",
-        "rules",
-        "--from",
-        &server.root_url(),
-        "--out",
-        out.to_str().unwrap(),
-    ]);
+    let from = server.root_url();
+    let arguments = ["import", "rules", "--from", &from, "--out"];
+    let arguments = [&arguments[..], &[out.to_str().unwrap()]].concat();
+    let unsigned = server.home.run(&arguments);
+    assert_eq!(unsigned.code, 4, "{}", unsigned.err);
+    assert!(
+        unsigned.err.contains("set SOURCE_CLIENT_ID"),
+        "{}",
+        unsigned.err
+    );
+    let mut command = server.home.command(&arguments);
     command
         .env("SOURCE_CLIENT_ID", "static/owner")
         .env("SOURCE_ACCESS_TOKEN", server.home.token());
