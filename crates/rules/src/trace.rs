@@ -42,7 +42,7 @@ pub(crate) enum Did {
     Delete,
 }
 
-/// Assigns as [`assign`](crate::assign) does, one rule after the other.
+/// Assigns as [`assign`](crate::assign()) does, one rule after the other.
 pub(crate) fn assign_all<'a>(rules: &[&'a Rule]) -> Children<'a> {
     let mut root = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
