@@ -28,7 +28,7 @@ pub use self::difference::{
 };
 pub use self::market::{Completed, Market, Place, Takes, Wares};
 pub use self::problem::{Problem, Problems, rules_behind};
-pub use self::settings::ProviderOptions;
+pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting};
 pub use self::stored::{Action, BadAction, StoredConfiguration, VersionRecord, WorkerTypeRecord};
 
 use crate::id::{BadId, PoolId};

@@ -7,6 +7,9 @@ use crate::id::{ConfigurationId, PoolId, ProviderId};
 use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
 
+/// A pool has at most so many. They are written in one transaction, during which SQLite has no other.
+pub const MAX_LAUNCH_CONFIGS: usize = 2_000;
+
 /// What an author says about a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolDefinition {

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::compilation::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::market::{Market, Place, Takes, Wares};
-use super::places::{MAX_PLACES, listed, places};
+use super::places::{listed, places};
 use super::problem::{Problem, Problems, below, rules_behind};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
 use crate::launch_config::id_of;
+use crate::pool::MAX_LAUNCH_CONFIGS;
 
 /// Of a whole configuration, in all places of all its worker types.
 const MAX_EVALUATIONS: usize = 50_000;
@@ -111,9 +112,9 @@ impl<'a> Compiler<'a> {
             .iter()
             .map(|provider| provider.launch_configs.len())
             .sum();
-        if n_launch_configs > MAX_PLACES {
+        if n_launch_configs > MAX_LAUNCH_CONFIGS {
             let text = format!(
-                "give {n_launch_configs} launch configs together; a pool has at most {MAX_PLACES}"
+                "give {n_launch_configs} launch configs together; a pool has at most {MAX_LAUNCH_CONFIGS}"
             );
             self.wrong(&presented, "/providers", text);
         }

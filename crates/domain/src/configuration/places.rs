@@ -6,9 +6,10 @@ use rules::Pattern;
 use serde_json::Value;
 
 use super::market::{Place, Wares};
+use crate::pool::MAX_LAUNCH_CONFIGS;
 
-/// Of one provider, for one worker type; and launch configs of one pool.
-pub(super) const MAX_PLACES: usize = 2_000;
+/// Of one provider, for one worker type: each may give a launch config of its pool.
+const MAX_PLACES: usize = MAX_LAUNCH_CONFIGS;
 /// These are presented by us.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
 

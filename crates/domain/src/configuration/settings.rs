@@ -13,7 +13,7 @@ use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
 /// What goes into the pool's config as it is.
-const CONFIG_KEYS: [&str; 7] = [
+pub const CONFIG_KEYS: [&str; 7] = [
     "minCapacity",
     "maxCapacity",
     "scalingRatio",
@@ -100,7 +100,8 @@ pub(super) fn out_of_service<'m>(market: &'m Market, name: &str) -> Option<&'m s
     market.out_of_service.get(&id).map(String::as_str)
 }
 
-pub(super) fn is_setting(key: &str) -> bool {
+/// Whether rule sets give it a meaning, so that no section can be called so.
+pub fn is_setting(key: &str) -> bool {
     let all = CONFIG_KEYS.iter().chain(&OWN_KEYS).chain(&SHARED_KEYS);
     all.into_iter().any(|known| *known == key)
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::configuration::{CONFIG_KEYS, is_setting};
 use domain::id::{LaunchConfigId, PoolId};
 use domain::launch_config::id_of;
+use domain::pool::MAX_LAUNCH_CONFIGS;
 use serde_json::{Map, Value, json};
 
 use super::cloud::{Cloud, places};
@@ -12,34 +14,11 @@ use super::places::{Place, encode};
 use super::table::{Ask, Row};
 use crate::import::fleet::Pool;
 
-/// What stands in a pool's config and among the values of a rule set under the same name.
-pub(super) const CONFIG_KEYS: [&str; 7] = [
-    "minCapacity",
-    "maxCapacity",
-    "scalingRatio",
-    "strategy",
-    "minPrice",
-    "maxPrice",
-    "lifecycle",
-];
-/// What else rule sets give a meaning, so that no section may be called so.
-const OTHER_KEYS: [&str; 8] = [
-    "owner",
-    "description",
-    "emailOnError",
-    "providers",
-    "regions",
-    "payloadSchema",
-    "checkPayload",
-    "disabled",
-];
 /// The provisioner of worker types that have a short name.
 const PROVISIONER: &str = "worker-manager/";
 
 /// The part of a launch config that is meant for the server and not for the cloud.
 const STEERING: &str = "workerManager";
-/// Of one worker type.
-const MAX_PLACES: usize = 2_000;
 
 /// A pool, taken apart.
 #[derive(Clone, Debug)]
@@ -111,8 +90,10 @@ impl Source {
         };
         leaves(&document).map_err(|problem| format!("in its config {problem}"))?;
         leaves(&declared).map_err(|problem| format!("in its config {problem}"))?;
-        if launch_configs.len() > MAX_PLACES {
-            return Err(format!("it has more than {MAX_PLACES} launch configs"));
+        if launch_configs.len() > MAX_LAUNCH_CONFIGS {
+            return Err(format!(
+                "it has more than {MAX_LAUNCH_CONFIGS} launch configs"
+            ));
         }
         let contents = launch_configs
             .iter()
@@ -321,7 +302,7 @@ pub(super) fn sections(sources: &[Source]) -> Sections {
         if let Some(name) = cloud.filter(|name| is_free(name, provider)) {
             return name.to_owned();
         }
-        match CONFIG_KEYS.contains(&provider) || OTHER_KEYS.contains(&provider) {
+        match is_setting(provider) {
             true => format!("by-{provider}"),
             false => provider.to_owned(),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::configuration::{Compilation, CompiledPool, Configuration, Market, Wares};
+use domain::configuration::{CONFIG_KEYS, Compilation, CompiledPool, Configuration, Market, Wares};
 use domain::id::ProviderId;
 use serde_json::{Map, Value, json};
 
@@ -126,7 +126,7 @@ fn differing_key<'a>(config: &'a Map<String, Value>, source: &'a Source) -> Opti
         None if key == "minCapacity" && source.takes == Takes::Launches => Some(&none),
         value => value,
     };
-    let is_config = |key: &&String| super::pools::CONFIG_KEYS.contains(&key.as_str());
+    let is_config = |key: &&String| CONFIG_KEYS.contains(&key.as_str());
     let mut keys = config.keys().chain(settings.keys().filter(is_config));
     keys.find(|key| config.get(*key) != expected(key))
 }

@@ -8,7 +8,7 @@ use domain::counts::{self, Counts};
 use domain::event::{EventBody, LaunchConfigChange};
 use domain::id::{PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
-use domain::pool::{Pool, PoolDefinition};
+use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use domain::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,9 +21,6 @@ use super::providers;
 use super::wire::{PoolBody, PoolReply};
 use crate::app::App;
 
-/// A pool has at most so many launch configs. They are written in one transaction, during which
-/// SQLite has no other.
-const MAX_LAUNCH_CONFIGS: usize = 2_000;
 /// The launch configs of so many pools are read at once: what the store reads is limited.
 const POOLS_PER_READ: usize = store::MAX_ROWS / MAX_LAUNCH_CONFIGS;
 
