@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use domain::configuration::WorkerType;
 use domain::id::PoolId;
 use serde::Deserialize;
@@ -144,15 +143,15 @@ fn strange(client: &Client, problem: &str) -> Failure {
 
 fn of_file(path: &Path) -> Result<Fleet, Failure> {
     let name = path.display();
-    let size = std::fs::metadata(path)
-        .with_context(|| format!("cannot read {name}"))?
-        .len();
+    let unreadable =
+        |problem: std::io::Error| Failure::usage(format!("cannot read {name}: {problem}"));
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_FILE_BYTES {
         return Err(Failure::usage(format!(
             "{name} has more than {MAX_FILE_BYTES} bytes"
         )));
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let document = serde_json::from_str(&text)
         .map_err(|problem| Failure::usage(format!("{name} is not JSON: {problem}")))?;
     Fleet::parse(document).map_err(|problem| {

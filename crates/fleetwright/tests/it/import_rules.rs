@@ -103,6 +103,17 @@ fn a_server_without_pools_to_make_rules_of_is_told() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_a_mistake_of_usage() {
+    let done = Home::new().run(&["import", "rules", "--from", "/no/such.json", "--out", "o"]);
+    assert_eq!(done.code, 2, "{}", done.err);
+    assert!(
+        done.err.contains("cannot read /no/such.json"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
 fn the_pools_of_a_running_server_become_rules() {
     let server = Server::without_pools();
     let pools = json!({"workerPools": [pool("a", "r-a"), pool("b", "r-b")]});
