@@ -6,6 +6,7 @@
 mod compilation;
 mod compiler;
 mod difference;
+mod lineup;
 mod market;
 mod places;
 mod problem;
@@ -26,6 +27,7 @@ pub use self::difference::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
     value_changes,
 };
+pub use self::lineup::{LinedUp, Lineup, NotLinedUp};
 pub use self::market::{Completed, Market, Place, Takes, Wares};
 pub use self::problem::{Problem, Problems, rules_behind};
 pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting};

@@ -62,12 +62,7 @@ impl LaunchConfig {
     /// The configuration as clients see it: with its id filled in.
     pub fn with_id(&self) -> Value {
         let mut configuration = self.configuration.clone();
-        let steering = configuration
-            .entry(STEERING)
-            .or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(steering) = steering {
-            steering.insert(ID_KEY.to_owned(), Value::String(self.id.to_string()));
-        }
+        give_id(&mut configuration, &self.id);
         Value::Object(configuration)
     }
 
@@ -100,6 +95,24 @@ impl LaunchConfig {
                 _ => return false,
             }
         }
+    }
+}
+
+/// Its workers come from this provider, and not from the first one of its pool.
+pub fn steer_to(configuration: &mut Map<String, Value>, provider_id: &ProviderId) {
+    steer(configuration, PROVIDER_KEY, provider_id.as_str());
+}
+
+pub fn give_id(configuration: &mut Map<String, Value>, id: &LaunchConfigId) {
+    steer(configuration, ID_KEY, id.as_str());
+}
+
+fn steer(configuration: &mut Map<String, Value>, key: &str, value: &str) {
+    let steering = configuration
+        .entry(STEERING)
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(steering) = steering {
+        steering.insert(key.to_owned(), Value::String(value.to_owned()));
     }
 }
 

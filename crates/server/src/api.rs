@@ -18,6 +18,7 @@ pub mod reply;
 pub mod request;
 pub mod response;
 pub mod route;
+mod turns;
 pub mod unheard;
 pub mod worker_manager;
 

@@ -257,3 +257,48 @@ fn ids_that_providers_made_of_their_own_are_kept_with_what_they_presented() {
         known
     );
 }
+
+#[test]
+fn the_same_content_by_two_providers_is_two_launch_configs_and_one_given_id_is_not() {
+    let all = |section: &Value| {
+        compile(
+            &["build"],
+            &[
+                basics(json!({"providers": {"ec2": {"places": [{"region": "us-west-2"}]}, "other": {"section": "ec2"}}})),
+                rule("all", Value::Null, json!({"ec2": section})),
+            ],
+        )
+        .unwrap()
+    };
+    let line_up = |section: Value| {
+        let compilation = all(&section);
+        let pool = &compilation.pools[0];
+        let mut lineup = Lineup::new(pool.pool_id());
+        let mut ids = Vec::new();
+        for (at, provider) in pool.providers.iter().enumerate() {
+            let config = &provider.launch_configs[0];
+            let completed = section.as_object().unwrap().clone();
+            ids.push(lineup.add(provider, config, at == 0, completed.clone())?);
+            // What a provider makes of two is one.
+            let again = lineup.add(provider, config, at == 0, completed)?;
+            assert_eq!(again, ids[at]);
+        }
+        Ok::<_, NotLinedUp>((ids, lineup.into_configs()))
+    };
+    let (ids, configs) = line_up(json!({"x": 1})).unwrap();
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(configs.len(), 2);
+    assert_eq!(
+        Value::Object(configs[1].configuration.clone()),
+        json!({"x": 1, "workerManager": {"providerId": "other", "launchConfigId": ids[1].as_str()}})
+    );
+    let given = json!({"x": 1, "workerManager": {"launchConfigId": "mine"}});
+    let told = line_up(given).unwrap_err().to_string();
+    for part in [
+        "provider=other",
+        "the id mine",
+        "(with availabilityZone=us-west-2a, provider=ec2",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}

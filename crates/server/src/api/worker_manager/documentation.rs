@@ -5,6 +5,8 @@
 mod reading;
 mod subject;
 
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -13,7 +15,6 @@ use domain::documentation::{MAX_UPLOAD_BYTES, Record, Refusal, Subject, Tree};
 use domain::time::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 pub(super) use self::reading::{PAGE, TARBALL, get, page};
 
@@ -21,10 +22,11 @@ use self::subject::subject;
 use super::super::call::Call;
 use super::super::error::{ApiError, Code};
 use super::super::reply::Reply;
+use super::super::turns::Turns;
 use super::wire::When;
 
 /// So many trees are taken apart or put together at once: each takes memory and all of a core.
-static PLACES: Semaphore = Semaphore::const_new(2);
+static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(2));
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,7 +67,7 @@ pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     while let Some(piece) = body.next().await? {
         upload.extend_from_slice(&piece);
     }
-    let packed = at_work(move || packed(&upload)).await??;
+    let packed = TURNS.run(move || packed(&upload)).await??;
     let record = Record {
         title: packed.title,
         digest: URL_SAFE_NO_PAD.encode(Sha256::digest(&packed.tarball)),
@@ -140,15 +142,6 @@ fn packed(upload: &[u8]) -> Result<Packed, ApiError> {
         n_files: u32::try_from(tree.n_files()).unwrap_or(u32::MAX),
         tarball: tree.pack(),
     })
-}
-
-/// Where it holds nobody up.
-async fn at_work<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    let _place = PLACES.acquire().await.map_err(std::io::Error::other)?;
-    let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(std::io::Error::other)?)
 }
 
 fn audit(call: &Call, subject: &Subject, action: &str) -> domain::audit::AuditEntry {

@@ -7,10 +7,10 @@ use domain::Version;
 use domain::configuration::{Compilation, Configuration, Market, StoredConfiguration};
 use domain::id::ConfigurationId;
 use store::StoreError;
-use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::super::super::error::ApiError;
+use super::super::super::turns::Turns;
 use crate::app::App;
 
 /// Of so many configurations the last version is kept.
@@ -22,14 +22,14 @@ const MAX_AT_ONCE: usize = 2;
 
 pub struct Compilations {
     kept: Mutex<Kept>,
-    turns: Semaphore,
+    turns: Turns,
 }
 
 impl Default for Compilations {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            turns: Semaphore::new(MAX_AT_ONCE),
+            turns: Turns::new(MAX_AT_ONCE),
         }
     }
 }
@@ -73,10 +73,7 @@ impl Compilations {
         &self,
         compute: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = self.turns.acquire().await;
-        let computed = beside(compute).await;
-        drop(turn);
-        computed
+        self.turns.run(compute).await
     }
 }
 
@@ -170,13 +167,4 @@ pub(super) async fn usable(
         }
     }
     Ok((configuration, compilation))
-}
-
-/// Computes for a while without holding up what else this thread has to do.
-pub(super) async fn beside<T: Send + 'static>(
-    compute: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(compute)
-        .await
-        .map_err(|problem| ApiError::from(std::io::Error::other(problem)))
 }

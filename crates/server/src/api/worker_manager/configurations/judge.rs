@@ -1,21 +1,18 @@
 //! What providers say to the pools of a worker configuration: each checks what is meant for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud::NotValidated;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider, Completed, Configuration,
-    Takes, WorkerType, rules_behind,
+    Compilation, CompiledPool, CompiledProvider, Completed, Configuration, LinedUp, Lineup,
+    NotLinedUp, Takes, WorkerType, rules_behind,
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
-use domain::launch_config::{
-    BadLaunchConfigs, LaunchConfig, Reconciled, has_own_id, id_of, id_of_twin, reconcile, split_off,
-};
+use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
 use domain::pool::PoolDefinition;
 use domain::time::Timestamp;
-use rules::Presented;
 use serde_json::{Map, Value, json};
 
 use super::super::super::error::{ApiError, Code};
@@ -41,16 +38,7 @@ pub(super) struct Judged {
 pub(super) struct JudgedPool {
     pub(super) compiled: Arc<CompiledPool>,
     pub(super) definition: PoolDefinition,
-    pub(super) launch_configs: Vec<JudgedConfig>,
-}
-
-/// As it will be stored: completed by its provider.
-#[derive(Clone)]
-pub(super) struct JudgedConfig {
-    pub(super) id: LaunchConfigId,
-    pub(super) provider_id: ProviderId,
-    pub(super) presented: Presented,
-    pub(super) configuration: Map<String, Value>,
+    pub(super) launch_configs: Vec<LinedUp>,
 }
 
 impl Judged {
@@ -92,6 +80,12 @@ impl JudgedPool {
             with.unwrap_or_default(),
             self.compiled.pool_id()
         ))
+    }
+}
+
+impl From<NotLinedUp> for ApiError {
+    fn from(problem: NotLinedUp) -> Self {
+        Self::new(Code::InputValidationError, problem.to_string())
     }
 }
 
@@ -206,11 +200,8 @@ async fn pool(
             continue;
         };
         definition.config.extend(config);
-        for (config, mut item) in provider.launch_configs.iter().zip(items) {
-            if provider.id != first {
-                steer(&mut item, "providerId", provider.id.as_str());
-            }
-            let known = lineup.add(provider, config, item)?;
+        for (config, item) in provider.launch_configs.iter().zip(items) {
+            let known = lineup.add(provider, config, provider.id == first, item)?;
             if known != config.id {
                 completed.add(compiled.pool_id(), &provider.id, &config.id, &known);
             }
@@ -219,87 +210,8 @@ async fn pool(
     Ok(JudgedPool {
         compiled: Arc::clone(compiled),
         definition,
-        launch_configs: lineup.configs,
+        launch_configs: lineup.into_configs(),
     })
-}
-
-/// The launch configs of a pool, each under an id of its own.
-struct Lineup<'a> {
-    pool_id: &'a PoolId,
-    configs: Vec<JudgedConfig>,
-    places: BTreeMap<LaunchConfigId, usize>,
-}
-
-impl<'a> Lineup<'a> {
-    fn new(pool_id: &'a PoolId) -> Self {
-        Self {
-            pool_id,
-            configs: Vec::new(),
-            places: BTreeMap::new(),
-        }
-    }
-
-    /// Returns under which id it is known.
-    fn add(
-        &mut self,
-        provider: &CompiledProvider,
-        config: &CompiledLaunchConfig,
-        mut item: Map<String, Value>,
-    ) -> Result<LaunchConfigId, ApiError> {
-        let mut id = id_of(self.pool_id, &item).map_err(BadLaunchConfigs::Id)?;
-        if let Some(other) = self.known(&id) {
-            if other.provider_id == provider.id && other.configuration == item {
-                // Its provider made the same of both.
-                return Ok(id);
-            }
-            if other.provider_id == provider.id || has_own_id(&item) {
-                return Err(self.taken(&id, other, provider, config));
-            }
-            // The same content, launched by somebody else.
-            id = id_of_twin(self.pool_id, &provider.id, &item).map_err(BadLaunchConfigs::Id)?;
-            steer(&mut item, "launchConfigId", id.as_str());
-            if let Some(other) = self.known(&id) {
-                return Err(self.taken(&id, other, provider, config));
-            }
-        }
-        self.places.insert(id.clone(), self.configs.len());
-        self.configs.push(JudgedConfig {
-            id: id.clone(),
-            provider_id: provider.id.clone(),
-            presented: config.presented.clone(),
-            configuration: item,
-        });
-        Ok(id)
-    }
-
-    fn known(&self, id: &LaunchConfigId) -> Option<&JudgedConfig> {
-        self.configs.get(*self.places.get(id)?)
-    }
-
-    fn taken(
-        &self,
-        id: &LaunchConfigId,
-        other: &JudgedConfig,
-        provider: &CompiledProvider,
-        config: &CompiledLaunchConfig,
-    ) -> ApiError {
-        let text = format!(
-            "With {}: the launch config of the provider {} would have the id {id}, which is that of another one in {} (with {}): \
-             an id can stand for one launch config only",
-            config.presented, provider.id, self.pool_id, other.presented
-        );
-        ApiError::new(Code::InputValidationError, text)
-    }
-}
-
-/// Says something to us in a launch config.
-fn steer(launch_config: &mut Map<String, Value>, key: &str, value: &str) {
-    let steering = launch_config
-        .entry("workerManager")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(steering) = steering {
-        steering.insert(key.to_owned(), json!(value));
-    }
 }
 
 /// Owner and description must be as a pool made by hand has them.

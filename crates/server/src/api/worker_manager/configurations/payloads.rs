@@ -13,10 +13,9 @@ use domain::configuration::WorkerType;
 use domain::id::{ConfigurationId, PoolId};
 use serde_json::Value;
 use store::Tx;
-use tokio::sync::Semaphore;
 
 use super::super::super::error::{ApiError, Code};
-use super::cache::beside;
+use super::super::super::turns::Turns;
 use crate::app::App;
 
 /// So many compiled schemas are kept.
@@ -32,14 +31,14 @@ type By = (ConfigurationId, Version);
 /// Compiled payload schemas of the worker types that ask for judgements.
 pub struct PayloadSchemas {
     kept: Mutex<BTreeMap<PoolId, (By, Arc<PayloadSchema>)>>,
-    turns: Semaphore,
+    turns: Turns,
 }
 
 impl Default for PayloadSchemas {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            turns: Semaphore::new(MAX_AT_ONCE),
+            turns: Turns::new(MAX_AT_ONCE),
         }
     }
 }
@@ -150,13 +149,12 @@ async fn in_turn<T: Send + 'static>(
     app: &App,
     compute: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let turn = tokio::time::timeout(MAX_WAIT, app.payload_schemas.turns.acquire()).await;
-    let Ok(Ok(_turn)) = turn else {
+    let turns = &app.payload_schemas.turns;
+    turns.run_within(MAX_WAIT, compute).await?.ok_or_else(|| {
         let text = "The payloads of many tasks are being judged by their schemas, and this one did not get its turn. \
                     Nothing was created; send the request again.";
-        return Err(ApiError::new(Code::QueueUnavailable, text));
-    };
-    beside(compute).await
+        ApiError::new(Code::QueueUnavailable, text)
+    })
 }
 
 fn misfit(

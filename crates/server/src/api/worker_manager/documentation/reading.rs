@@ -17,7 +17,7 @@ use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
 use super::subject::subject;
-use super::{at_work, http_date};
+use super::{TURNS, http_date};
 
 pub(in super::super) const TARBALL: &str = "application/gzip";
 pub(in super::super) const PAGE: &str = "text/html; charset=utf-8";
@@ -55,7 +55,7 @@ pub(in super::super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
     };
     let tarball = match sources.only() {
         Ok(tarball) => tarball,
-        Err(sources) => at_work(move || joined(&sources)).await??,
+        Err(sources) => TURNS.run(move || joined(&sources)).await??,
     };
     set(&mut headers, CONTENT_TYPE, TARBALL);
     let file = subject.id().replace('/', "-");
@@ -73,7 +73,7 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
         Found::New(headers, sources) => (headers, sources),
     };
     let name = subject.id().to_owned();
-    let page = at_work(move || sources.page(&name)).await??;
+    let page = TURNS.run(move || sources.page(&name)).await??;
     set(&mut headers, CONTENT_TYPE, PAGE);
     set(&mut headers, CONTENT_SECURITY_POLICY, &POLICY);
     // The page's own address may be signed.

@@ -1,0 +1,82 @@
+//! Heavy work beside other work, a few at a time.
+//!
+//! A turn belongs to the work and not to who waits for it: somebody who hangs up leaves work behind, and it keeps its
+//! turn until it is done. Otherwise hanging up would be a way to have any number of them at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::error::ApiError;
+
+pub(super) struct Turns(Arc<Semaphore>);
+
+impl Turns {
+    pub(super) fn new(n_at_once: usize) -> Self {
+        Self(Arc::new(Semaphore::new(n_at_once)))
+    }
+
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = Arc::clone(&self.0).acquire_owned().await;
+        finish(turn.map_err(std::io::Error::other)?, work).await
+    }
+
+    /// `None`: it was not its turn within this time.
+    pub(super) async fn run_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, ApiError> {
+        let turn = tokio::time::timeout(limit, Arc::clone(&self.0).acquire_owned());
+        match turn.await {
+            Ok(turn) => finish(turn.map_err(std::io::Error::other)?, work)
+                .await
+                .map(Some),
+            Err(_elapsed) => Ok(None),
+        }
+    }
+}
+
+async fn finish<T: Send + 'static>(
+    turn: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    });
+    Ok(done.await.map_err(std::io::Error::other)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_hangs_up_leaves_work_behind_that_keeps_its_turn() {
+        let turns = Turns::new(1);
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let work = turns.run(move || {
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        });
+        tokio::select! {
+            _ = work => panic!("it waits"),
+            begun = has_begun => begun.unwrap(),
+        }
+        // Nobody waits for it any more.
+        let at_once = Duration::ZERO;
+        assert_eq!(turns.run_within(at_once, || 1).await.unwrap(), None);
+        go_on.send(()).unwrap();
+        assert_eq!(turns.run(|| 2).await.unwrap(), 2);
+        assert_eq!(turns.run_within(at_once, || 3).await.unwrap(), Some(3));
+    }
+}
