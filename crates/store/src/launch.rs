@@ -52,6 +52,8 @@ statements! { TABLE;
          AND state IN ('open', 'unknown') ORDER BY provider_id LIMIT $2";
     REGISTERED "launch_note_registered" =
         "UPDATE launches SET registered = registered + 1 WHERE token = $1";
+    CLAIMED "launch_note_claimed" =
+        "UPDATE launches SET claimed = claimed + 1 WHERE token = $1";
     NEVER_REGISTERED "launch_note_never_registered" =
         "UPDATE launches SET never_registered = never_registered + 1, last_failure = $1 \
          WHERE token = $2";
@@ -191,6 +193,11 @@ pub fn launch_pending_providers(
 /// One of its machines has proved itself.
 pub fn launch_note_registered(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
     tx.execute(&REGISTERED, &[token.as_str().into()]).map(drop)
+}
+
+/// One of its machines has asked for work for the first time.
+pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
+    tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
 }
 
 /// One of its machines has ended without ever having proved itself.

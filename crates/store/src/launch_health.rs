@@ -26,7 +26,8 @@ statements! { TABLE;
          THEN 1 ELSE 0 END) AS BIGINT), \
          MAX(CASE WHEN cause IN ('quota', 'throttled', 'credentials', 'unavailable') \
          THEN last_modified END), \
-         MAX(CASE WHEN state = 'accepted' THEN last_modified END) FROM launches \
+         MAX(CASE WHEN state = 'accepted' THEN last_modified END), \
+         CAST(SUM(claimed) AS BIGINT) FROM launches \
          WHERE created >= $1 AND worker_pool_id >= $2 AND worker_pool_id <= $3 \
          GROUP BY worker_pool_id, launch_config_id \
          ORDER BY worker_pool_id, launch_config_id LIMIT $4";
@@ -41,6 +42,8 @@ pub struct Record {
     pub turned_away: u64,
     pub last_turned_away: Option<Timestamp>,
     pub last_accepted: Option<Timestamp>,
+    /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
+    pub claimed: u64,
 }
 
 /// Of all pools from the first to the last; launch configs without launches since then are absent.
@@ -76,6 +79,7 @@ pub fn launch_health_between(
             turned_away: row.number(11)?,
             last_turned_away: row.optional_time(12)?,
             last_accepted: row.optional_time(13)?,
+            claimed: row.number(14)?,
         };
         Ok((row.text(0)?.parse()?, row.text(1)?.parse()?, record))
     })

@@ -160,7 +160,9 @@ pub use task_queue::{
 pub use turn::turn_take;
 pub use tx::{MAX_ROWS, Tx};
 pub use value::MAX_TEXT_BYTES;
-pub use worker::{worker_delete_expired, worker_get, worker_insert, worker_update};
+pub use worker::{
+    worker_delete_expired, worker_get, worker_insert, worker_note_first_claim, worker_update,
+};
 pub use worker_counts::{
     PoolAndProvider, worker_count_by_state, worker_counts, worker_counts_between,
     worker_counts_by_launch_config, worker_counts_by_provider_between,

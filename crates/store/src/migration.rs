@@ -43,6 +43,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     11 "0011_overrides"
     12 "0012_documentation"
     13 "0013_configuration_summaries"
+    14 "0014_first_claims"
 };
 
 static TABLE: Table = Table {

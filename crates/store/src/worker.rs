@@ -6,6 +6,7 @@ use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, Worker};
 
 use crate::error::StoreError;
+use crate::launch;
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::tx::Tx;
@@ -39,6 +40,9 @@ statements! { TABLE;
          secret = $10, previous_secret = $11, previous_secret_until = $12, draining = $13, \
          version = version + 1 \
          WHERE worker_pool_id = $14 AND worker_group = $15 AND worker_id = $16 AND version = $17";
+    FIRST_CLAIM "worker_note_first_claim" =
+        "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
+         AND worker_id = $4 AND first_claim IS NULL AND state = 'running'";
     DELETE_EXPIRED "worker_delete_expired" =
         "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
          SELECT worker_pool_id, worker_group, worker_id FROM workers \
@@ -121,6 +125,30 @@ pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreE
         ],
     )?;
     Ok(worker.version.next())
+}
+
+/// Notes that a worker asked the queue for work, on its row and on that of its launch. Both are written once in its
+/// life: `false`, if this was known, or if no such worker runs. No row's version changes.
+pub fn worker_note_first_claim(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let values = [
+        now.into(),
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    if tx.execute(&FIRST_CLAIM, &values)? == 0 {
+        return Ok(false);
+    }
+    let worker = worker_get(tx, key)?;
+    let token = worker.and_then(|worker| worker.terms.launch_token?.parse().ok());
+    if let Some(token) = token {
+        launch::note_claimed(tx, &token)?;
+    }
+    Ok(true)
 }
 
 /// Deletes them whatever their state. As many as the limit means: ask again.

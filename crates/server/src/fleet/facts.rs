@@ -272,6 +272,7 @@ mod tests {
             turned_away,
             last_turned_away: Some(Timestamp::from_millis(last)),
             last_accepted: accepted.map(Timestamp::from_millis),
+            claimed: 0,
         }
     }
 

@@ -33,6 +33,7 @@ mod fleet_outcomes;
 mod fleet_scan;
 mod fleet_several;
 mod fleet_storm;
+mod fleet_supply;
 mod fleet_two_processes;
 mod fleet_world;
 mod hawk;

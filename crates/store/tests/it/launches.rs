@@ -12,8 +12,8 @@ use store::{
     launch_note_never_registered, launch_note_registered, launch_pending_between,
     launch_pending_machines, launch_update, plan_delete_before, plan_get, plan_insert, plan_list,
     pool_insert, queue_worker_upsert, turn_take, worker_get, worker_insert, worker_list_in_state,
-    worker_list_stopping, worker_live_machines, worker_note_checked, worker_supply_between,
-    worker_supply_overdue_between, worker_supply_quarantined_between,
+    worker_list_stopping, worker_live_machines, worker_note_checked, worker_note_first_claim,
+    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };
 
 use crate::samples::{at, pool, pool_id, queue_worker, worker, worker_key};
@@ -292,6 +292,50 @@ on_both!(
         }
         turns.sort_unstable();
         assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
+    }
+);
+
+on_both!(
+    a_first_claim_is_counted_once_in_a_workers_life,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
+            for (id, state) in [
+                ("a", WorkerState::Running),
+                ("b", WorkerState::Running),
+                ("coming", WorkerState::Requested),
+                ("leaving", WorkerState::Stopping),
+            ] {
+                let mut worker = worker("a/b", "g", id);
+                worker.state = state;
+                worker.terms.launch_token = Some(token(1).to_string());
+                worker_insert(tx, &worker)?;
+            }
+            let mut declared = worker("a/b", "g", "declared");
+            declared.terms.launch_token = None;
+            worker_insert(tx, &declared).map(drop)
+        })
+        .await;
+        let asks = [
+            "a", "a", "b", "coming", "leaving", "declared", "unknown", "a",
+        ];
+        let noted = write(&store, move |tx| {
+            let asks = asks.iter().enumerate().map(|(number, id)| {
+                let now = at(2_000 + i64::try_from(number).unwrap());
+                worker_note_first_claim(tx, &worker_key("a/b", "g", id), now)
+            });
+            asks.collect::<Result<Vec<_>, _>>()
+        })
+        .await;
+        assert_eq!(noted, [true, false, true, false, false, true, false, false]);
+        let records = read(&store, |tx| {
+            launch_health_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
+        })
+        .await;
+        assert_eq!(records[0].2.claimed, 2);
+        let unchanged = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a"))).await;
+        assert_eq!(unchanged.unwrap().version, Version::FIRST);
     }
 );
 

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -59,6 +59,10 @@ const FILES: [(&str, &str); 13] = [
     (
         "0013_configuration_summaries",
         include_str!("../../migrations/0013_configuration_summaries.sql"),
+    ),
+    (
+        "0014_first_claims",
+        include_str!("../../migrations/0014_first_claims.sql"),
     ),
 ];
 

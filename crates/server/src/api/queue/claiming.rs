@@ -170,11 +170,13 @@ pub(super) fn see(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let expires = now.plus_millis(REMEMBERED_MS);
-    let mut worker = match known {
-        Some(known) if claimed.is_empty() && is_freshly_seen(&known, now) => return Ok(()),
-        Some(known) => known,
-        None => QueueWorker::new(key.clone(), now, expires),
-    };
+    let is_fresh = known
+        .as_ref()
+        .is_some_and(|known| is_freshly_seen(known, now));
+    if is_fresh && claimed.is_empty() {
+        return Ok(());
+    }
+    let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
     worker.last_date_active = Some(now);
     worker.expires = worker.expires.max(expires);
     worker
@@ -187,13 +189,19 @@ pub(super) fn see(
     let n_recent = worker.recent_tasks.len();
     let n_too_many = n_recent.saturating_sub(QueueWorker::MAX_RECENT_TASKS);
     worker.recent_tasks.drain(..n_too_many);
-    store::queue_worker_upsert(tx, &worker)
+    store::queue_worker_upsert(tx, &worker)?;
+    // Not for each claim of a busy worker: whether it is its first is asked once a minute.
+    if !is_fresh {
+        store::worker_note_first_claim(tx, key, now)?;
+    }
+    Ok(())
 }
 
+/// A moment that is still to come, because the clock was set back, says nothing.
 fn is_freshly_seen(worker: &QueueWorker, now: Timestamp) -> bool {
     worker
         .last_date_active
-        .is_some_and(|at| now.millis_since(at) < SEEN_EVERY_MS)
+        .is_some_and(|at| (0..SEEN_EVERY_MS).contains(&now.millis_since(at)))
 }
 
 #[cfg(test)]
