@@ -24,6 +24,9 @@ pub struct Launch {
     /// The most to pay per hour and machine, in dollars; `None` leaves it to the cloud.
     pub max_price: Option<f64>,
     pub state: LaunchState,
+    /// When a process began to ask the cloud, written down before it does. Only that process may ask.
+    /// `None`: nobody has asked, so nothing was made.
+    pub asked: Option<Timestamp>,
     /// How many machines were made, as far as is known.
     pub made: u32,
     /// The plan (by its number within the pool) that decided on it.

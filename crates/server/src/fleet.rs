@@ -14,6 +14,7 @@ mod launching;
 mod overriding;
 mod problems;
 mod scan;
+mod timing;
 mod unsettled;
 
 pub use changes::{gone, told_to_go};

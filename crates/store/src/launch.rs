@@ -18,7 +18,7 @@ static TABLE: Table = Table {
 macro_rules! columns {
     () => {
         "token, worker_pool_id, provider_id, launch_config_id, machines, capacity_each, max_price, \
-         state, cause, problem, made, plan, created, last_modified, version"
+         state, cause, problem, made, plan, created, last_modified, version, asked"
     };
 }
 
@@ -26,11 +26,11 @@ statements! { TABLE;
     GET "launch_get" = concat!("SELECT ", columns!(), " FROM launches WHERE token = $1");
     INSERT "launch_insert" = concat!(
         "INSERT INTO launches (", columns!(), ", failed, registered, never_registered) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, 0)");
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, 0, 0)");
     UPDATE "launch_update" =
         "UPDATE launches SET state = $1, cause = $2, problem = $3, made = $4, last_modified = $5, \
-         failed = $6, last_failure = COALESCE($7, last_failure), version = version + 1 \
-         WHERE token = $8 AND version = $9";
+         failed = $6, last_failure = COALESCE($7, last_failure), asked = $8, \
+         version = version + 1 WHERE token = $9 AND version = $10";
     LIST_PENDING "launch_list_pending" = concat!(
         "SELECT ", columns!(), " FROM launches WHERE provider_id = $1 \
          AND state IN ('open', 'unknown') ORDER BY last_modified LIMIT $2");
@@ -98,6 +98,7 @@ pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError>
             launch.created.into(),
             launch.last_modified.into(),
             launch.version.into(),
+            launch.asked.into(),
         ],
     )
     .map(drop)
@@ -118,6 +119,7 @@ pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreE
             launch.last_modified.into(),
             failed.into(),
             ill.then_some(launch.last_modified).into(),
+            launch.asked.into(),
             launch.token.as_str().into(),
             launch.version.into(),
         ],
@@ -271,5 +273,6 @@ fn launch(row: &Row<'_>) -> Result<Launch, BadRow> {
         created: row.time(12)?,
         last_modified: row.time(13)?,
         version: row.version(14)?,
+        asked: row.optional_time(15)?,
     })
 }

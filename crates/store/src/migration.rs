@@ -44,6 +44,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     12 "0012_documentation"
     13 "0013_configuration_summaries"
     14 "0014_first_claims"
+    15 "0015_launches_asked"
 };
 
 static TABLE: Table = Table {

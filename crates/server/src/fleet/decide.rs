@@ -350,6 +350,7 @@ fn intents(
             capacity_each: award.capacity_each,
             max_price: award.max_price,
             state: LaunchState::Open,
+            asked: None,
             made: 0,
             plan,
             created: facts.now,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use cloud::{LaunchError, LaunchOrder, Launched};
 use domain::Version;
 use domain::event::WorkerChange;
-use domain::id::{ProviderId, WorkerKey};
+use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
 use domain::pool::Pool;
-use domain::time::{SECOND_MS, Timestamp};
+use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
@@ -23,19 +23,14 @@ use tokio_util::task::TaskTracker;
 
 use super::changes::{event, told_to_go};
 use super::problems::{Problem, report};
+use super::timing::{MAX_CALL, MAX_DECIDED_MS, MAX_HAND_OVER_MS, MAX_WAIT};
 use crate::app::App;
 use crate::telemetry::{LAUNCHES, Stopwatch};
 
 /// Launches of one provider that are under way at the same time.
 const MAX_AT_ONCE: usize = 16;
-/// What has waited longer for its place is not asked for any more: the next plan decides anew.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-/// A cloud that has not answered by then may have made the machines, or not.
-const MAX_CALL: Duration = Duration::from_secs(60);
 /// Whoever is told to stop waits no longer for a cloud.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
-/// A launch older than this is never begun: the scan may have given it up.
-pub(super) const MAX_AGE_MS: i64 = 90 * SECOND_MS;
 
 /// The launches that are under way in this process.
 #[derive(Default)]
@@ -69,9 +64,18 @@ pub fn launch(app: &Arc<App>, pool: &Pool, launches: Vec<(Launch, LaunchConfig)>
 
 async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchConfig) {
     let watch = Stopwatch::start();
-    let answer = ask(app, pool, &launch, config).await;
+    let answer = match ask(app, pool, &launch, config).await {
+        Ok(Some(answer)) => answer,
+        Ok(None) => return,
+        // Nobody asked the cloud; the scan withdraws the launch.
+        Err(problem) => {
+            tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
+                "a launch cannot be carried out: {problem}");
+            return;
+        }
+    };
     let outcome = match &answer {
-        Answer::NotAsked(_) => "withdrawn",
+        Answer::NotAsked { .. } => "withdrawn",
         Answer::Asked(Ok(_)) => "accepted",
         Answer::Asked(Err(LaunchError::Refused { cause, .. })) => cause.as_str(),
         Answer::Asked(Err(LaunchError::Unknown(_))) => "unknown",
@@ -108,22 +112,40 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
 enum Answer {
     Asked(Result<Vec<Launched>, LaunchError>),
     /// We did not come to ask the cloud, and why.
-    NotAsked(String),
+    NotAsked {
+        problem: String,
+        /// When we wrote down that we would, if we did.
+        asked: Option<Timestamp>,
+    },
 }
 
-async fn ask(app: &Arc<App>, pool: &Pool, launch: &Launch, config: &LaunchConfig) -> Answer {
-    let not_asked = |problem: &str| Answer::NotAsked(problem.to_owned());
+/// `None`: another process has asked, or the launch is over.
+async fn ask(
+    app: &Arc<App>,
+    pool: &Pool,
+    launch: &Launch,
+    config: &LaunchConfig,
+) -> Result<Option<Answer>, StoreError> {
+    let not_asked = |asked: Option<Timestamp>, problem: &str| {
+        let problem = problem.to_owned();
+        Ok(Some(Answer::NotAsked { problem, asked }))
+    };
     let provider = app.providers.get(&launch.provider_id);
     let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
-        return not_asked("the provider is out of service");
+        return not_asked(None, "the provider is out of service");
     };
     let places = app.launching.places_of(&launch.provider_id);
     let Ok(Ok(_place)) = tokio::time::timeout(MAX_WAIT, places.acquire()).await else {
-        return not_asked("too many launches of this provider are under way");
+        return not_asked(None, "too many launches of this provider are under way");
+    };
+    let asked = match begin(app, &launch.token).await? {
+        Begun::AskNow(asked) => asked,
+        Begun::TooLate => return not_asked(None, "it was decided too long ago"),
+        Begun::NotOurs => return Ok(None),
     };
     let now = app.clock.now();
-    if now.as_millis() - launch.created.as_millis() > MAX_AGE_MS {
-        return not_asked("it was decided too long ago");
+    if now.millis_since(asked) > MAX_HAND_OVER_MS {
+        return not_asked(Some(asked), "this process was held up before it asked");
     }
     let order = LaunchOrder {
         token: &launch.token,
@@ -136,7 +158,7 @@ async fn ask(app: &Arc<App>, pool: &Pool, launch: &Launch, config: &LaunchConfig
         now,
     };
     let call = AssertUnwindSafe(machines.launch(&order)).catch_unwind();
-    Answer::Asked(match tokio::time::timeout(MAX_CALL, call).await {
+    let answer = match tokio::time::timeout(MAX_CALL, call).await {
         Ok(Ok(Ok(made))) if made.is_empty() => Err(LaunchError::Refused {
             cause: Cause::Capacity,
             problem: "the provider made no machine and did not say why".to_owned(),
@@ -149,7 +171,39 @@ async fn ask(app: &Arc<App>, pool: &Pool, launch: &Launch, config: &LaunchConfig
             "no answer within {} s",
             MAX_CALL.as_secs()
         ))),
-    })
+    };
+    Ok(Some(Answer::Asked(answer)))
+}
+
+/// Whether a launch may be carried out now.
+enum Begun {
+    /// By us alone, from this moment.
+    AskNow(Timestamp),
+    TooLate,
+    /// Another process has asked, or the launch is over.
+    NotOurs,
+}
+
+/// Writes down that we ask the cloud, unless somebody did, so that one process asks, and once.
+async fn begin(app: &Arc<App>, token: &LaunchToken) -> Result<Begun, StoreError> {
+    let (clock, token) = (Arc::clone(&app.clock), token.clone());
+    let written = app.store.write("launch_begin", move |tx| {
+        let Some(mut launch) = store::launch_get(tx, &token)? else {
+            return Ok(Begun::NotOurs);
+        };
+        if launch.state != LaunchState::Open || launch.asked.is_some() {
+            return Ok(Begun::NotOurs);
+        }
+        let now = clock.now();
+        if now.millis_since(launch.created) > MAX_DECIDED_MS {
+            return Ok(Begun::TooLate);
+        }
+        launch.asked = Some(now);
+        launch.last_modified = now;
+        store::launch_update(tx, &launch)?;
+        Ok(Begun::AskNow(now))
+    });
+    written.await
 }
 
 /// Writes down what the cloud said. May be said again, and late.
@@ -173,8 +227,10 @@ fn settle(
             launch.state = LaunchState::Accepted;
         }
         // The scan has found machines of it, or given it up: either is more than this knows.
-        Answer::Asked(Err(_)) | Answer::NotAsked(_) if !was_pending => return Ok(adopted),
-        Answer::NotAsked(problem) => {
+        Answer::Asked(Err(_)) | Answer::NotAsked { .. } if !was_pending => return Ok(adopted),
+        // Another process asks, or has.
+        Answer::NotAsked { asked, .. } if launch.asked != *asked => return Ok(adopted),
+        Answer::NotAsked { problem, .. } => {
             let problem = problem.clone();
             launch.state = LaunchState::Withdrawn { problem };
         }
@@ -226,9 +282,8 @@ pub(super) fn adopt(
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {
             Some("its pool has left the provider")
         }
-        Some(_) if matches!(launch.state, LaunchState::Refused { .. }) => {
-            Some("appeared after its launch was given up")
-        }
+        // Another machine may have been decided on in its place.
+        Some(_) if !launch.state.is_pending() => Some("appeared after its launch was given up"),
         Some(_) => None,
     };
     let Some(reason) = unwanted else {

@@ -10,29 +10,23 @@ use std::time::Duration;
 use cloud::{CloudError, Launched, Listing, Machines, Owned};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
-use domain::time::{HOUR_MS, MINUTE_MS, Timestamp};
+use domain::time::Timestamp;
 use domain::worker::WorkerState;
 use store::{StoreError, Tx};
 
 use super::ending::end_now;
-use super::launching::{Adopted, MAX_AGE_MS, adopt};
+use super::launching::{Adopted, adopt};
 use super::problems::{Problem, report};
 use super::scan::{Known, Scanned};
+use super::timing::{GIVE_UP_MS, SETTLE_MS, WITHDRAW_MS};
 use crate::app::App;
 
 /// Listing everything takes no longer than this.
 const MAX_LISTING: Duration = Duration::from_secs(120);
-/// A cloud shows a machine that it made within this time. Also longer than any launch is under way.
-const SETTLE_MS: i64 = 3 * MINUTE_MS;
-/// When a cloud cannot be asked for so long, its launches are given up: should they have made machines, these are
-/// found and ended when it can be asked again.
-const GIVE_UP_MS: i64 = 6 * HOUR_MS;
 /// Launches that are looked at in one scan.
 const MAX_LAUNCHES: u32 = 2_000;
 /// Machines without a row that are looked at in one scan.
 const MAX_STRANGERS: usize = 2_000;
-
-const _: () = assert!(SETTLE_MS > MAX_AGE_MS + MINUTE_MS);
 
 pub(super) async fn owned(machines: &dyn Machines) -> Result<Listing, CloudError> {
     let late = || CloudError::Unavailable(format!("no list within {} s", MAX_LISTING.as_secs()));
@@ -79,6 +73,13 @@ pub(super) async fn settle(
         store::launch_list_pending(tx, &id, MAX_LAUNCHES)
     });
     for launch in pending.await? {
+        if launch.asked.is_none() && launch.made == 0 {
+            if now.millis_since(launch.created) > WITHDRAW_MS {
+                withdraw(app, launch, now).await?;
+                scanned.settled += 1;
+            }
+            continue;
+        }
         let made = by_token.get(&launch.token).map_or(0, Vec::len);
         let known_by_now = listed_at.millis_since(launch.last_modified) > SETTLE_MS
             && match &listing {
@@ -207,6 +208,27 @@ fn take_in(
         store::launch_update(tx, &launch)?;
     }
     Ok(Taken::Adopted(launch.pool_id, adopted))
+}
+
+/// A launch that nobody has begun to ask for in time: the process that decided on it died.
+async fn withdraw(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
+    let pool_id = launch.pool_id.clone();
+    let written = app.write("launch_withdraw", move |tx| {
+        let Some(mut current) = store::launch_get(tx, &launch.token)? else {
+            return Ok(());
+        };
+        if current.version != launch.version {
+            return Ok(());
+        }
+        let problem = "the process that decided on it did not ask for it in time".to_owned();
+        current.state = LaunchState::Withdrawn { problem };
+        current.last_modified = now;
+        store::launch_update(tx, &current)?;
+        Ok::<_, StoreError>(())
+    });
+    written.await?;
+    app.wake.pool(&pool_id);
+    Ok(())
 }
 
 /// The outcome of a launch that nobody will tell us any more.

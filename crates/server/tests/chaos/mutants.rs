@@ -83,6 +83,7 @@ impl World {
                 capacity_each: award.capacity_each,
                 max_price: award.max_price,
                 state: LaunchState::Open,
+                asked: None,
                 made: 0,
                 plan: 0,
                 created: facts.now,

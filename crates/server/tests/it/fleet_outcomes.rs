@@ -1,13 +1,17 @@
 //! What becomes of a launch: machines, a refusal with its cause, an answer that is late, or none at all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud::{Call, Fate};
+use domain::id::PoolId;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::START_UP_MS;
 use serde_json::{Value, json};
+use server::app::App;
 
+use crate::fleet_two_processes::second;
 use crate::fleet_world::{
     Fleet, MINUTE_MS, POOL, REGISTRATION_MS, fleet_test, machine, plain_pool, pool,
 };
@@ -35,6 +39,31 @@ impl Fleet {
             tokio::task::yield_now().await;
         }
         panic!("{} launches were asked for", self.n_launch_calls());
+    }
+
+    /// A process decides on a launch, and dies before it asks for it.
+    async fn decide_and_die(&self) {
+        self.make_pool(POOL, plain_pool(4)).await;
+        self.tasks(POOL, 1).await;
+        let (id, now): (PoolId, _) = (POOL.parse().unwrap(), self.now());
+        let facts = self.read(move |tx| {
+            let pool = store::pool_get(tx, &id)?.unwrap();
+            let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
+            server::fleet::page_of_facts(tx, vec![pool], &demand, now)
+        });
+        let facts = facts.await.remove(0);
+        let decided = server::fleet::decide(&self.app, &facts).await.unwrap();
+        assert_eq!(decided.unwrap().launches.len(), 1);
+    }
+
+    /// A process carries the only launch out as if it had just decided on it.
+    async fn carry_out_again(&self, app: &Arc<App>) {
+        let (launch, definition) = (self.launch().await, self.stored_pool(POOL).await.unwrap());
+        let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
+        let config = self.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
+        let config: LaunchConfig = config.await.unwrap();
+        server::fleet::launch(app, &definition, vec![(launch, config)]);
+        app.launching.finish().await;
     }
 
     /// What is known for and against the first launch config of a pool.
@@ -208,20 +237,104 @@ fleet_test!(
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
-        let launch = fleet.launch().await;
-        let (token, definition) = (launch.token.clone(), fleet.stored_pool(POOL).await.unwrap());
-        let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
-        let config = fleet.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
-        let config: LaunchConfig = config.await.unwrap();
-
-        server::fleet::launch(&fleet.app, &definition, vec![(launch, config)]);
-        fleet.app.launching.finish().await;
-        assert_eq!(fleet.one.fake.n_launch_calls(&token), 2);
+        let token = fleet.launch().await.token;
+        fleet.carry_out_again(&fleet.app).await;
+        assert_eq!(fleet.one.fake.n_launch_calls(&token), 1);
         assert_eq!(fleet.machines().len(), 1);
         assert_eq!(fleet.states(POOL).await, "1 requested");
         let told = fleet.news().await;
         let requested = told.iter().filter(|news| *news == "worker-requested");
         assert_eq!(requested.count(), 1);
+    }
+);
+
+fleet_test!(
+    a_launch_under_way_is_not_withdrawn_by_a_process_that_comes_later,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.set_answer_delay_ms(LONG_MS);
+        crate::fleet_world::round(&fleet.app).await;
+        fleet.until_asked(1).await;
+        fleet.pass_ms(LONG_MS - MINUTE_MS);
+        fleet.carry_out_again(&second(fleet).await).await;
+        assert_eq!(fleet.launch().await.state, LaunchState::Open);
+        assert_eq!(fleet.n_launch_calls(), 1);
+
+        fleet.pass_ms(MINUTE_MS);
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+    }
+);
+
+fleet_test!(a_launch_that_was_withdrawn_is_never_asked_for, |fleet| {
+    fleet.decide_and_die().await;
+    fleet.pass_ms(LONG_MS);
+    assert_eq!(fleet.scan().await, json!({"settled": 1}));
+    fleet.carry_out_again(&fleet.app).await;
+    assert_eq!((fleet.n_launch_calls(), fleet.machines().len()), (0, 0));
+});
+
+fleet_test!(
+    a_launch_is_carried_out_for_a_minute_after_it_was_decided,
+    |fleet| {
+        fleet.decide_and_die().await;
+        fleet.pass_ms(MINUTE_MS + 1);
+        fleet.carry_out_again(&fleet.app).await;
+        let launch = fleet.launch().await;
+        assert_eq!(launch.state.as_str(), "withdrawn");
+        assert_eq!((fleet.n_launch_calls(), launch.asked), (0, None));
+
+        fleet.round().await;
+        assert_eq!(fleet.n_launch_calls(), 1);
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+    }
+);
+
+fleet_test!(
+    a_launch_that_nobody_began_to_ask_for_is_withdrawn_without_an_error,
+    |fleet| {
+        fleet.decide_and_die().await;
+        fleet.pass_ms(MINUTE_MS + MINUTE_MS / 2);
+        assert_eq!(fleet.scan().await, json!(null));
+        fleet.pass_ms(1);
+        assert_eq!(fleet.scan().await, json!({"settled": 1}));
+        assert_eq!(fleet.launch().await.state.as_str(), "withdrawn");
+        assert_eq!(fleet.errors(POOL).await, []);
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "1 requested");
+    }
+);
+
+fleet_test!(
+    a_machine_whose_launch_is_over_is_ended_by_the_next_scan,
+    |fleet| {
+        let withdrawn = || LaunchState::Withdrawn {
+            problem: "held up".to_owned(),
+        };
+        for (number, over) in [LaunchState::Accepted, withdrawn()].into_iter().enumerate() {
+            let pool = format!("pp/over{number}");
+            fleet.make_pool(&pool, plain_pool(4)).await;
+            fleet.tasks(&pool, 1).await;
+            fleet.one.fake.next_launches([Fate::AnswerLost]);
+            fleet.round().await;
+            let [mut launch] = fleet.launches(&pool).await.try_into().unwrap();
+            launch.state = over;
+            fleet
+                .write(move |tx| store::launch_update(tx, &launch).map(drop))
+                .await;
+            fleet.scan().await;
+            let [worker] = fleet
+                .workers_in(&pool, "stopping")
+                .await
+                .try_into()
+                .unwrap();
+            let reason = fleet.end_reason(&worker).await;
+            assert_eq!(reason, "appeared after its launch was given up");
+            fleet.end().await;
+            assert_eq!(fleet.machines(), []);
+        }
     }
 );
 

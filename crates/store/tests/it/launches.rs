@@ -34,6 +34,7 @@ fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
         capacity_each: 2,
         max_price: Some(0.033_334),
         state,
+        asked: None,
         made: 0,
         plan: 7,
         created: at(1_000 + i64::from(number)),
@@ -67,6 +68,7 @@ on_both!(a_launch_comes_back_as_it_was_stored, |database| {
         let mut expected = launch(number, "a/b", "lc", state);
         if number == 2 {
             expected.max_price = None;
+            expected.asked = Some(at(1_001));
         }
         let stored = expected.clone();
         write(&store, move |tx| launch_insert(tx, &stored)).await;
