@@ -24,12 +24,12 @@ mod tests;
 mod zones;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use contract::{Invalid, Problem, Schemas};
 use domain::id::ProviderId;
-use domain::time::Clock;
+use domain::time::{Clock, HOUR_MS, Timestamp};
 use serde_json::Value;
 
 pub use config::{AwsConfig, BadAwsConfig};
@@ -48,6 +48,8 @@ use crate::{
     SetupFailed, Verified,
 };
 
+/// The regions that an account may use are asked for again after this time.
+const REGIONS_FRESH_MS: i64 = HOUR_MS;
 const SCHEMA: &str = "worker-manager/v1/config-aws.json";
 
 pub struct AwsProvider {
@@ -58,8 +60,8 @@ pub struct AwsProvider {
     home_region: String,
     /// The only regions to use; empty: all that the account may.
     wanted_regions: Vec<String>,
-    /// Known after the set-up.
-    regions: OnceLock<BTreeSet<String>>,
+    /// Known after the set-up, and asked for again now and then: an account opts in and out of regions.
+    regions: RwLock<Option<(Timestamp, Arc<BTreeSet<String>>)>>,
     ec2: Ec2,
     prices: Prices,
     zones: Zones,
@@ -84,7 +86,7 @@ impl AwsProvider {
             clock: context.clock,
             home_region: config.home_region,
             wanted_regions: config.regions,
-            regions: OnceLock::new(),
+            regions: RwLock::default(),
             prices: Prices::new(config.on_demand_prices),
             zones: Zones::default(),
             identity_keys: IdentityKeys::new(config.identity_keys),
@@ -92,16 +94,57 @@ impl AwsProvider {
     }
 
     fn serves(&self, region: &str) -> bool {
-        self.regions
-            .get()
-            .is_some_and(|regions| regions.contains(region))
+        self.known_regions()
+            .is_ok_and(|regions| regions.contains(region))
     }
 
     /// The regions that we use.
-    fn regions(&self) -> Result<&BTreeSet<String>, String> {
-        self.regions
-            .get()
-            .ok_or_else(|| "its regions are not known before the set-up".to_owned())
+    fn known_regions(&self) -> Result<Arc<BTreeSet<String>>, String> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let regions = regions.as_ref().map(|(_, regions)| Arc::clone(regions));
+        regions.ok_or_else(|| "its regions are not known before the set-up".to_owned())
+    }
+
+    fn regions_learnt(&self) -> Option<Timestamp> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Asks which regions there are. What was known stays if this fails.
+    async fn learn_regions(&self) -> Result<(), SetupFailed> {
+        let answer: DescribeRegions = self
+            .ec2
+            .call(&self.home_region, "DescribeRegions", &Parameters::default())
+            .await
+            .map_err(|problem| SetupFailed(problem.to_string()))?;
+        let items = answer.region_info.items.into_iter();
+        let there: BTreeSet<String> = items.map(|region| region.region_name).collect();
+        let used = if self.wanted_regions.is_empty() {
+            there
+        } else {
+            let wanted: BTreeSet<String> = self.wanted_regions.iter().cloned().collect();
+            if let Some(missing) = wanted.difference(&there).next() {
+                return Err(SetupFailed(format!(
+                    "the account may not use region {missing}, which its section names: enable it at AWS, or take it out of regions"
+                )));
+            }
+            wanted
+        };
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        *regions = Some((self.clock.now(), Arc::new(used)));
+        Ok(())
+    }
+
+    /// The account may have opted in or out of some since.
+    async fn learn_regions_again(&self) {
+        let fresh_since = self.clock.now().plus_millis(-REGIONS_FRESH_MS);
+        if self.regions_learnt().is_some_and(|at| at > fresh_since) {
+            return;
+        }
+        if let Err(problem) = self.learn_regions().await {
+            tracing::warn!(provider.id = %self.id, error = %problem,
+                "cannot learn which regions {} may use; those it knew are used: {problem}", self.id);
+        }
     }
 
     /// A pool that names a region which is not there would never get a worker.
@@ -145,30 +188,7 @@ impl Provider for AwsProvider {
     /// Learns which regions there are, and so whether our credentials are good for anything; and their zones, as far as EC2
     /// tells them at once: machines can be launched and ended without.
     async fn setup(&self) -> Result<(), SetupFailed> {
-        let answer: DescribeRegions = self
-            .ec2
-            .call(&self.home_region, "DescribeRegions", &Parameters::default())
-            .await
-            .map_err(|problem| SetupFailed(problem.to_string()))?;
-        let there: BTreeSet<String> = answer
-            .region_info
-            .items
-            .into_iter()
-            .map(|region| region.region_name)
-            .collect();
-        let used = if self.wanted_regions.is_empty() {
-            there
-        } else {
-            let wanted: BTreeSet<String> = self.wanted_regions.iter().cloned().collect();
-            if let Some(missing) = wanted.difference(&there).next() {
-                return Err(SetupFailed(format!(
-                    "the account may not use region {missing}, which its section names: enable it at AWS, or take it out of regions"
-                )));
-            }
-            wanted
-        };
-        // Whoever was first knows the same.
-        self.regions.get_or_init(|| used);
+        self.learn_regions().await?;
         // Those that answered in time are known.
         let _ = tokio::time::timeout(SETUP_LIMIT, self.learn_zones()).await;
         Ok(())
@@ -179,7 +199,8 @@ impl Provider for AwsProvider {
     }
 
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
-        self.zones.places(self.regions().map_err(PlacesUnknown)?)
+        let regions = self.known_regions().map_err(PlacesUnknown)?;
+        self.zones.places(&regions)
     }
 
     fn fills(&self) -> Fills {

@@ -10,6 +10,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use access::Secret;
@@ -32,8 +33,8 @@ use self::script::State;
 use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
-    NotVerified, Owned, Provider, ProviderContext, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
+    NotVerified, Owned, OwnedPage, Provider, ProviderContext, Region, Sighting, Verified,
 };
 
 /// How many workers `look` takes at a time.
@@ -147,7 +148,7 @@ impl FakeCloud {
         Wishes {
             group: group
                 .and_then(|group| group.parse().ok())
-                .unwrap_or_else(|| NOWHERE.parse().expect("it is a group")),
+                .unwrap_or_else(nowhere),
             price: configuration
                 .get("price")
                 .and_then(Value::as_f64)
@@ -279,6 +280,9 @@ impl Machines for FakeCloud {
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let group = self.wishes(order.launch_config).group;
+        self.until_it_answers(BTreeSet::from([group]), Call::Launch)
+            .await;
         let (answer, due) = {
             let mut state = self.state();
             let fate = state.next_fate(order);
@@ -292,6 +296,7 @@ impl Machines for FakeCloud {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        self.until_it_answers(groups_of(workers), Call::Look).await;
         let mut state = self.state();
         state.begin(Call::Look)?;
         let at = state.as_of(self.now());
@@ -307,27 +312,66 @@ impl Machines for FakeCloud {
     }
 
     fn look_batch(&self) -> usize {
-        LOOK_BATCH
+        self.state().look_batch.unwrap_or(LOOK_BATCH)
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
+    /// Where there is something, and where somebody said so.
+    fn regions(&self) -> Vec<Region> {
+        let state = self.state();
+        let at = state.as_of(self.now());
+        let is_there = |machine: &&Machine| !machine.is_gone(at);
+        let machines = state.inventory.all().filter(is_there);
+        let mut groups: BTreeSet<_> = machines.map(|machine| machine.key.group.clone()).collect();
+        groups.extend(state.unlisted.keys().cloned());
+        groups.extend(state.regions.iter().cloned());
+        if groups.is_empty() {
+            groups.insert(nowhere());
+        }
+        groups.into_iter().map(Region::Group).collect()
+    }
+
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        Region::Group(group.clone())
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let Region::Group(group) = region else {
+            return Ok(OwnedPage::default());
+        };
+        self.until_it_answers(BTreeSet::from([group.clone()]), Call::Owned)
+            .await;
         let mut state = self.state();
         state.begin(Call::Owned)?;
+        if let Some(problem) = state.unlisted.get(group) {
+            return Err(problem.clone());
+        }
         let at = state.as_of(self.now());
-        let is_there = |machine: &&Machine| match machine.seen(at) {
-            Sighting::Alive | Sighting::Going => {
-                machine.token.is_some() && !state.unlisted.contains_key(&machine.key.group)
-            }
-            Sighting::Gone(_) | Sighting::NotFound => false,
+        let owned = |machine: &Machine| {
+            let sighting = machine.seen(at);
+            let is_there = matches!(sighting, Sighting::Alive | Sighting::Going);
+            let is_asked_for = machine.key.group == *group && machine.token.is_some();
+            (is_there && is_asked_for).then(|| Owned {
+                token: machine.token.clone(),
+                pool_id: Some(machine.key.pool_id.clone()),
+                machine: launched(machine),
+                sighting: state.lists_sightings.then_some(sighting),
+            })
         };
-        let owned = |machine: &Machine| Owned {
-            token: machine.token.clone(),
-            machine: launched(machine),
+        let answer = state.inventory.all().filter_map(owned).collect();
+        let mut answer = state.told(answer);
+        let Some(size) = state.page_size else {
+            return Ok(OwnedPage::only(answer));
         };
-        let answer = state.inventory.all().filter(is_there).map(owned).collect();
-        Ok(Listing {
-            machines: state.told(answer),
-            missing: state.unlisted.clone(),
+        answer.sort_by(|one: &Owned, other| one.machine.id.cmp(&other.machine.id));
+        let begin = after.and_then(|after| after.parse().ok()).unwrap_or(0);
+        let end = begin + size;
+        Ok(OwnedPage {
+            next: (answer.len() > end).then(|| end.to_string()),
+            machines: answer.into_iter().skip(begin).take(size).collect(),
         })
     }
 
@@ -336,8 +380,32 @@ impl Machines for FakeCloud {
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let mut results = self.end_many(std::slice::from_ref(worker)).await;
+        results.pop().unwrap_or(Ok(()))
+    }
+
+    async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
+        self.until_it_answers(groups_of(workers), Call::End).await;
         let mut state = self.state();
-        state.begin(Call::End)?;
+        if let Err(problem) = state.begin(Call::End) {
+            return vec![Err(problem); workers.len()];
+        }
+        let ends = workers
+            .iter()
+            .map(|worker| self.end_one(&mut state, worker));
+        ends.collect()
+    }
+
+    fn end_batch(&self) -> usize {
+        self.state().end_batch.unwrap_or(1)
+    }
+}
+
+impl FakeCloud {
+    fn end_one(&self, state: &mut State, worker: &Worker) -> Result<(), CloudError> {
+        if let Some(problem) = state.unendable.get(&worker.key) {
+            return Err(problem.clone());
+        }
         let (now, stop_ms) = (self.now(), state.stop_ms);
         let id = &worker.key.id;
         let ours = state
@@ -376,6 +444,15 @@ impl FakeCloud {
         let made = state.inventory.made_by(order.token).unwrap_or_default();
         Ok(made.into_iter().map(launched).collect())
     }
+}
+
+fn groups_of(workers: &[Worker]) -> BTreeSet<WorkerGroup> {
+    let groups = workers.iter().map(|worker| worker.key.group.clone());
+    groups.collect()
+}
+
+fn nowhere() -> WorkerGroup {
+    NOWHERE.parse().expect("it is a group")
 }
 
 /// Says the cloud this before it looks at what it is asked for?

@@ -15,6 +15,7 @@ mod provider;
 #[cfg(test)]
 mod provider_tests;
 mod providers;
+mod region;
 mod statik;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -31,8 +32,9 @@ pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
     BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Listing, Machines, NotValidated, NotVerified, Owned, Proof, ProofRefused, Provider, Refused,
-    SetupFailed, Sighting, Verified,
+    Listing, MAX_OWNED_PAGES, Machines, NotValidated, NotVerified, Owned, OwnedPage, Proof,
+    ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
 };
 pub use providers::{NotAvailable, Providers};
+pub use region::Region;
 pub use statik::StaticProvider;

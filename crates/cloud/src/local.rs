@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use self::host::{Host, Order, Step};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
-    NotVerified, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
+    NotVerified, OwnedPage, Provider, ProviderContext, Region, SetupFailed, Sighting, Verified,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -121,9 +121,13 @@ impl Machines for LocalProvider {
         LOOK_BATCH
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
         let owned = self.run(|host| host.owned()).await?;
-        owned.map(Listing::whole)
+        owned.map(OwnedPage::only)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

@@ -27,8 +27,9 @@ use self::messages::{
 use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines,
-    NotValidated, NotVerified, Provider, ProviderContext, SetupFailed, Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
+    NotValidated, NotVerified, OwnedPage, Provider, ProviderContext, Region, SetupFailed, Sighting,
+    Verified,
 };
 
 const VERSION: u32 = 1;
@@ -38,8 +39,6 @@ const DEFAULT_LOOK_BATCH: usize = 100;
 const BID_BATCH: usize = 100;
 /// More machines than this are not asked for at a time.
 const MAX_MACHINES: u32 = 1_000;
-/// More pages of machines than this are not read.
-const MAX_PAGES: usize = 1_000;
 const MAX_GROUP_LENGTH: usize = 38;
 /// A longer text of somebody else's is cut before it gets into an error.
 const MAX_TEXT_CHARS: usize = 500;
@@ -422,18 +421,21 @@ impl<C: Carrier> Machines for OutsideProvider<C> {
         self.said().look_batch
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        let (mut owned, mut question) = (Vec::new(), json!({}));
-        for _ in 0..MAX_PAGES {
-            let page: Page = self.ask(Operation::Owned, question).await?;
-            owned.extend(page.machines.iter().filter_map(|machine| machine.owned()));
-            let Some(continuation) = page.continuation else {
-                return Ok(Listing::whole(owned));
-            };
-            question = json!({"continuation": continuation});
-        }
-        let text = format!("the list of machines did not end within {MAX_PAGES} pages");
-        Err(CloudError::Unavailable(text))
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let question = match after {
+            Some(continuation) => json!({"continuation": continuation}),
+            None => json!({}),
+        };
+        let page: Page = self.ask(Operation::Owned, question).await?;
+        let machines = page.machines.iter();
+        Ok(OwnedPage {
+            machines: machines.filter_map(|machine| machine.owned()).collect(),
+            next: page.continuation,
+        })
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {

@@ -12,9 +12,16 @@ use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
 use crate::place::{Fills, Place, PlacesUnknown};
+use crate::region::Region;
+
+/// A list of machines that goes on after this many pages has no end.
+pub const MAX_OWNED_PAGES: usize = 1_000;
+/// Machines that `end_many` ends at the same time, unless a provider has a call for many.
+const MAX_ENDS_AT_ONCE: usize = 8;
 
 /// Makes workers, knows them again, and ends them. Constructors do no I/O and cannot fail.
 ///
@@ -79,6 +86,11 @@ pub trait Machines: Send + Sync {
         ask.launch_configs.iter().map(plain).collect()
     }
 
+    /// Whether bids asked about something that only `refresh` finds out, so that it should be called soon.
+    fn wants_refresh(&self) -> bool {
+        false
+    }
+
     /// Brings up to date what `bids` and `places` speak from (prices, say). Called now and then. Places that cannot be
     /// brought up to date stay as they were, and are told of here, once: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
@@ -98,9 +110,61 @@ pub trait Machines: Send + Sync {
         100
     }
 
-    /// Every machine that carries our mark (this deployment's and this provider's), unless it is gone: also those
-    /// that we forgot. An error only if none of it can be listed.
-    async fn owned(&self) -> Result<Listing, CloudError>;
+    /// Where our machines can be, as far as that is known. Each region is listed, looked at and slowed down by itself.
+    fn regions(&self) -> Vec<Region> {
+        vec![Region::Everything]
+    }
+
+    /// Where the machines of this group are.
+    fn region_of(&self, _group: &WorkerGroup) -> Region {
+        Region::Everything
+    }
+
+    /// A page of the machines in a region that carry our mark (this deployment's and this provider's) and have not
+    /// ended: also those that we forgot. `after` is what the page before gave as `next`.
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError>;
+
+    /// All pages of all regions, one after the other. An error only if none of it can be listed.
+    async fn owned(&self) -> Result<Listing, CloudError> {
+        let mut listing = Listing::default();
+        let mut n_listed = 0;
+        for region in self.regions() {
+            match (self.owned_in(&region).await, region) {
+                (Ok(machines), _) => {
+                    n_listed += 1;
+                    listing.machines.extend(machines);
+                }
+                (Err(problem), Region::Group(group)) => {
+                    listing.missing.insert(group, problem);
+                }
+                (Err(problem), Region::Everything) => return Err(problem),
+            }
+        }
+        match listing.missing.first_key_value() {
+            Some((_, problem)) if n_listed == 0 => Err(problem.clone()),
+            _ => Ok(listing),
+        }
+    }
+
+    /// All pages of a region.
+    async fn owned_in(&self, region: &Region) -> Result<Vec<Owned>, CloudError> {
+        let (mut owned, mut next) = (Vec::new(), None);
+        for _ in 0..MAX_OWNED_PAGES {
+            let page = self.owned_page(region, next.as_deref()).await?;
+            owned.extend(page.machines);
+            next = page.next;
+            if next.is_none() {
+                return Ok(owned);
+            }
+        }
+        Err(CloudError::Unavailable(format!(
+            "the list of machines did not end within {MAX_OWNED_PAGES} pages"
+        )))
+    }
 
     /// In which group the machines of this launch config are; `None`: that is not known beforehand.
     fn group(&self, _launch_config: &LaunchConfig) -> Option<WorkerGroup> {
@@ -109,6 +173,25 @@ pub trait Machines: Send + Sync {
 
     /// Ends the machine. May be called again; gone already is success.
     async fn end(&self, worker: &Worker) -> Result<(), CloudError>;
+
+    /// Ends the machines of these workers, all of one region and at most `end_batch` of them. One result for each
+    /// worker, in their order: a machine that cannot be ended keeps no other from it.
+    async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
+        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+        let mut ends = Vec::new();
+        for worker in workers {
+            ends.push(self.end(worker));
+        }
+        stream::iter(ends)
+            .buffered(MAX_ENDS_AT_ONCE)
+            .collect()
+            .await
+    }
+
+    /// How many workers `end_many` takes at a time. More than one is for clouds that end many by one call.
+    fn end_batch(&self) -> usize {
+        1
+    }
 }
 
 /// What would you give for these?
@@ -160,7 +243,29 @@ pub enum Sighting {
 pub struct Owned {
     /// Which launch made it; `None`: the mark does not say (then we leave it alone).
     pub token: Option<LaunchToken>,
+    /// For which pool it was made; `None`: the mark does not say.
+    pub pool_id: Option<PoolId>,
     pub machine: Launched,
+    /// How it is; `None`: the list does not say, and only a look tells.
+    pub sighting: Option<Sighting>,
+}
+
+/// A page of a list of machines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OwnedPage {
+    pub machines: Vec<Owned>,
+    /// What to ask for the next page with; `None`: this was the last one.
+    pub next: Option<String>,
+}
+
+impl OwnedPage {
+    /// The first page and the last.
+    pub fn only(machines: Vec<Owned>) -> Self {
+        Self {
+            machines,
+            next: None,
+        }
+    }
 }
 
 /// What of ours there is, as far as it could be listed.
@@ -172,14 +277,6 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Nothing is missing.
-    pub fn whole(machines: Vec<Owned>) -> Self {
-        Self {
-            machines,
-            missing: BTreeMap::new(),
-        }
-    }
-
     /// Whether machines of this group would be listed; `None`: of any group.
     pub fn covers(&self, group: Option<&WorkerGroup>) -> bool {
         match group {

@@ -74,6 +74,7 @@ pub async fn contract(fixture: &dyn Fixture) {
     every_launch_config_gets_a_bid(fixture).await;
     places_stay_and_can_be_asked_about_and_fit_a_launch_config(fixture).await;
     what_was_launched_is_seen_and_owned_and_ends(fixture).await;
+    many_end_together_and_one_that_is_not_ours_spoils_none(fixture).await;
     one_token_makes_machines_once(fixture).await;
     what_is_not_known_is_not_found_and_ends_with_success(fixture).await;
     machines_of_others_are_left_alone(fixture).await;
@@ -286,6 +287,38 @@ async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {
     order.owns(&workers).await;
     order.end(&workers[..1]).await;
     order.wait_alive(&workers[1..]).await;
+    order.end(&workers).await;
+    order.owns(&[]).await;
+}
+
+async fn many_end_together_and_one_that_is_not_ours_spoils_none(fixture: &dyn Fixture) {
+    let order = Order::new(fixture, "FFFFFFFFQQCFFFFFFFFFFQ").await;
+    let workers = order.launch(3).await;
+    order.wait_alive(&workers).await;
+    let mut unknown = workers[0].clone();
+    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    let foreigner = fixture.foreigner().await;
+    let mut some = vec![workers[0].clone(), unknown];
+    some.extend(foreigner.clone());
+    some.push(workers[1].clone());
+    let machines = order.machines();
+    assert_eq!(machines.end_many(&[]).await, []);
+    assert!(machines.end_batch() >= 1);
+    for _ in 0..MAX_LOOKS {
+        let results = machines.end_many(&some).await;
+        assert_eq!(results.len(), some.len(), "one result for each worker");
+        assert_eq!((&results[0], results.last()), (&Ok(()), Some(&Ok(()))));
+        assert_eq!(results[1], Ok(()), "what is not there has ended");
+        let seen = machines.look(&workers[..2]).await.expect("the cloud works");
+        if seen.len() == 2 && seen.iter().all(|(_, it)| is_gone(it)) {
+            break;
+        }
+        fixture.settle().await;
+    }
+    if let Some(foreigner) = foreigner {
+        assert!(fixture.foreigner_lives(&foreigner).await);
+    }
+    order.wait_alive(&workers[2..]).await;
     order.end(&workers).await;
     order.owns(&[]).await;
 }

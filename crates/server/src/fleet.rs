@@ -13,15 +13,16 @@ mod facts;
 mod launching;
 mod overriding;
 mod problems;
+mod regions;
 mod scan;
 mod timing;
 mod unsettled;
 
 pub use changes::{gone, told_to_go};
 pub use decide::{Decided, decide, preview};
-pub use ending::{Told, end_stopping};
+pub use ending::Ender;
 pub use facts::{Facts, page_of_facts};
 pub use launching::{Launching, launch};
 pub use overriding::{end_override, tell_pause};
 pub use problems::{Problem, report};
-pub use scan::{Scanned, scan_provider};
+pub use scan::{Scanned, Scanner};

@@ -53,7 +53,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let bell = Arc::clone(&app.queue.releases);
     driver.start_woken(every(5), bell, QueueReleases(own()));
     driver.start(every(60), ProviderSetup(own()));
-    driver.start(every(300), Refresh(own()));
+    driver.start_woken(every(300), Arc::clone(&app.wake.refresh), Refresh(own()));
     if plays(Role::Provisioner) {
         let bell = Arc::clone(&app.wake.provision);
         driver.start_woken(fleet.round(), bell, Provision(own()));

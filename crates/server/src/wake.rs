@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 pub struct Wake {
     /// Something was written that others may want to hear of.
     pub publish: Arc<Notify>,
+    /// Some provider was asked for a price that it does not know yet.
+    pub refresh: Arc<Notify>,
     /// Some pool may need workers, or fewer.
     pub provision: Arc<Notify>,
     /// Some worker of the provider was told to go.

@@ -33,7 +33,8 @@ statements! { TABLE;
          version = version + 1 WHERE token = $9 AND version = $10";
     LIST_PENDING "launch_list_pending" = concat!(
         "SELECT ", columns!(), " FROM launches WHERE provider_id = $1 \
-         AND state IN ('open', 'unknown') ORDER BY last_modified LIMIT $2");
+         AND state IN ('open', 'unknown') AND (last_modified, token) > ($2, $3) \
+         ORDER BY last_modified, token LIMIT $4");
     LIST_OF_POOL "launch_list" = concat!(
         "SELECT ", columns!(), " FROM launches WHERE worker_pool_id = $1 \
          ORDER BY created DESC LIMIT $2");
@@ -131,9 +132,18 @@ pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreE
 pub fn launch_list_pending(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
+    after: Option<(Timestamp, &LaunchToken)>,
     limit: u32,
 ) -> Result<Vec<Launch>, StoreError> {
-    let values = [provider_id.as_str().into(), limit.into()];
+    let (since, token) = after.map_or((i64::MIN, ""), |(since, token)| {
+        (since.as_millis(), token.as_str())
+    });
+    let values = [
+        provider_id.as_str().into(),
+        since.into(),
+        token.into(),
+        limit.into(),
+    ];
     tx.rows(&LIST_PENDING, &values, launch)
 }
 

@@ -123,7 +123,7 @@ pub use pool::{
 };
 pub use queue_worker::{
     queue_worker_between, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
-    queue_worker_upsert,
+    queue_worker_of_live, queue_worker_upsert,
 };
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
 pub use run_count::{
@@ -169,7 +169,8 @@ pub use worker_counts::{
 };
 pub use worker_error::{ErrorFilter, error_delete_older_than, error_get, error_insert, error_list};
 pub use worker_list::{
-    WorkerCursor, WorkerFilter, worker_list, worker_list_live, worker_live_providers,
+    WorkerCursor, WorkerFilter, worker_list, worker_list_live, worker_live_groups,
+    worker_live_providers,
 };
 pub use worker_metadata::{
     MetadataFilter, WorkerMetadata, worker_metadata_get, worker_metadata_list,

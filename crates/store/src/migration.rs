@@ -45,6 +45,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     13 "0013_configuration_summaries"
     14 "0014_first_claims"
     15 "0015_launches_asked"
+    16 "0016_workers_by_region"
 };
 
 static TABLE: Table = Table {

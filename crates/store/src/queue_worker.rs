@@ -1,6 +1,6 @@
 //! What the queue knows of workers. A row here may lack one among the workers, and the other way round.
 
-use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
 use domain::time::Timestamp;
 
@@ -48,6 +48,18 @@ statements! { TABLE;
          WHERE (task_queue_id, worker_group, worker_id) >= ($1, $2, $3) \
          AND (task_queue_id, worker_group, worker_id) <= ($4, $5, $6) \
          ORDER BY task_queue_id, worker_group, worker_id LIMIT $7");
+    // From the live workers to what the queue knows of them: a CROSS JOIN is carried out by SQLite in the order in which
+    // it is written. Rows of other pools, and those of workers that have ended, are not read.
+    OF_LIVE "queue_worker_of_live" =
+        "SELECT q.task_queue_id, q.worker_group, q.worker_id, q.quarantine_until, q.expires, \
+         q.first_claim, q.last_date_active, q.last_task_ended \
+         FROM workers AS w CROSS JOIN queue_workers AS q \
+         WHERE w.provider_id = $1 AND w.state <> 'stopped' AND w.worker_group = $2 \
+         AND (w.worker_pool_id, w.worker_id) >= ($3, $4) \
+         AND (w.worker_pool_id, w.worker_id) <= ($5, $6) \
+         AND q.task_queue_id = w.worker_pool_id AND q.worker_group = w.worker_group \
+         AND q.worker_id = w.worker_id \
+         ORDER BY q.task_queue_id, q.worker_group, q.worker_id LIMIT $7";
     DELETE_EXPIRED "queue_worker_delete_expired" =
         "DELETE FROM queue_workers WHERE (task_queue_id, worker_group, worker_id) IN (\
          SELECT task_queue_id, worker_group, worker_id FROM queue_workers \
@@ -82,6 +94,41 @@ pub fn queue_worker_between(
         ALL_ROWS.into(),
     ];
     tx.rows(&BETWEEN, &values, queue_worker)
+}
+
+/// What the queue knows of a page of a provider's live workers in one group, from the first to the last. Without their
+/// recent tasks and the history of their quarantines.
+pub fn queue_worker_of_live(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    first: &WorkerKey,
+    last: &WorkerKey,
+) -> Result<Vec<QueueWorker>, StoreError> {
+    let values = [
+        provider_id.as_str().into(),
+        first.group.as_str().into(),
+        first.pool_id.as_str().into(),
+        first.id.as_str().into(),
+        last.pool_id.as_str().into(),
+        last.id.as_str().into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&OF_LIVE, &values, |row| {
+        Ok(QueueWorker {
+            key: WorkerKey {
+                pool_id: row.text(0)?.parse()?,
+                group: row.text(1)?.parse()?,
+                id: row.text(2)?.parse()?,
+            },
+            recent_tasks: Vec::new(),
+            quarantine_until: row.optional_time(3)?,
+            quarantine_details: Vec::new(),
+            expires: row.time(4)?,
+            first_claim: row.time(5)?,
+            last_date_active: row.optional_time(6)?,
+            last_task_ended: row.optional_time(7)?,
+        })
+    })
 }
 
 /// By group and id; only quarantined ones, or only others, if that is asked for.

@@ -23,8 +23,11 @@ statements! { TABLE;
          ORDER BY created DESC, worker_id DESC LIMIT $7");
     LIST_LIVE "worker_list_live" = concat!(
         "SELECT ", columns!(), " FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
-         AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
-         ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5");
+         AND worker_group = $2 AND (worker_pool_id, worker_id) > ($3, $4) \
+         ORDER BY worker_pool_id, worker_id LIMIT $5");
+    NEXT_GROUP "worker_next_live_group" =
+        "SELECT worker_group FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
+         AND worker_group > $2 ORDER BY worker_group LIMIT 1";
     LIVE_PROVIDERS "worker_live_providers" =
         "SELECT DISTINCT provider_id FROM workers WHERE worker_pool_id = $1 \
          AND state <> 'stopped' ORDER BY provider_id LIMIT $2";
@@ -107,25 +110,45 @@ pub fn worker_list(
     tx.rows(statement, &values, worker)
 }
 
-/// The workers of a provider that are not stopped, in all pools, by key.
+/// The workers of a provider in a group that are not stopped, in all pools, by pool and id.
 pub fn worker_list_live(
     tx: &mut Tx<'_>,
     provider_id: &ProviderId,
+    group: &WorkerGroup,
     after: Option<&WorkerKey>,
     limit: u32,
 ) -> Result<Vec<Worker>, StoreError> {
-    let (pool_id, group, id) = match after {
-        Some(key) => (key.pool_id.as_str(), key.group.as_str(), key.id.as_str()),
-        None => ("", "", ""),
+    let (pool_id, id) = match after {
+        Some(key) => (key.pool_id.as_str(), key.id.as_str()),
+        None => ("", ""),
     };
     let values = [
         provider_id.as_str().into(),
+        group.as_str().into(),
         pool_id.into(),
-        group.into(),
         id.into(),
         limit.into(),
     ];
     tx.rows(&LIST_LIVE, &values, worker)
+}
+
+/// The groups in which a provider has workers that are not stopped, at most this many. One statement for each, from
+/// an index: there are many workers, and few groups.
+pub fn worker_live_groups(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    limit: usize,
+) -> Result<Vec<WorkerGroup>, StoreError> {
+    let mut groups: Vec<WorkerGroup> = Vec::new();
+    while groups.len() < limit {
+        let after = groups.last().map_or("", WorkerGroup::as_str);
+        let values = [provider_id.as_str().into(), after.into()];
+        match tx.row(&NEXT_GROUP, &values, |row| Ok(row.text(0)?.parse()?))? {
+            Some(group) => groups.push(group),
+            None => break,
+        }
+    }
+    Ok(groups)
 }
 
 /// Which providers still have workers in a pool.

@@ -53,8 +53,8 @@ statements! { TABLE;
          ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5");
     CHECKED "worker_note_checked" =
         "UPDATE workers SET last_checked = $1 WHERE provider_id = $2 AND state <> 'stopped' \
-         AND (worker_pool_id, worker_group, worker_id) >= ($3, $4, $5) \
-         AND (worker_pool_id, worker_group, worker_id) <= ($6, $7, $8) AND last_checked < $9";
+         AND worker_group = $3 AND (worker_pool_id, worker_id) >= ($4, $5) \
+         AND (worker_pool_id, worker_id) <= ($6, $7) AND last_checked < $8";
 }
 
 /// Workers of one pool that are alike.
@@ -149,7 +149,7 @@ pub fn worker_list_stopping(
     tx.rows(&STOPPING, &values, worker)
 }
 
-/// Notes that a page of a provider's workers was looked at. Rows noted since `unless_since` stay as they are;
+/// Notes that a page of a provider's workers in one group was looked at. Rows noted since `unless_since` stay as they are;
 /// no row's version changes.
 pub fn worker_note_checked(
     tx: &mut Tx<'_>,
@@ -165,11 +165,10 @@ pub fn worker_note_checked(
         &[
             now.into(),
             provider_id.as_str().into(),
-            first.0.into(),
             first.1.into(),
+            first.0.into(),
             first.2.into(),
             last.0.into(),
-            last.1.into(),
             last.2.into(),
             unless_since.into(),
         ],

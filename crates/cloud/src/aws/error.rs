@@ -96,7 +96,9 @@ impl Ec2Error {
     /// Might fresh credentials of the same holder be accepted? They do not help if he may not do it.
     pub(crate) fn asks_for_fresh_credentials(&self) -> bool {
         match self {
-            Self::Answered { code, .. } => STALE_CREDENTIALS.contains(&code.as_str()),
+            Self::Answered { code, message, .. } => {
+                STALE_CREDENTIALS.contains(&code.as_str()) && !is_about_a_resource(code, message)
+            }
             Self::NoCredentials(_) | Self::NotSent(_) | Self::Lost(_) => false,
         }
     }
@@ -109,7 +111,11 @@ impl From<Ec2Error> for LaunchError {
             Ec2Error::NoCredentials(_) => Verdict::Refused(Cause::Credentials),
             Ec2Error::NotSent(_) => Verdict::Refused(Cause::Unavailable),
             Ec2Error::Lost(_) => Verdict::Doubtful,
-            Ec2Error::Answered { status, code, .. } => verdict(*status, code),
+            Ec2Error::Answered {
+                status,
+                code,
+                message,
+            } => verdict(*status, code, message),
         };
         match verdict {
             Verdict::Refused(cause) => Self::Refused { cause, problem },
@@ -124,7 +130,11 @@ impl From<Ec2Error> for CloudError {
         match &error {
             Ec2Error::NoCredentials(_) => Self::Credentials(problem),
             Ec2Error::NotSent(_) | Ec2Error::Lost(_) => Self::Unavailable(problem),
-            Ec2Error::Answered { status, code, .. } => match verdict(*status, code) {
+            Ec2Error::Answered {
+                status,
+                code,
+                message,
+            } => match verdict(*status, code, message) {
                 Verdict::Refused(Cause::Throttled) => Self::Throttled(problem),
                 Verdict::Refused(Cause::Credentials) => Self::Credentials(problem),
                 Verdict::Refused(Cause::Unavailable) | Verdict::Doubtful => {
@@ -138,10 +148,17 @@ impl From<Ec2Error> for CloudError {
     }
 }
 
+/// EC2 says `AuthFailure` of bad credentials, and also of a machine image, a snapshot or the like that does not exist or
+/// belongs to somebody else ("Not authorized for images: [ami-1]"). Other credentials do not help there.
+fn is_about_a_resource(code: &str, message: &str) -> bool {
+    code == "AuthFailure" && message.starts_with("Not authorized for ")
+}
+
 /// The code decides, since EC2 answers some plain refusals with status 500; the status only where
 /// the code says nothing.
-fn verdict(status: u16, code: &str) -> Verdict {
+fn verdict(status: u16, code: &str, message: &str) -> Verdict {
     let cause = match code {
+        _ if is_about_a_resource(code, message) => Cause::Configuration,
         // The token was used before: machines may be there under it, and the scan will find them.
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => return Verdict::Doubtful,
         _ if THROTTLING.contains(&code) || status == 429 => Cause::Throttled,
@@ -203,6 +220,21 @@ mod tests {
             assert_eq!(cause, expected, "{code}");
             assert_eq!(problem, format!("Error calling AWS API: {code}: so it is"));
         }
+    }
+
+    #[test]
+    fn an_image_that_we_may_not_use_is_an_error_of_the_launch_config() {
+        let message = "Not authorized for images: [ami-0123]";
+        let error = Ec2Error::answered(403, "AuthFailure", message);
+        assert!(!error.asks_for_fresh_credentials());
+        let LaunchError::Refused { cause, .. } = error.clone().into() else {
+            panic!("must be a refusal");
+        };
+        assert_eq!(cause, Cause::Configuration);
+        assert!(matches!(error.into(), CloudError::Refused(_)));
+
+        let error = Ec2Error::answered(401, "AuthFailure", "AWS was not able to validate them");
+        assert!(error.asks_for_fresh_credentials());
     }
 
     #[test]

@@ -24,13 +24,16 @@ use super::marks::{self, DEPLOYMENT, PROVIDER};
 use super::parameters::Parameters;
 use super::row;
 use crate::{
-    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Listing, Machines, Owned, Sighting,
+    BidRequest, CloudError, LaunchError, LaunchOrder, Launched, Machines, Owned, OwnedPage, Region,
+    Sighting,
 };
 
 /// Prices of these only: a launch config does not say which system its image holds, and most hold this.
 const PRODUCT: &str = "Linux/UNIX";
 /// EC2 takes no more values in one filter.
 const LOOK_BATCH: usize = 200;
+/// So many machines are ended by one call. EC2 takes 1,000, and advises against so many.
+const END_BATCH: usize = 100;
 /// So many calls are under way at the same time for one question to all regions.
 const MAX_CALLS_AT_ONCE: usize = 8;
 /// The largest page that EC2 gives.
@@ -52,15 +55,20 @@ impl Machines for AwsProvider {
         ask.launch_configs.iter().map(bid).collect()
     }
 
+    fn wants_refresh(&self) -> bool {
+        self.prices.lacks_some(self.clock.now())
+    }
+
     /// Regions whose prices cannot be had keep their old ones until those are stale.
     async fn refresh(&self) -> Result<(), CloudError> {
+        self.learn_regions_again().await;
         self.learn_zones().await;
         let now = self.clock.now();
         let mut questions = Vec::new();
         for (region, kinds) in self.prices.due(now) {
             questions.push(async move {
-                let highest = self.spot_prices(&region, kinds, now).await?;
-                self.prices.learn(&region, highest, now);
+                let highest = self.spot_prices(&region, kinds.clone(), now).await?;
+                self.prices.learn(&region, kinds, highest, now);
                 Ok::<_, Ec2Error>(())
             });
         }
@@ -99,11 +107,7 @@ impl Machines for AwsProvider {
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let mut by_region: BTreeMap<&str, Vec<&Worker>> = BTreeMap::new();
-        for worker in workers {
-            let region = worker.key.group.as_str();
-            by_region.entry(region).or_default().push(worker);
-        }
+        let by_region = by_region(workers);
         let mut looks = Vec::new();
         for (region, all) in &by_region {
             for some in all.chunks(LOOK_BATCH) {
@@ -132,27 +136,25 @@ impl Machines for AwsProvider {
         LOOK_BATCH
     }
 
-    /// Region by region: one that is closed to us, or out of order, hides no other.
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        let regions = self.regions().map_err(CloudError::Unavailable)?;
-        let mut searches = Vec::new();
-        for region in regions {
-            searches.push(async move { (region, self.owned_in(region).await) });
-        }
-        let mut listing = Listing::default();
-        for (region, result) in side_by_side(searches).await {
-            match (result, region.parse()) {
-                (Ok(some), _) => listing.machines.extend(some),
-                (Err(problem), Ok(group)) => {
-                    listing.missing.insert(group, problem.into());
-                }
-                // Not a group, so nothing of ours can be there.
-                (Err(_), Err(_)) => {}
-            }
-        }
-        match listing.missing.first_key_value() {
-            Some((_, problem)) if listing.missing.len() == regions.len() => Err(problem.clone()),
-            _ => Ok(listing),
+    /// A name that is no group is left out: nothing of ours can be there.
+    fn regions(&self) -> Vec<Region> {
+        let regions = self.known_regions().unwrap_or_default();
+        let groups = regions.iter().filter_map(|region| region.parse().ok());
+        groups.map(Region::Group).collect()
+    }
+
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        Region::Group(group.clone())
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        match region {
+            Region::Group(group) => Ok(self.page_in(group.as_str(), after).await?),
+            Region::Everything => Ok(OwnedPage::default()),
         }
     }
 
@@ -160,29 +162,36 @@ impl Machines for AwsProvider {
         launch::region(launch_config)?.parse().ok()
     }
 
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let mut results = self.end_many(std::slice::from_ref(worker)).await;
+        results.pop().unwrap_or(Ok(()))
+    }
+
     /// Looks first, since a row may be wrong (a restored database, say) and what is not ours stays. A machine that
     /// cannot be seen is ended all the same: just made, it may be known to one part of EC2 and not to another.
-    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
-        let (region, id) = (worker.key.group.as_str(), worker.key.id.as_str());
-        let found = match self.find(region, &[id]).await {
-            Err(error) if error.is_unknown_instance() => Vec::new(),
-            result => result?,
+    async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
+        let by_region = by_region(workers);
+        let mut ends = Vec::new();
+        for (region, some) in &by_region {
+            let ids: Vec<&str> = some.iter().map(|worker| worker.key.id.as_str()).collect();
+            ends.push(async move { (*region, self.end_in(region, &ids).await) });
+        }
+        let ended: BTreeMap<_, _> = side_by_side(ends).await.into_iter().collect();
+        let result = |worker: &Worker| {
+            let region = ended.get(worker.key.group.as_str());
+            let result = region.and_then(|results| results.get(worker.key.id.as_str()));
+            result.cloned().unwrap_or(Ok(()))
         };
-        for instance in instances(&found) {
-            if !self.is_ours(instance) {
-                let refused = format!("instance {id} in {region} does not carry our tags");
-                return Err(CloudError::Refused(refused));
-            }
-            if matches!(sighting(instance), Some(Sighting::Gone(_))) {
-                return Ok(());
-            }
-        }
-        match self.terminate(region, [id]).await {
-            Err(error) if error.is_unknown_instance() => Ok(()),
-            result => Ok(result?),
-        }
+        workers.iter().map(result).collect()
+    }
+
+    fn end_batch(&self) -> usize {
+        END_BATCH
     }
 }
+
+/// What became of each machine, by its id.
+type Endings = BTreeMap<String, Result<(), CloudError>>;
 
 impl AwsProvider {
     async fn look_in(
@@ -191,14 +200,7 @@ impl AwsProvider {
         workers: &[&Worker],
     ) -> Result<Vec<(WorkerKey, Sighting)>, Ec2Error> {
         let ids: Vec<_> = workers.iter().map(|it| it.key.id.as_str()).collect();
-        let reservations = match self.find(region, &ids).await {
-            // One id that EC2 does not know spoils the whole question; a filter passes it over.
-            Err(error) if error.is_unknown_instance() => {
-                let by_filter = Parameters::default().with_filter(1, "instance-id", ids);
-                self.describe(region, by_filter).await?
-            }
-            result => result?,
-        };
+        let reservations = self.find_some(region, &ids).await?;
         let found: BTreeMap<&str, &Instance> = instances(&reservations)
             .map(|instance| (instance.instance_id.as_str(), instance))
             .collect();
@@ -213,6 +215,72 @@ impl AwsProvider {
                 Some((worker.key.clone(), sighting))
             })
             .collect())
+    }
+
+    /// Those of the machines of these ids that EC2 knows.
+    async fn find_some(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
+        match self.find(region, ids).await {
+            Err(error) if error.is_unknown_instance() && ids.len() == 1 => Ok(Vec::new()),
+            // One id that EC2 does not know spoils the question; a filter passes it over.
+            Err(error) if error.is_unknown_instance() => {
+                let by_filter = Parameters::default().with_filter(1, "instance-id", ids);
+                self.describe(region, by_filter).await
+            }
+            result => result,
+        }
+    }
+
+    /// Two calls, unless EC2 refuses to end some of them.
+    async fn end_in(&self, region: &str, ids: &[&str]) -> Endings {
+        let all = |result: Result<(), CloudError>| {
+            let results = ids.iter().map(|id| ((*id).to_owned(), result.clone()));
+            results.collect::<Endings>()
+        };
+        let found = match self.find_some(region, ids).await {
+            Ok(found) => found,
+            Err(problem) => return all(Err(problem.into())),
+        };
+        let mut endings = all(Ok(()));
+        let mut to_end: BTreeSet<&str> = ids.iter().copied().collect();
+        for instance in instances(&found) {
+            let id = instance.instance_id.as_str();
+            if !self.is_ours(instance) {
+                let refused = format!("instance {id} in {region} does not carry our tags");
+                endings.insert(id.to_owned(), Err(CloudError::Refused(refused)));
+                to_end.remove(id);
+            } else if matches!(sighting(instance), Some(Sighting::Gone(_))) {
+                to_end.remove(id);
+            }
+        }
+        self.terminate_each(region, to_end.into_iter().collect(), &mut endings)
+            .await;
+        endings
+    }
+
+    /// EC2 ends all of a call or none: where it refuses, halves are tried, down to the machine that it refuses to end.
+    async fn terminate_each(&self, region: &str, ids: Vec<&str>, endings: &mut Endings) {
+        let mut parts = vec![ids];
+        while let Some(mut part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let problem = match self.terminate(region, part.iter().copied()).await {
+                Ok(()) => continue,
+                Err(problem) => problem,
+            };
+            let is_unknown = problem.is_unknown_instance();
+            let problem = CloudError::from(problem);
+            let concerns_some = is_unknown || matches!(problem, CloudError::Refused(_));
+            if concerns_some && part.len() > 1 {
+                let rest = part.split_off(part.len() / 2);
+                parts.extend([rest, part]);
+            } else if !is_unknown {
+                let failed = part
+                    .iter()
+                    .map(|id| ((*id).to_owned(), Err(problem.clone())));
+                endings.extend(failed);
+            }
+        }
     }
 
     /// The machines of these ids; an error if EC2 does not know one of them.
@@ -241,7 +309,7 @@ impl AwsProvider {
         }
     }
 
-    async fn owned_in(&self, region: &str) -> Result<Vec<Owned>, Ec2Error> {
+    async fn page_in(&self, region: &str, after: Option<&str>) -> Result<OwnedPage, Ec2Error> {
         let question = Parameters::default()
             .with_filter(1, &format!("tag:{DEPLOYMENT}"), [&self.root_url])
             .with_filter(2, &format!("tag:{PROVIDER}"), [&self.id])
@@ -251,8 +319,15 @@ impl AwsProvider {
                 "instance-state-name",
                 ["pending", "running", "stopping", "stopped"],
             );
+        let answer: DescribeInstances = self
+            .ec2
+            .call(region, "DescribeInstances", &paged(question, after))
+            .await?;
+        let reservations = answer.reservation_set.items;
+        let found: Vec<&Instance> = instances(&reservations).collect();
+        self.end_stopped(region, found.iter().copied()).await;
         let mut owned = Vec::new();
-        for reservation in self.describe(region, question).await? {
+        for reservation in &reservations {
             for instance in &reservation.instances_set.items {
                 let tags = &instance.tag_set.items;
                 let Some(token) = marks::launch_of(tags, &self.root_url, &self.id) else {
@@ -260,10 +335,19 @@ impl AwsProvider {
                 };
                 let groups = &reservation.group_set;
                 let machine = row::machine(region, &reservation.owner_id, groups, instance);
-                owned.extend(machine.map(|machine| Owned { token, machine }));
+                let sighting = sighting(instance);
+                owned.extend(machine.map(|machine| Owned {
+                    token,
+                    pool_id: marks::pool_of(tags),
+                    machine,
+                    sighting,
+                }));
             }
         }
-        Ok(owned)
+        Ok(OwnedPage {
+            machines: owned,
+            next: answer.next_token.filter(|token| !token.is_empty()),
+        })
     }
 
     /// All pages.
@@ -336,6 +420,15 @@ impl AwsProvider {
             .await?;
         Ok(())
     }
+}
+
+fn by_region(workers: &[Worker]) -> BTreeMap<&str, Vec<&Worker>> {
+    let mut by_region: BTreeMap<&str, Vec<&Worker>> = BTreeMap::new();
+    for worker in workers {
+        let region = worker.key.group.as_str();
+        by_region.entry(region).or_default().push(worker);
+    }
+    by_region
 }
 
 /// All of them, so many at a time, in whatever order they end.

@@ -12,6 +12,9 @@ pub(crate) const PROVIDER: &str = "fleetwright:provider";
 /// Which launch made it.
 pub(crate) const LAUNCH: &str = "fleetwright:launch";
 
+/// For which pool it was made; Taskcluster's name for it.
+const POOL: &str = "WorkerPoolId";
+
 /// Tags go onto the machine and its volumes, so that the bill can be split.
 const TAGGED: [&str; 2] = ["instance", "volume"];
 
@@ -31,7 +34,7 @@ impl Marks<'_> {
             ("Owner", self.owner.to_owned()),
             ("ManagedBy", "taskcluster".to_owned()),
             ("Name", self.pool_id.to_string()),
-            ("WorkerPoolId", self.pool_id.to_string()),
+            (POOL, self.pool_id.to_string()),
             (DEPLOYMENT, self.root_url.to_owned()),
             (PROVIDER, self.provider_id.to_string()),
             (LAUNCH, self.token.to_string()),
@@ -82,6 +85,12 @@ pub(crate) fn launch_of(
     };
     let ours = value(DEPLOYMENT) == Some(root_url) && value(PROVIDER) == Some(provider_id.as_str());
     ours.then(|| value(LAUNCH).and_then(|token| token.parse().ok()))
+}
+
+/// The pool that these tags name.
+pub(crate) fn pool_of(tags: &[Tag]) -> Option<PoolId> {
+    let tag = tags.iter().find(|tag| tag.key == POOL)?;
+    tag.value.parse().ok()
 }
 
 fn list_in<'a>(within: &'a Value, key: &str) -> &'a [Value] {

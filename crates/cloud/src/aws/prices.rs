@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::plan::Bid;
 use domain::plan::spot_prices::PriceTable;
-use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use serde_json::{Map, Value};
 
 use super::launch::is_spot;
@@ -17,6 +17,8 @@ use super::list_prices::list_price;
 const FRESH_MS: i64 = 5 * MINUTE_MS;
 /// Prices older than this are no longer spoken of.
 const STALE_MS: i64 = HOUR_MS;
+/// Prices that nobody could tell are not asked for again before this has passed.
+const AGAIN_MS: i64 = 30 * SECOND_MS;
 /// A kind of machine that nobody has asked about for so long is forgotten.
 const FORGET_MS: i64 = DAY_MS;
 /// No more kinds of machines (each in its region) are remembered.
@@ -33,11 +35,16 @@ struct Known {
     /// Region and type, and when a bid last wanted to know.
     wanted: BTreeMap<(String, String), Timestamp>,
     spot: BTreeMap<String, Spot>,
+    /// A bid wanted to know what EC2 was not asked for yet.
+    lacks_some: bool,
+    last_asked: Option<Timestamp>,
 }
 
 /// The spot prices of a region.
 struct Spot {
     at: Timestamp,
+    /// What EC2 was asked about; it may know nothing of some.
+    kinds: BTreeSet<String>,
     /// The highest of the last half hour: a machine will have to live with that.
     highest: PriceTable,
 }
@@ -79,24 +86,48 @@ impl Prices {
     /// Regions whose spot prices should be asked for now, with the types that matter there.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<String, BTreeSet<String>> {
         let mut known = self.known();
+        known.lacks_some = false;
+        known.last_asked = Some(now);
         known
             .wanted
             .retain(|_, asked| now.millis_since(*asked) < FORGET_MS);
         let mut due: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (region, kind) in known.wanted.keys() {
-            let fresh = known
-                .spot
-                .get(region)
-                .is_some_and(|spot| now.millis_since(spot.at) < FRESH_MS);
+            let fresh = known.spot.get(region).is_some_and(|spot| {
+                now.millis_since(spot.at) < FRESH_MS && spot.kinds.contains(kind)
+            });
             if !fresh {
                 due.entry(region.clone()).or_default().insert(kind.clone());
+            }
+        }
+        // What is learnt replaces what was known of the region.
+        for (region, kind) in known.wanted.keys() {
+            if let Some(kinds) = due.get_mut(region) {
+                kinds.insert(kind.clone());
             }
         }
         due
     }
 
-    pub(crate) fn learn(&self, region: &str, highest: PriceTable, now: Timestamp) {
-        let spot = Spot { at: now, highest };
+    /// Whether a bid wanted a price that EC2 was not asked for, unless it was asked for some a moment ago.
+    pub(crate) fn lacks_some(&self, now: Timestamp) -> bool {
+        let known = self.known();
+        let asked_lately = |asked: Timestamp| now.millis_since(asked) < AGAIN_MS;
+        known.lacks_some && !known.last_asked.is_some_and(asked_lately)
+    }
+
+    pub(crate) fn learn(
+        &self,
+        region: &str,
+        kinds: BTreeSet<String>,
+        highest: PriceTable,
+        now: Timestamp,
+    ) {
+        let spot = Spot {
+            at: now,
+            kinds,
+            highest,
+        };
         self.known().spot.insert(region.to_owned(), spot);
     }
 
@@ -112,6 +143,10 @@ impl Prices {
         let key = (region.to_owned(), kind.to_owned());
         if known.wanted.len() < MAX_WANTED || known.wanted.contains_key(&key) {
             known.wanted.insert(key, now);
+        }
+        let is_asked_for = |spot: &Spot| spot.kinds.contains(kind);
+        if !known.spot.get(region).is_some_and(is_asked_for) {
+            known.lacks_some = true;
         }
         let spot = known.spot.get(region)?;
         if now.millis_since(spot.at) >= STALE_MS {
@@ -176,7 +211,8 @@ mod tests {
         let zones = [("us-west-2a", 0.04), ("us-west-2b", 0.05)];
         let zones = zones.map(|(zone, price)| (zone.to_owned(), price)).into();
         let table = PriceTable::from([("m5.large".to_owned(), zones)]);
-        prices.learn("us-west-2", table, at(0));
+        let kinds = BTreeSet::from(["m5.large".to_owned()]);
+        prices.learn("us-west-2", kinds, table, at(0));
         assert_eq!(bid(&prices, spot("m5.large"), 1).price, Some(0.05));
         let mut in_zone = spot("m5.large");
         in_zone["Placement"] = json!({"AvailabilityZone": "us-west-2a"});
@@ -190,6 +226,28 @@ mod tests {
         assert!(prices.due(at(4)).is_empty());
         assert_eq!(prices.due(at(5)).len(), 1);
         assert_eq!(bid(&prices, spot("m5.large"), 60).price, None);
+    }
+
+    #[test]
+    fn a_price_that_nobody_asked_for_yet_is_asked_for_soon_and_not_again_at_once() {
+        let prices = Prices::new(BTreeMap::new());
+        assert!(!prices.lacks_some(at(0)));
+        bid(&prices, spot("m5.large"), 0);
+        assert!(prices.lacks_some(at(0)));
+        // EC2 did not answer: it is asked again, and not by every bid.
+        prices.due(at(0));
+        bid(&prices, spot("m5.large"), 0);
+        assert!(!prices.lacks_some(at(0)));
+        assert!(prices.lacks_some(at(1)));
+        let kinds = prices.due(at(1))["us-west-2"].clone();
+        prices.learn("us-west-2", kinds, PriceTable::new(), at(1));
+        bid(&prices, spot("m5.large"), 1);
+        assert!(!prices.lacks_some(at(2)), "EC2 knows no price of it");
+        // Another kind in a region that was asked about a moment ago.
+        bid(&prices, spot("c5.large"), 2);
+        assert!(prices.lacks_some(at(2)));
+        let due = prices.due(at(2));
+        assert_eq!(due["us-west-2"].len(), 2, "what was known is kept");
     }
 
     #[test]

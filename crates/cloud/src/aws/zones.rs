@@ -88,11 +88,11 @@ impl AwsProvider {
     /// Asks for zones that are not known, or not any more. What does not answer is told once, and asked again next time.
     pub(super) async fn learn_zones(&self) {
         let now = self.clock.now();
-        let Ok(regions) = self.regions() else {
+        let Ok(regions) = self.known_regions() else {
             return;
         };
         let mut questions = Vec::new();
-        for region in regions {
+        for region in regions.iter() {
             if self.zones.is_due(region, now) {
                 questions.push(self.learn_zones_of(region, now));
             }

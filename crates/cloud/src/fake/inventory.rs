@@ -70,7 +70,7 @@ impl Machine {
         self.up.is_some_and(|up| up <= at) && self.seen(at) == Sighting::Alive
     }
 
-    fn is_gone(&self, at: Timestamp) -> bool {
+    pub(super) fn is_gone(&self, at: Timestamp) -> bool {
         self.gone.is_some_and(|(gone, _)| gone <= at)
     }
 

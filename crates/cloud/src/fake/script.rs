@@ -1,6 +1,6 @@
 //! The strings by which tests pull the fake cloud, and the windows through which they look into it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
 use domain::time::Timestamp;
@@ -13,7 +13,6 @@ use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 /// Calls to launch are counted for so many tokens; then counting starts anew.
 const MAX_TOKENS_COUNTED: usize = 100_000;
 
-#[derive(Default)]
 pub(super) struct State {
     pub(super) inventory: Inventory,
     /// Machines at most, by launch config or region.
@@ -32,8 +31,49 @@ pub(super) struct State {
     repeats_itself: bool,
     /// Groups that it does not list, and why.
     pub(super) unlisted: BTreeMap<WorkerGroup, CloudError>,
+    /// Groups that do not answer, and the calls that wait for them.
+    hanging: BTreeMap<WorkerGroup, HashMap<Call, u64>>,
+    /// Regions that are there even if nothing is in them.
+    pub(super) regions: BTreeSet<WorkerGroup>,
+    /// Machines that it does not end, and why.
+    pub(super) unendable: BTreeMap<WorkerKey, CloudError>,
+    pub(super) look_batch: Option<usize>,
+    pub(super) end_batch: Option<usize>,
+    /// How many machines a page of a list holds; `None`: all.
+    pub(super) page_size: Option<usize>,
+    /// Whether lists say how machines are.
+    pub(super) lists_sightings: bool,
     calls: HashMap<Call, u64>,
     launch_calls: HashMap<LaunchToken, u64>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            inventory: Inventory::default(),
+            stock: HashMap::new(),
+            prices: HashMap::new(),
+            silent: HashMap::new(),
+            places: None,
+            answer_delay_ms: 0,
+            stop_ms: 0,
+            fates: VecDeque::new(),
+            decider: None,
+            failures: HashMap::new(),
+            lag_ms: 0,
+            repeats_itself: false,
+            unlisted: BTreeMap::new(),
+            hanging: BTreeMap::new(),
+            regions: BTreeSet::new(),
+            unendable: BTreeMap::new(),
+            look_batch: None,
+            end_batch: None,
+            page_size: None,
+            lists_sightings: true,
+            calls: HashMap::new(),
+            launch_calls: HashMap::new(),
+        }
+    }
 }
 
 /// A machine of the fake cloud, as tests see it.
@@ -161,6 +201,75 @@ impl FakeCloud {
             Some(why) => state.unlisted.insert(group.clone(), why),
             None => state.unlisted.remove(group),
         };
+    }
+
+    /// Calls about this group wait from now on; or they go on.
+    pub fn set_hanging(&self, group: &WorkerGroup, hangs: bool) {
+        let mut state = self.state();
+        if hangs {
+            state.hanging.entry(group.clone()).or_default();
+        } else {
+            state.hanging.remove(group);
+        }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// It has these regions, whether or not there is a machine in them.
+    pub fn set_regions(&self, groups: impl IntoIterator<Item = WorkerGroup>) {
+        self.state().regions = groups.into_iter().collect();
+    }
+
+    /// It does not end this machine.
+    pub fn set_unendable(&self, worker: &WorkerKey, why: CloudError) {
+        self.state().unendable.insert(worker.clone(), why);
+    }
+
+    /// How many workers it takes by a call that looks, and by one that ends.
+    pub fn set_batches(&self, look: usize, end: usize) {
+        let mut state = self.state();
+        (state.look_batch, state.end_batch) = (Some(look), Some(end));
+    }
+
+    /// It lists this many machines a page.
+    pub fn set_page_size(&self, size: usize) {
+        self.state().page_size = Some(size);
+    }
+
+    /// Its lists say how the machines are, or only that they are.
+    pub fn set_lists_sightings(&self, lists: bool) {
+        self.state().lists_sightings = lists;
+    }
+
+    /// How many calls of this kind have met a group that hangs.
+    pub fn n_hanging(&self, group: &WorkerGroup, call: Call) -> u64 {
+        let state = self.state();
+        let calls = state.hanging.get(group);
+        calls
+            .and_then(|calls| calls.get(&call).copied())
+            .unwrap_or(0)
+    }
+
+    /// Waits while one of these groups hangs.
+    pub(super) async fn until_it_answers(&self, groups: BTreeSet<WorkerGroup>, call: Call) {
+        let mut is_counted = false;
+        loop {
+            // Made ready before the state is read, so that no change of it is missed.
+            let mut moved = std::pin::pin!(self.moved.notified());
+            moved.as_mut().enable();
+            {
+                let mut state = self.state();
+                let hanging = state.hanging.iter_mut();
+                let mut hanging = hanging.filter(|(group, _)| groups.contains(*group));
+                let Some((_, calls)) = hanging.next() else {
+                    return;
+                };
+                if !std::mem::replace(&mut is_counted, true) {
+                    *calls.entry(call).or_default() += 1;
+                }
+            }
+            moved.await;
+        }
     }
 
     /// Answers that have become due are given.

@@ -388,7 +388,9 @@ impl Host {
                 Some(Life::Alive(_)) => {
                     owned.push(Owned {
                         token: record.token(),
+                        pool_id: None,
                         machine,
+                        sighting: None,
                     });
                     folder.cut_log()
                 }

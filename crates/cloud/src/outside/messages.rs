@@ -138,7 +138,9 @@ impl Machine {
         let token = self.token.as_deref();
         Some(Owned {
             token: token.and_then(|token| token.parse::<LaunchToken>().ok()),
+            pool_id: None,
             machine: self.launched()?,
+            sighting: None,
         })
     }
 }

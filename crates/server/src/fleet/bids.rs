@@ -61,7 +61,13 @@ fn ask_one(
 ) -> Vec<Result<Bid, String>> {
     let provider = app.providers.get(id).ok();
     match provider.and_then(|provider| provider.machines()) {
-        Some(machines) => bids(machines, facts, launch_configs),
+        Some(machines) => {
+            let bids = bids(machines, facts, launch_configs);
+            if machines.wants_refresh() {
+                app.wake.refresh.notify_one();
+            }
+            bids
+        }
         None => no_bids(provider, id, launch_configs.len()),
     }
 }

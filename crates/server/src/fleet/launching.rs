@@ -8,13 +8,13 @@ use std::time::Duration;
 use cloud::{LaunchError, LaunchOrder, Launched};
 use domain::Version;
 use domain::event::WorkerChange;
-use domain::id::{LaunchToken, ProviderId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Worker, WorkerState};
+use domain::worker::{Terms, Worker, WorkerState};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
 use store::{StoreError, Tx};
@@ -291,6 +291,35 @@ pub(super) fn adopt(
     };
     told_to_go(app, tx, &mut worker, reason, now)?;
     Ok(Adopted::ToldToGo)
+}
+
+/// The worker on a machine whose launch nobody knows: enough for its provider to end it.
+pub(super) fn machine_of_nobody(
+    provider_id: &ProviderId,
+    pool_id: PoolId,
+    machine: Launched,
+    now: Timestamp,
+) -> Worker {
+    Worker {
+        key: WorkerKey {
+            pool_id,
+            group: machine.group,
+            id: machine.id,
+        },
+        provider_id: provider_id.clone(),
+        launch_config_id: None,
+        state: WorkerState::Stopping,
+        capacity: 1,
+        created: now,
+        expires: now,
+        last_modified: now,
+        last_checked: now,
+        terms: Terms::default(),
+        provider_data: machine.provider_data,
+        secret: None,
+        previous_secret: None,
+        version: Version::FIRST,
+    }
 }
 
 fn requested(

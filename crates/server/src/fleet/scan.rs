@@ -1,11 +1,14 @@
-//! Looking at what there is: every machine of a provider, many at a time, against its row.
+//! Looking at what there is: the machines of a provider, region by region, against their rows.
+//!
+//! A region is listed, page by page, and its rows are read. A machine that the list shows needs no further call; the
+//! others are looked at, many at a time. Regions are scanned side by side, and none waits for another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::{Machines, Sighting};
-use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use cloud::{CloudError, Launched, MAX_OWNED_PAGES, Machines, Owned, Region, Sighting};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::judge::{Judgement, QueueFacts, Seen, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
@@ -15,17 +18,22 @@ use futures_util::stream;
 use store::{StoreError, Tx};
 
 use super::changes::{gone, told_to_go};
-use super::unsettled;
+use super::regions::RegionTasks;
+use super::unsettled::{self, FirstSeen};
 use crate::app::App;
 
 /// Rows that are read at a time.
 const PAGE: u32 = 1_000;
-/// Calls to one cloud that are under way at the same time.
+/// Calls to one region that are under way at the same time.
 const MAX_CALLS: usize = 4;
-/// A look that takes longer is given up; the next scan looks again.
-const MAX_LOOK: Duration = Duration::from_secs(60);
-/// After so many looks without an answer the cloud is left alone until the next scan.
-const MAX_TIMED_OUT: u64 = 8;
+/// A call that takes longer is given up; the next scan makes it again.
+const MAX_CALL: Duration = Duration::from_secs(60);
+/// After this many calls that failed a region is left alone until the next scan.
+const MAX_FAILURES: u64 = 2;
+/// A scan waits no longer for its regions. The next one does not wait for those that took longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Groups in which a provider may have workers. Those of further groups are not looked at.
+const MAX_GROUPS: usize = 1_000;
 /// How precisely `lastChecked` is kept.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
 /// Whoever is there gets this much longer to live in the table.
@@ -44,12 +52,43 @@ pub struct Scanned {
     pub adopted: u64,
     pub settled: u64,
     pub problems: u64,
-    /// Looks to which the cloud did not answer in time.
-    pub timed_out: u64,
 }
 
-/// Which machines of the provider have a row that is not stopped.
-pub(super) type Known = BTreeSet<(WorkerGroup, WorkerId)>;
+/// A machine by its own name.
+pub(super) type Name = (WorkerGroup, WorkerId);
+
+/// Scans a provider, again and again.
+pub struct Scanner {
+    app: Arc<App>,
+    provider_id: ProviderId,
+    regions: RegionTasks<Result<RegionScan, StoreError>>,
+    /// When each region was listed last.
+    listed: BTreeMap<Region, Timestamp>,
+    /// Machines that carry our mark and a token that we do not know.
+    unknown: BTreeMap<Region, FirstSeen>,
+}
+
+/// One scan of one region.
+struct RegionScan {
+    app: Arc<App>,
+    provider_id: ProviderId,
+    region: Region,
+    groups: Vec<WorkerGroup>,
+    unknown: FirstSeen,
+    scanned: Scanned,
+    /// Calls that failed.
+    n_failed: u64,
+    /// `None`: it could not be listed.
+    listed: Option<Timestamp>,
+}
+
+/// What the list of a region says.
+#[derive(Default)]
+struct RegionList {
+    sightings: BTreeMap<Name, Sighting>,
+    /// Those that say which launch made them.
+    machines: Vec<(LaunchToken, Option<PoolId>, Launched)>,
+}
 
 /// What is known of a worker when it is judged.
 #[derive(Clone)]
@@ -72,144 +111,333 @@ impl Found {
     }
 }
 
-/// `None`: the provider makes no machines, or is out of service.
-pub async fn scan_provider(
-    app: &Arc<App>,
-    provider_id: &ProviderId,
-) -> Result<Option<Scanned>, StoreError> {
-    let Ok(provider) = app.providers.get(provider_id) else {
-        return Ok(None);
-    };
-    let Some(machines) = provider.machines() else {
-        return Ok(None);
-    };
-    let mut scanned = Scanned::default();
-    // What is listed before the rows are read cannot be missed because it was made in between. The list says nothing
-    // of what was made after this moment.
-    let listed_at = app.clock.now();
-    let listing = (listed_at, unsettled::owned(machines).await);
-    let mut known = Known::new();
-    let mut after: Option<WorkerKey> = None;
-    loop {
-        let (id, start) = (provider_id.clone(), after.take());
-        let page = app.store.scan("scan_page", move |tx| {
-            store::worker_list_live(tx, &id, start.as_ref(), PAGE)
+impl Scanned {
+    fn add(&mut self, other: Self) {
+        self.seen += other.seen;
+        self.stopped += other.stopped;
+        self.ended += other.ended;
+        self.adopted += other.adopted;
+        self.settled += other.settled;
+        self.problems += other.problems;
+    }
+}
+
+impl Scanner {
+    pub fn new(app: Arc<App>, provider_id: ProviderId) -> Self {
+        Self {
+            app,
+            provider_id,
+            regions: RegionTasks::default(),
+            listed: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    /// `None`: the provider makes no machines, or is out of service.
+    pub async fn scan(&mut self) -> Result<Option<Scanned>, StoreError> {
+        self.scan_for(PATIENCE).await
+    }
+
+    /// Waits no longer than this for its regions.
+    pub async fn scan_for(&mut self, patience: Duration) -> Result<Option<Scanned>, StoreError> {
+        let app = Arc::clone(&self.app);
+        let Ok(provider) = app.providers.get(&self.provider_id) else {
+            return Ok(None);
+        };
+        let Some(machines) = provider.machines() else {
+            return Ok(None);
+        };
+        for (region, groups) in self.regions_to_scan(machines).await? {
+            if !self.regions.is_busy(&region) {
+                self.start(region, groups);
+            }
+        }
+        let mut scanned = Scanned::default();
+        let mut failed = None;
+        for (region, result) in self.regions.ended(patience).await {
+            match result {
+                Ok(Ok(done)) => {
+                    scanned.add(done.scanned);
+                    self.unknown.insert(region.clone(), done.unknown);
+                    self.listed.extend(done.listed.map(|at| (region, at)));
+                }
+                Ok(Err(problem)) => failed = Some(problem),
+                Err(problem) => {
+                    scanned.problems += 1;
+                    tracing::error!(provider.id = %self.provider_id, region = %region,
+                        "the scan of {region} ended: {problem}");
+                }
+            }
+        }
+        scanned.settled +=
+            unsettled::settle(&app, &self.provider_id, machines, &self.listed).await?;
+        failed.map_or(Ok(Some(scanned)), Err)
+    }
+
+    /// Where machines can be, where workers are, and where launches without an answer went.
+    async fn regions_to_scan(
+        &self,
+        machines: &dyn Machines,
+    ) -> Result<BTreeMap<Region, Vec<WorkerGroup>>, StoreError> {
+        let mut regions: BTreeMap<Region, Vec<WorkerGroup>> = BTreeMap::new();
+        for region in machines.regions() {
+            regions.entry(region).or_default();
+        }
+        for (_, region) in unsettled::pending(&self.app, &self.provider_id, machines).await? {
+            if let Some(region) = region {
+                regions.entry(region).or_default();
+            }
+        }
+        let id = self.provider_id.clone();
+        let groups = self.app.store.read("scan_groups", move |tx| {
+            store::worker_live_groups(tx, &id, MAX_GROUPS)
         });
-        let page = page.await?;
-        known.extend(
-            page.iter()
-                .map(|worker| (worker.key.group.clone(), worker.key.id.clone())),
-        );
-        let Some(last) = page.last().map(|worker| worker.key.clone()) else {
-            break;
-        };
-        let full = page.len() == PAGE as usize;
-        scan_page(app, provider_id, machines, page, &mut scanned).await?;
-        if !full {
-            break;
+        let groups = groups.await?;
+        if groups.len() == MAX_GROUPS {
+            tracing::error!(provider.id = %self.provider_id,
+                "{} has workers in {MAX_GROUPS} groups or more; only those are looked at",
+                self.provider_id);
         }
-        after = Some(last);
+        for group in groups {
+            regions
+                .entry(machines.region_of(&group))
+                .or_default()
+                .push(group);
+        }
+        Ok(regions)
     }
-    unsettled::settle(app, provider_id, machines, listing, &known, &mut scanned).await?;
-    Ok(Some(scanned))
+
+    fn start(&mut self, region: Region, groups: Vec<WorkerGroup>) {
+        let mut scan = RegionScan {
+            app: Arc::clone(&self.app),
+            provider_id: self.provider_id.clone(),
+            unknown: self.unknown.remove(&region).unwrap_or_default(),
+            region: region.clone(),
+            groups,
+            scanned: Scanned::default(),
+            n_failed: 0,
+            listed: None,
+        };
+        self.regions.start(region, async move {
+            let app = Arc::clone(&scan.app);
+            let provider = app.providers.get(&scan.provider_id).ok();
+            if let Some(machines) = provider.and_then(|provider| provider.machines()) {
+                scan.run(machines).await?;
+            }
+            Ok(scan)
+        });
+    }
 }
 
-async fn scan_page(
-    app: &Arc<App>,
-    provider_id: &ProviderId,
-    machines: &dyn Machines,
-    page: Vec<Worker>,
-    scanned: &mut Scanned,
-) -> Result<(), StoreError> {
-    let seen = look(machines, provider_id, &page, scanned).await;
-    let queue = queue_facts(app, &page).await?;
-    let now = app.clock.now();
-    let concerned = page.iter().filter_map(|worker| {
-        let found = Found {
-            worker: worker.clone(),
-            seen: seen.get(&worker.key).cloned(),
-            queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
-        };
-        (found.judge(now) != CHANGES_NOTHING).then_some(found)
-    });
-    let concerned: Vec<Found> = concerned.collect();
-    scanned.seen += seen
-        .values()
-        .filter(|seen| matches!(seen, Seen::Alive))
-        .count() as u64;
-    let (first, last) = match (page.first(), page.last()) {
-        (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
-        (None, _) | (_, None) => return Ok(()),
-    };
-    let stale = page
-        .iter()
-        .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
-    if concerned.is_empty() && !stale {
-        return Ok(());
-    }
-    let ids = concerned
-        .iter()
-        .map(|found| found.worker.key.pool_id.clone());
-    let pools: BTreeSet<PoolId> = ids.collect();
-    let (inner, id) = (Arc::clone(app), provider_id.clone());
-    let written = app.write("scan_apply", move |tx| {
-        store::worker_note_checked(tx, &id, &first, &last, now, now.plus_millis(-CHECKED_MS))?;
-        let mut done = Scanned::default();
-        for found in &concerned {
-            apply(&inner, tx, found, now, &mut done)?;
+impl RegionScan {
+    async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
+        // What is listed before the rows are read cannot be missed because it was made in between. The list says
+        // nothing of what was made after this moment.
+        let listed_at = self.app.clock.now();
+        let list = self.list(machines).await;
+        let sightings = list.as_ref().map(|list| &list.sightings);
+        let nothing = BTreeMap::new();
+        let sightings = sightings.unwrap_or(&nothing);
+        let mut known = BTreeSet::new();
+        for group in self.groups.clone() {
+            let mut after: Option<WorkerKey> = None;
+            loop {
+                let (id, in_group) = (self.provider_id.clone(), group.clone());
+                let page = self.app.store.scan("scan_page", move |tx| {
+                    store::worker_list_live(tx, &id, &in_group, after.as_ref(), PAGE)
+                });
+                let page = page.await?;
+                after = page.last().map(|worker| worker.key.clone());
+                let is_last = page.len() < PAGE as usize;
+                known.extend(page.iter().map(name));
+                self.scan_page(machines, page, sightings).await?;
+                if is_last {
+                    break;
+                }
+            }
         }
-        Ok::<_, StoreError>(done)
-    });
-    let done = written.await?;
-    scanned.stopped += done.stopped;
-    scanned.ended += done.ended;
-    if done.ended > 0 {
-        app.wake.ending(provider_id).notify_one();
+        if let Some(list) = list {
+            let strangers = list.machines.into_iter();
+            let strangers = strangers.filter(|(_, _, machine)| {
+                !known.contains(&(machine.group.clone(), machine.id.clone()))
+            });
+            let adopting = unsettled::Adopting {
+                app: &self.app,
+                provider_id: &self.provider_id,
+                machines,
+                unknown: &mut self.unknown,
+                scanned: &mut self.scanned,
+            };
+            adopting.all(strangers.collect()).await?;
+            self.listed = Some(listed_at);
+        }
+        Ok(())
     }
-    for pool_id in pools {
-        app.wake.pool(&pool_id);
+
+    /// `None`: it cannot be listed now.
+    async fn list(&mut self, machines: &dyn Machines) -> Option<RegionList> {
+        let problem = match list(machines, &self.region).await {
+            Ok(list) => return Some(list),
+            Err(problem) => problem,
+        };
+        self.n_failed += 1;
+        self.scanned.problems += 1;
+        let (id, region) = (&self.provider_id, &self.region);
+        tracing::warn!(provider.id = %id, region = %region, error = %problem,
+            "cannot list the machines of {id} in {region}; launches there wait for the next scan: \
+             {problem}");
+        None
     }
-    Ok(())
+
+    async fn scan_page(
+        &mut self,
+        machines: &dyn Machines,
+        page: Vec<Worker>,
+        listed: &BTreeMap<Name, Sighting>,
+    ) -> Result<(), StoreError> {
+        let (first, last) = match (page.first(), page.last()) {
+            (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
+            (None, _) | (_, None) => return Ok(()),
+        };
+        let seen = self.see(machines, &page, listed).await;
+        let queue = queue_facts(&self.app, &self.provider_id, &page).await?;
+        let now = self.app.clock.now();
+        let concerned = page.iter().filter_map(|worker| {
+            let found = Found {
+                worker: worker.clone(),
+                seen: seen.get(&worker.key).cloned(),
+                queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
+            };
+            (found.judge(now) != CHANGES_NOTHING).then_some(found)
+        });
+        let concerned: Vec<Found> = concerned.collect();
+        let alive = seen.values().filter(|seen| matches!(seen, Seen::Alive));
+        self.scanned.seen += alive.count() as u64;
+        let stale = page
+            .iter()
+            .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
+        if concerned.is_empty() && !stale {
+            return Ok(());
+        }
+        let ids = concerned
+            .iter()
+            .map(|found| found.worker.key.pool_id.clone());
+        let pools: BTreeSet<PoolId> = ids.collect();
+        let (inner, id) = (Arc::clone(&self.app), self.provider_id.clone());
+        let written = self.app.write("scan_apply", move |tx| {
+            store::worker_note_checked(tx, &id, &first, &last, now, now.plus_millis(-CHECKED_MS))?;
+            let mut done = Scanned::default();
+            for found in &concerned {
+                apply(&inner, tx, found, now, &mut done)?;
+            }
+            Ok::<_, StoreError>(done)
+        });
+        let done = written.await?;
+        self.scanned.add(done);
+        if done.ended > 0 {
+            self.app.wake.ending(&self.provider_id).notify_one();
+        }
+        for pool_id in pools {
+            self.app.wake.pool(&pool_id);
+        }
+        Ok(())
+    }
+
+    /// How each machine was found, by the list or by a look; those that could not be looked at are absent.
+    async fn see(
+        &mut self,
+        machines: &dyn Machines,
+        page: &[Worker],
+        listed: &BTreeMap<Name, Sighting>,
+    ) -> BTreeMap<WorkerKey, Seen> {
+        let mut seen = BTreeMap::new();
+        let mut unlisted = Vec::new();
+        for worker in page {
+            match listed.get(&name(worker)) {
+                Some(sighting) => {
+                    seen.insert(worker.key.clone(), seen_as(sighting.clone()));
+                }
+                None => unlisted.push(worker.clone()),
+            }
+        }
+        if self.n_failed >= MAX_FAILURES {
+            return seen;
+        }
+        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+        let mut looks = Vec::new();
+        for chunk in unlisted.chunks(machines.look_batch().max(1)) {
+            looks.push(look(machines, chunk));
+        }
+        let mut looks = stream::iter(looks).buffer_unordered(MAX_CALLS);
+        while let Some(answer) = looks.next().await {
+            let problem = match answer {
+                Ok(sightings) => {
+                    let sightings = sightings.into_iter();
+                    seen.extend(sightings.map(|(key, found)| (key, seen_as(found))));
+                    continue;
+                }
+                Err(problem) => problem,
+            };
+            self.n_failed += 1;
+            self.scanned.problems += 1;
+            let (id, region) = (&self.provider_id, &self.region);
+            tracing::warn!(provider.id = %id, region = %region, error = %problem,
+                "cannot look at some machines of {id} in {region}; the next scan tries again: \
+                 {problem}");
+            if self.n_failed >= MAX_FAILURES {
+                break;
+            }
+        }
+        seen
+    }
 }
 
-/// How each machine was found; those that could not be looked at are absent.
+fn name(worker: &Worker) -> Name {
+    (worker.key.group.clone(), worker.key.id.clone())
+}
+
+/// The limit is for each page: a large region may have many.
+async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, CloudError> {
+    let mut list = RegionList::default();
+    let mut next: Option<String> = None;
+    for _ in 0..MAX_OWNED_PAGES {
+        let page = tokio::time::timeout(MAX_CALL, machines.owned_page(region, next.as_deref()));
+        let page = page.await.map_err(|_| late())??;
+        for owned in page.machines {
+            let Owned {
+                token,
+                pool_id,
+                machine,
+                sighting,
+            } = owned;
+            if let Some(sighting) = sighting {
+                let name = (machine.group.clone(), machine.id.clone());
+                list.sightings.insert(name, sighting);
+            }
+            list.machines
+                .extend(token.map(|token| (token, pool_id, machine)));
+        }
+        next = page.next;
+        if next.is_none() {
+            return Ok(list);
+        }
+    }
+    Err(CloudError::Unavailable(format!(
+        "the list of machines did not end within {MAX_OWNED_PAGES} pages"
+    )))
+}
+
+/// Its time begins when it is made, not when it is planned.
 async fn look(
     machines: &dyn Machines,
-    provider_id: &ProviderId,
-    page: &[Worker],
-    scanned: &mut Scanned,
-) -> BTreeMap<WorkerKey, Seen> {
-    if scanned.timed_out >= MAX_TIMED_OUT {
-        return BTreeMap::new();
-    }
-    // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
-    let mut looks = Vec::new();
-    for chunk in page.chunks(machines.look_batch().max(1)) {
-        looks.push(tokio::time::timeout(MAX_LOOK, machines.look(chunk)));
-    }
-    let mut looks = stream::iter(looks).buffer_unordered(MAX_CALLS);
-    let mut seen = BTreeMap::new();
-    while let Some(answer) = looks.next().await {
-        let problem = match answer {
-            Ok(Ok(sightings)) => {
-                seen.extend(
-                    sightings
-                        .into_iter()
-                        .map(|(key, found)| (key, seen_as(found))),
-                );
-                continue;
-            }
-            Ok(Err(problem)) => problem.to_string(),
-            Err(_) => {
-                scanned.timed_out += 1;
-                format!("no answer within {} s", MAX_LOOK.as_secs())
-            }
-        };
-        scanned.problems += 1;
-        tracing::warn!(provider.id = %provider_id, error = %problem,
-            "cannot look at some machines of {provider_id}; the next scan tries again: {problem}");
-    }
-    seen
+    workers: &[Worker],
+) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+    let answer = tokio::time::timeout(MAX_CALL, machines.look(workers)).await;
+    answer.unwrap_or_else(|_| Err(late()))
+}
+
+fn late() -> CloudError {
+    CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
 }
 
 fn seen_as(sighting: Sighting) -> Seen {
@@ -221,9 +449,10 @@ fn seen_as(sighting: Sighting) -> Seen {
     }
 }
 
-/// `None`: the queue could not be asked.
+/// What the queue knows of a page of workers in one group. `None`: the queue could not be asked.
 async fn queue_facts(
     app: &Arc<App>,
+    provider_id: &ProviderId,
     page: &[Worker],
 ) -> Result<Option<BTreeMap<WorkerKey, QueueWorker>>, StoreError> {
     let (Some(first), Some(last)) = (page.first(), page.last()) else {
@@ -232,9 +461,9 @@ async fn queue_facts(
     if app.demands.is_outside() {
         return Ok(app.demands.activity(app, page).await);
     }
-    let (first, last) = (first.key.clone(), last.key.clone());
+    let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
     let read = app.store.scan("scan_queue_workers", move |tx| {
-        store::queue_worker_between(tx, &first, &last)
+        store::queue_worker_of_live(tx, &id, &first, &last)
     });
     let rows = read.await?;
     Ok(Some(

@@ -1,179 +1,228 @@
 //! Launches without an answer, and machines without a row: what crashes and lost answers leave behind.
 //!
-//! A machine carries the token of its launch. One whose launch we know is adopted; one that carries our mark
-//! and a token that we do not know is left alone, and told of.
+//! A machine carries the token of its launch. One whose launch we know is adopted. One that carries our mark and a token
+//! that we do not know was made by a launch that a power cut took from the database: it is ended, after a grace.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cloud::{CloudError, Launched, Listing, Machines, Owned};
+use cloud::{Launched, Machines, Region};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
-use domain::time::Timestamp;
-use domain::worker::WorkerState;
+use domain::time::{HOUR_MS, Timestamp};
+use domain::worker::{Worker, WorkerState};
 use store::{StoreError, Tx};
 
 use super::ending::end_now;
-use super::launching::{Adopted, adopt};
+use super::launching::{Adopted, adopt, machine_of_nobody};
 use super::problems::{Problem, report};
-use super::scan::{Known, Scanned};
+use super::scan::{Name, Scanned};
 use super::timing::{GIVE_UP_MS, SETTLE_MS, WITHDRAW_MS};
 use crate::app::App;
 
-/// Listing everything takes no longer than this.
-const MAX_LISTING: Duration = Duration::from_secs(120);
-/// Launches that are looked at in one scan.
-const MAX_LAUNCHES: u32 = 2_000;
-/// Machines without a row that are looked at in one scan.
-const MAX_STRANGERS: usize = 2_000;
+/// Launches that are read at a time.
+const PAGE: u32 = 100;
+/// A machine whose launch we do not know is ended when it was first seen this long ago, and again since.
+const UNKNOWN_GRACE_MS: i64 = HOUR_MS;
 
-pub(super) async fn owned(machines: &dyn Machines) -> Result<Listing, CloudError> {
-    let late = || CloudError::Unavailable(format!("no list within {} s", MAX_LISTING.as_secs()));
-    let listing = tokio::time::timeout(MAX_LISTING, machines.owned()).await;
-    listing.unwrap_or_else(|_| Err(late()))
+/// Machines whose launch we do not know, and when they were seen first.
+pub(super) type FirstSeen = BTreeMap<Name, Timestamp>;
+
+/// Launches of a provider without an answer, longest waiting first, and where each went, if that is known.
+pub(super) async fn pending(
+    app: &App,
+    provider_id: &ProviderId,
+    machines: &dyn Machines,
+) -> Result<Vec<(Launch, Option<Region>)>, StoreError> {
+    let mut pending = Vec::new();
+    let mut after: Option<(Timestamp, LaunchToken)> = None;
+    loop {
+        let id = provider_id.clone();
+        let read = app.store.read("launch_list_pending", move |tx| {
+            let after = after.as_ref().map(|(since, token)| (*since, token));
+            let launches = store::launch_list_pending(tx, &id, after, PAGE)?;
+            let mut configs = BTreeMap::new();
+            for launch in &launches {
+                let (pool_id, id) = (&launch.pool_id, &launch.launch_config_id);
+                if let Entry::Vacant(place) = configs.entry((pool_id.clone(), id.clone())) {
+                    place.insert(store::launch_config_get(tx, pool_id, id)?);
+                }
+            }
+            Ok::<_, StoreError>((launches, configs))
+        });
+        let (launches, configs) = read.await?;
+        let is_last = launches.len() < PAGE as usize;
+        after = launches
+            .last()
+            .map(|launch| (launch.last_modified, launch.token.clone()));
+        for launch in launches {
+            let key = (launch.pool_id.clone(), launch.launch_config_id.clone());
+            let config = configs.get(&key).and_then(Option::as_ref);
+            let group = config.and_then(|config| machines.group(config));
+            let region = group.map(|group| machines.region_of(&group));
+            pending.push((launch, region));
+        }
+        if is_last {
+            return Ok(pending);
+        }
+    }
 }
 
+/// Concludes launches of which more will not be heard. Returns how many.
 pub(super) async fn settle(
     app: &Arc<App>,
     provider_id: &ProviderId,
     machines: &dyn Machines,
-    (listed_at, owned): (Timestamp, Result<Listing, CloudError>),
-    known: &Known,
-    scanned: &mut Scanned,
-) -> Result<(), StoreError> {
+    listed: &BTreeMap<Region, Timestamp>,
+) -> Result<u64, StoreError> {
     let now = app.clock.now();
-    let mut by_token: BTreeMap<LaunchToken, Vec<Launched>> = BTreeMap::new();
-    let mut strangers = Vec::new();
-    let listing = match owned {
-        Ok(mut listing) => {
-            tell_missing(provider_id, &listing, scanned);
-            for Owned { token, machine } in std::mem::take(&mut listing.machines) {
-                let Some(token) = token else { continue };
-                let has_row = known.contains(&(machine.group.clone(), machine.id.clone()));
-                if !has_row && strangers.len() < MAX_STRANGERS {
-                    strangers.push((token.clone(), machine.clone()));
-                }
-                by_token.entry(token).or_default().push(machine);
-            }
-            Some(listing)
-        }
-        Err(problem) => {
-            scanned.problems += 1;
-            tracing::warn!(provider.id = %provider_id, error = %problem,
-                "cannot list the machines of {provider_id}; the next scan tries again: {problem}");
-            None
-        }
-    };
-    for (token, machine) in strangers {
-        stranger(app, provider_id, machines, token, machine, now, scanned).await?;
-    }
-    let id = provider_id.clone();
-    let pending = app.store.read("launch_list_pending", move |tx| {
-        store::launch_list_pending(tx, &id, MAX_LAUNCHES)
-    });
-    for launch in pending.await? {
+    let regions = machines.regions();
+    let mut n_settled = 0;
+    for (launch, region) in pending(app, provider_id, machines).await? {
         if launch.asked.is_none() && launch.made == 0 {
             if now.millis_since(launch.created) > WITHDRAW_MS {
                 withdraw(app, launch, now).await?;
-                scanned.settled += 1;
+                n_settled += 1;
             }
             continue;
         }
-        let made = by_token.get(&launch.token).map_or(0, Vec::len);
-        let known_by_now = listed_at.millis_since(launch.last_modified) > SETTLE_MS
-            && match &listing {
-                Some(listing) => is_covered(app, machines, listing, &launch).await?,
-                None => false,
-            };
-        if known_by_now || now.millis_since(launch.last_modified) > GIVE_UP_MS {
-            conclude(app, launch, made, now).await?;
-            scanned.settled += 1;
-        }
-    }
-    Ok(())
-}
-
-fn tell_missing(provider_id: &ProviderId, listing: &Listing, scanned: &mut Scanned) {
-    if listing.missing.is_empty() {
-        return;
-    }
-    scanned.problems += 1;
-    let missing = listing.missing.iter();
-    let missing: Vec<String> = missing
-        .map(|(group, problem)| format!("{group} ({problem})"))
-        .collect();
-    let missing = missing.join(", ");
-    tracing::warn!(provider.id = %provider_id, error = %missing,
-        "cannot list the machines of {provider_id} in {missing}; launches there wait for the next scan, \
-         the others go on");
-}
-
-/// Whether the machines of this launch would have been listed, were there any.
-async fn is_covered(
-    app: &App,
-    machines: &dyn Machines,
-    listing: &Listing,
-    launch: &Launch,
-) -> Result<bool, StoreError> {
-    if listing.missing.is_empty() {
-        return Ok(true);
-    }
-    let (pool_id, id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
-    let read = app.store.read("launch_config_get", move |tx| {
-        store::launch_config_get(tx, &pool_id, &id)
-    });
-    let group = read.await?.and_then(|config| machines.group(&config));
-    Ok(listing.covers(group.as_ref()))
-}
-
-/// A machine of ours that had no live row when the rows were read.
-async fn stranger(
-    app: &Arc<App>,
-    provider_id: &ProviderId,
-    machines: &dyn Machines,
-    token: LaunchToken,
-    machine: Launched,
-    now: Timestamp,
-    scanned: &mut Scanned,
-) -> Result<(), StoreError> {
-    let (inner, id, named) = (Arc::clone(app), provider_id.clone(), machine.clone());
-    let found = app.write("machine_adopt", move |tx| {
-        take_in(&inner, tx, &id, &token, &machine, now)
-    });
-    match found.await? {
-        Taken::Adopted(pool_id, adopted) => {
-            scanned.adopted += 1;
-            app.wake.pool(&pool_id);
-            if adopted == Adopted::ToldToGo {
-                app.wake.ending(provider_id).notify_one();
+        let is_covered = match &region {
+            Some(region) => shows(listed.get(region), &launch),
+            // It may be anywhere.
+            None => {
+                !regions.is_empty()
+                    && regions
+                        .iter()
+                        .all(|region| shows(listed.get(region), &launch))
             }
+        };
+        if is_covered || now.millis_since(launch.last_modified) > GIVE_UP_MS {
+            conclude(app, launch, now).await?;
+            n_settled += 1;
         }
-        Taken::HasRow => {}
-        Taken::NotOurs => {
-            tracing::warn!(provider.id = %provider_id, worker.group = %named.group,
-                worker.id = %named.id,
-                "machine {}/{} of {provider_id} carries our mark, but no launch of ours made it; it is left \
-                 alone: end it by hand if nobody else does", named.group, named.id);
+    }
+    Ok(n_settled)
+}
+
+/// Whether the machines of this launch would have been listed there, and adopted, were there any.
+fn shows(listed: Option<&Timestamp>, launch: &Launch) -> bool {
+    listed.is_some_and(|at| at.millis_since(launch.last_modified) > SETTLE_MS)
+}
+
+/// Gives machines of ours that had no live row when the rows were read what they need.
+pub(super) struct Adopting<'a> {
+    pub(super) app: &'a Arc<App>,
+    pub(super) provider_id: &'a ProviderId,
+    pub(super) machines: &'a dyn Machines,
+    pub(super) unknown: &'a mut FirstSeen,
+    pub(super) scanned: &'a mut Scanned,
+}
+
+impl Adopting<'_> {
+    pub(super) async fn all(
+        mut self,
+        strangers: Vec<(LaunchToken, Option<PoolId>, Launched)>,
+    ) -> Result<(), StoreError> {
+        let mut unknown = FirstSeen::new();
+        for (token, pool_id, machine) in strangers {
+            let name = (machine.group.clone(), machine.id.clone());
+            if self.one(token, &machine).await? == Known::Yes {
+                continue;
+            }
+            let since = self.unknown.get(&name).copied();
+            self.of_nobody(pool_id, machine, since).await;
+            unknown.insert(name, since.unwrap_or_else(|| self.app.clock.now()));
         }
-        Taken::Left(worker) => {
+        *self.unknown = unknown;
+        Ok(())
+    }
+
+    async fn one(&mut self, token: LaunchToken, machine: &Launched) -> Result<Known, StoreError> {
+        let now = self.app.clock.now();
+        let (inner, id, made) = (
+            Arc::clone(self.app),
+            self.provider_id.clone(),
+            machine.clone(),
+        );
+        let found = self.app.write("machine_adopt", move |tx| {
+            take_in(&inner, tx, &id, &token, &made, now)
+        });
+        match found.await? {
+            Taken::Adopted(pool_id, adopted) => {
+                self.scanned.adopted += 1;
+                self.app.wake.pool(&pool_id);
+                if adopted == Adopted::ToldToGo {
+                    self.app.wake.ending(self.provider_id).notify_one();
+                }
+            }
+            Taken::HasRow => {}
+            Taken::OfAnother(other) => {
+                let (id, group) = (self.provider_id, &machine.group);
+                tracing::warn!(provider.id = %id, worker.group = %group, worker.id = %machine.id,
+                    "machine {group}/{} of {id} carries the mark of a launch of {other}; it is left \
+                     alone", machine.id);
+            }
+            Taken::Unknown => return Ok(Known::No),
             // Its row says that it is gone, and it is not.
-            scanned.ended += 1;
-            if let Err(problem) = end_now(machines, &worker).await {
-                scanned.problems += 1;
-                tracing::warn!(provider.id = %provider_id, error = %problem,
-                    "cannot end {}, which should be gone: {problem}", worker.key);
-            }
+            Taken::Left(worker) => self.end(&worker).await,
+        }
+        Ok(Known::Yes)
+    }
+
+    /// A machine with our mark whose launch we do not know.
+    async fn of_nobody(
+        &mut self,
+        pool_id: Option<PoolId>,
+        machine: Launched,
+        since: Option<Timestamp>,
+    ) {
+        let (id, now) = (self.provider_id, self.app.clock.now());
+        let Some(since) = since else {
+            tracing::warn!(provider.id = %id, worker.group = %machine.group, worker.id = %machine.id,
+                "machine {}/{} of {id} carries our mark, but no launch of ours made it; it is ended \
+                 if it is there in {} minutes", machine.group, machine.id, UNKNOWN_GRACE_MS / 60_000);
+            return;
+        };
+        if now.millis_since(since) < UNKNOWN_GRACE_MS {
+            return;
+        }
+        let Some(pool_id) = pool_id else {
+            tracing::warn!(provider.id = %id, worker.group = %machine.group, worker.id = %machine.id,
+                "machine {}/{} of {id} carries our mark, but neither its launch nor its pool is \
+                 known; it is left alone: end it by hand", machine.group, machine.id);
+            return;
+        };
+        tracing::warn!(provider.id = %id, worker.pool = %pool_id, worker.id = %machine.id,
+            "machine {}/{} of {id} is ended: no launch of ours made it", machine.group, machine.id);
+        self.end(&machine_of_nobody(id, pool_id, machine, now))
+            .await;
+    }
+
+    async fn end(&mut self, worker: &Worker) {
+        self.scanned.ended += 1;
+        if let Err(problem) = end_now(self.machines, worker).await {
+            self.scanned.problems += 1;
+            tracing::warn!(provider.id = %self.provider_id, error = %problem,
+                "cannot end {}, which has no live row; the next scan tries again: {problem}",
+                worker.key);
         }
     }
-    Ok(())
+}
+
+/// Whether we know a machine's launch.
+#[derive(PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
 }
 
 enum Taken {
     Adopted(PoolId, Adopted),
     HasRow,
-    NotOurs,
-    Left(Box<domain::worker::Worker>),
+    OfAnother(ProviderId),
+    Unknown,
+    Left(Box<Worker>),
 }
 
 fn take_in(
@@ -185,10 +234,10 @@ fn take_in(
     now: Timestamp,
 ) -> Result<Taken, StoreError> {
     let Some(mut launch) = store::launch_get(tx, token)? else {
-        return Ok(Taken::NotOurs);
+        return Ok(Taken::Unknown);
     };
     if launch.provider_id != *provider_id {
-        return Ok(Taken::NotOurs);
+        return Ok(Taken::OfAnother(launch.provider_id));
     }
     let key = WorkerKey {
         pool_id: launch.pool_id.clone(),
@@ -232,12 +281,7 @@ async fn withdraw(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), 
 }
 
 /// The outcome of a launch that nobody will tell us any more.
-async fn conclude(
-    app: &Arc<App>,
-    launch: Launch,
-    made: usize,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+async fn conclude(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let (inner, pool_id) = (Arc::clone(app), launch.pool_id.clone());
     let written = app.write("launch_conclude", move |tx| {
         let Some(mut current) = store::launch_get(tx, &launch.token)? else {
@@ -246,10 +290,8 @@ async fn conclude(
         if current.version != launch.version && !current.state.is_pending() {
             return Ok(());
         }
-        let made = u32::try_from(made).unwrap_or(u32::MAX).max(current.made);
         current.last_modified = now;
-        current.made = made;
-        if made > 0 {
+        if current.made > 0 {
             current.state = LaunchState::Accepted;
         } else {
             let problem = "it was asked for, and no machine of it ever appeared".to_owned();

@@ -6,31 +6,29 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::id::ProviderId;
-use domain::time::HOUR_MS;
 use serde_json::Value;
 
 use super::driver::{Task, summary};
 use crate::app::App;
-use crate::fleet::{self, Told};
+use crate::fleet::{Ender, Scanner};
 
 /// Looks at the machines of one provider.
 pub struct Scan {
-    app: Arc<App>,
     provider_id: ProviderId,
+    scanner: Scanner,
 }
 
 /// Ends machines of one provider.
 pub struct Ending {
-    app: Arc<App>,
     provider_id: ProviderId,
-    told: Told,
+    ender: Ender,
 }
 
 impl Scan {
     /// One for each provider.
     pub fn each(app: &Arc<App>) -> Vec<Self> {
-        let of = |provider_id| Self {
-            app: Arc::clone(app),
+        let of = |provider_id: ProviderId| Self {
+            scanner: Scanner::new(Arc::clone(app), provider_id.clone()),
             provider_id,
         };
         provider_ids(app).map(of).collect()
@@ -40,10 +38,9 @@ impl Scan {
 impl Ending {
     /// One for each provider.
     pub fn each(app: &Arc<App>) -> Vec<Self> {
-        let of = |provider_id| Self {
-            app: Arc::clone(app),
+        let of = |provider_id: ProviderId| Self {
+            ender: Ender::new(Arc::clone(app), provider_id.clone()),
             provider_id,
-            told: Told::new(),
         };
         provider_ids(app).map(of).collect()
     }
@@ -66,7 +63,7 @@ impl Task for Scan {
     }
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let scanned = fleet::scan_provider(&self.app, &self.provider_id).await;
+        let scanned = self.scanner.scan().await;
         let scanned = scanned.map_err(|problem| problem.to_string())?;
         Ok(scanned.map_or(Value::Null, |done| {
             summary(&[
@@ -89,11 +86,8 @@ impl Task for Ending {
     }
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.app.clock.now();
-        // Whoever is still there is told again long before this.
-        self.told.retain(|_, at| now.millis_since(*at) < HOUR_MS);
-        let done = fleet::end_stopping(&self.app, &self.provider_id, &mut self.told).await;
-        let n_told = done.map_err(|problem| problem.to_string())?;
+        let ended = self.ender.end_stopping().await;
+        let n_told = ended.map_err(|problem| problem.to_string())?;
         Ok(summary(&[("told", n_told)]))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, Fate, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Listing, Machines, NotVerified, Provider, Sighting, Verified,
+    Machines, NotVerified, OwnedPage, Provider, Region, Sighting, Verified,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -266,14 +266,32 @@ impl Machines for Handle {
         2
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
+    fn regions(&self) -> Vec<Region> {
+        self.cloud.regions()
+    }
+
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        self.cloud.region_of(group)
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
         self.before().await?;
         if self.is_mutant(Mutant::EndsForeignMachines) {
             for key in self.world().foreign_machines(self.place) {
                 self.cloud.kill(&key);
             }
         }
-        let owned = self.cloud.owned().await?;
+        let mut owned = self.cloud.owned_page(region, after).await?;
+        // Some clouds list no states, and a few of the machines must be looked at.
+        if self.world().makes_trouble() && self.world().chance.percent(50) {
+            for one in &mut owned.machines {
+                one.sighting = None;
+            }
+        }
         self.after().await?;
         Ok(owned)
     }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
-    Launched, Listing, Machines, NotVerified, Provider, ProviderContext, Sighting, Verified,
+    Launched, Machines, NotVerified, OwnedPage, Provider, ProviderContext, Region, Sighting,
+    Verified,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{WorkerGroup, WorkerKey};
@@ -55,6 +56,8 @@ impl TestCloud {
         &self,
         happening: impl Future<Output = ()> + Send + 'static,
     ) {
+        // A list that says how machines are spares us the look.
+        self.fake.set_lists_sightings(false);
         *self.meanwhile.lock().unwrap() = Some(Box::pin(happening));
     }
 }
@@ -105,8 +108,20 @@ impl Machines for TestCloud {
         self.fake.look_batch()
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        self.fake.owned().await
+    fn regions(&self) -> Vec<Region> {
+        self.fake.regions()
+    }
+
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        self.fake.region_of(group)
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        self.fake.owned_page(region, after).await
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
@@ -115,5 +130,13 @@ impl Machines for TestCloud {
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
         self.fake.end(worker).await
+    }
+
+    async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
+        self.fake.end_many(workers).await
+    }
+
+    fn end_batch(&self) -> usize {
+        self.fake.end_batch()
     }
 }

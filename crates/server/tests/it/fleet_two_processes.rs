@@ -143,7 +143,7 @@ async fn two_that_scan_at_once_tell_a_worker_to_go_once() {
     let scans = apps.map(|app| {
         tokio::spawn(async move {
             let id = "one".parse().unwrap();
-            server::fleet::scan_provider(&app, &id).await.unwrap()
+            server::fleet::Scanner::new(app, id).scan().await.unwrap()
         })
     });
     let mut n_ended = 0;

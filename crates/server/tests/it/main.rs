@@ -30,6 +30,8 @@ mod fleet_leaving;
 mod fleet_limits;
 mod fleet_loop;
 mod fleet_outcomes;
+mod fleet_rate_limit;
+mod fleet_regions;
 mod fleet_scan;
 mod fleet_several;
 mod fleet_storm;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines, NotVerified,
-    ProofRefused, Provider, SetupFailed, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotVerified,
+    OwnedPage, ProofRefused, Provider, Region, SetupFailed, Sighting, Verified,
 };
 use contract::Invalid;
 use domain::id::WorkerKey;
@@ -112,8 +112,12 @@ impl Machines for Pausing {
         Ok(Vec::new())
     }
 
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        Ok(Listing::default())
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        Ok(OwnedPage::default())
     }
 
     async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {

@@ -155,7 +155,7 @@ fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, Store
     let now = at(200 * 3_000_000);
     Ok(format!(
         "{workers:?} {next:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
-        worker_list_live(tx, &provider, None, limit)?,
+        worker_list_live(tx, &provider, &name(0).parse().unwrap(), None, limit)?,
         worker_counts_by_launch_config(tx, &id)?,
         worker_count_by_state(tx)?,
         worker_metadata_list(tx, &id, &MetadataFilter::default(), None, limit)?,

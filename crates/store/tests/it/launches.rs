@@ -150,9 +150,20 @@ on_both!(
         let machines = read(&store, move |tx| launch_pending_machines(tx, &provider)).await;
         assert_eq!(machines, 8);
         let provider = "cloud".parse().unwrap();
-        let waiting = read(&store, move |tx| launch_list_pending(tx, &provider, 2)).await;
-        let tokens: Vec<_> = waiting.iter().map(|launch| launch.token.clone()).collect();
-        assert_eq!(tokens, [token(1), token(2)]);
+        let pages = read(&store, move |tx| {
+            let first = launch_list_pending(tx, &provider, None, 1)?;
+            let last = &first[0];
+            let after = Some((last.last_modified, &last.token));
+            let rest = launch_list_pending(tx, &provider, after, 9)?;
+            Ok([first, rest])
+        })
+        .await;
+        let tokens = pages.map(|page| {
+            let tokens = page.iter().map(|launch| launch.token.clone());
+            tokens.collect::<Vec<_>>()
+        });
+        assert_eq!(tokens[0], [token(1)]);
+        assert_eq!(tokens[1][0], token(2));
         let nobody = "nobody".parse().unwrap();
         let none = read(&store, move |tx| launch_pending_machines(tx, &nobody)).await;
         assert_eq!(none, 0);

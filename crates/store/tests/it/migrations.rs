@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 16] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -63,6 +63,14 @@ const FILES: [(&str, &str); 14] = [
     (
         "0014_first_claims",
         include_str!("../../migrations/0014_first_claims.sql"),
+    ),
+    (
+        "0015_launches_asked",
+        include_str!("../../migrations/0015_launches_asked.sql"),
+    ),
+    (
+        "0016_workers_by_region",
+        include_str!("../../migrations/0016_workers_by_region.sql"),
     ),
 ];
 

@@ -3,7 +3,8 @@
 use domain::worker::WorkerState;
 use store::{
     MetadataFilter, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
-    queue_worker_upsert, worker_insert, worker_metadata_get, worker_metadata_list,
+    queue_worker_of_live, queue_worker_upsert, worker_insert, worker_metadata_get,
+    worker_metadata_list,
 };
 
 use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
@@ -167,3 +168,57 @@ on_both!(workers_are_listed_as_long_as_they_matter, |database| {
     assert_eq!(list(Some(false), None, 9).await, ["current", "once-held"]);
     assert_eq!(list(None, Some("current"), 1).await, ["held"]);
 });
+
+on_both!(
+    rows_of_other_pools_and_of_ended_workers_do_not_count_when_live_workers_are_read,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut ended = worker("a/a", "g", "ended");
+            ended.state = WorkerState::Stopped;
+            let mut of_another = worker("a/a", "g", "of-another");
+            of_another.provider_id = "other".parse().unwrap();
+            for worker in [
+                worker("a/a", "g", "w"),
+                worker("a/a", "h", "in-another-group"),
+                worker("z/z", "g", "w"),
+                ended,
+                of_another,
+            ] {
+                queue_worker_upsert(tx, &{
+                    let key = &worker.key;
+                    queue_worker(key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
+                })?;
+                worker_insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        // Around the number of rows that one answer may have, all between the first worker and the last.
+        let mut n_foreign = 0;
+        for total in [0, 1, 99_999, 100_000, 100_001] {
+            if total > n_foreign {
+                database.raw(&format!(
+                    "WITH RECURSIVE n(i) AS (SELECT {} UNION ALL SELECT i + 1 FROM n \
+                     WHERE i < {total}) INSERT INTO queue_workers (task_queue_id, worker_group, \
+                     worker_id, recent_tasks, quarantine_details, expires, first_claim) \
+                     SELECT 'm/m', 'g', 'w' || i, '[]', '[]', 1000, 1 FROM n",
+                    n_foreign + 1
+                ));
+                n_foreign = total;
+            }
+            let found = read(&store, |tx| {
+                let provider = "aws-1".parse().unwrap();
+                let (first, last) = (worker_key("a/a", "g", "w"), worker_key("z/z", "g", "w"));
+                queue_worker_of_live(tx, &provider, &first, &last)
+            })
+            .await;
+            let pools: Vec<_> = found.iter().map(|it| it.key.pool_id.as_str()).collect();
+            assert_eq!(pools, ["a/a", "z/z"], "beside {n_foreign} rows");
+            let mut expected = queue_worker("a/a", "g", "w");
+            expected.recent_tasks.clear();
+            expected.quarantine_details.clear();
+            assert_eq!(found[0], expected);
+        }
+    }
+);

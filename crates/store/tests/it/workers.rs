@@ -6,7 +6,7 @@ use domain::worker::{Worker, WorkerState};
 use store::{
     WorkerCursor, WorkerFilter, worker_count_by_state, worker_counts, worker_counts_between,
     worker_counts_by_launch_config, worker_counts_by_provider_between, worker_delete_expired,
-    worker_get, worker_insert, worker_list, worker_list_live, worker_update,
+    worker_get, worker_insert, worker_list, worker_list_live, worker_live_groups, worker_update,
 };
 
 use crate::samples::{at, pool_id, worker, worker_key};
@@ -173,6 +173,7 @@ on_both!(
             worker_insert(tx, &worker("a/c", "g", "1"))?;
             worker_insert(tx, &worker("a/b", "h", "2"))?;
             worker_insert(tx, &worker("a/b", "g", "3"))?;
+            worker_insert(tx, &worker("a/b", "g", "6"))?;
             worker_insert(tx, &worker_in(WorkerState::Stopped, "4", None))?;
             let mut other = worker("a/b", "g", "5");
             other.provider_id = "other".parse().unwrap();
@@ -180,17 +181,33 @@ on_both!(
         })
         .await;
         let provider: domain::id::ProviderId = "aws-1".parse().unwrap();
+        let group: domain::id::WorkerGroup = "g".parse().unwrap();
         let page = {
-            let provider = provider.clone();
-            read(&store, move |tx| worker_list_live(tx, &provider, None, 2)).await
+            let (provider, group) = (provider.clone(), group.clone());
+            read(&store, move |tx| {
+                worker_list_live(tx, &provider, &group, None, 2)
+            })
+            .await
         };
-        assert_eq!(names(&page), ["a/b/g/3", "a/b/h/2"]);
+        assert_eq!(names(&page), ["a/b/g/3", "a/b/g/6"]);
         let after = page[1].key.clone();
+        let (of, in_group) = (provider.clone(), group.clone());
         let page = read(&store, move |tx| {
-            worker_list_live(tx, &provider, Some(&after), 2)
+            worker_list_live(tx, &of, &in_group, Some(&after), 2)
         })
         .await;
         assert_eq!(names(&page), ["a/c/g/1"]);
+        for (limit, expected) in [
+            (0, vec![]),
+            (1, vec!["g"]),
+            (2, vec!["g", "h"]),
+            (20, vec!["g", "h"]),
+        ] {
+            let of = provider.clone();
+            let groups = read(&store, move |tx| worker_live_groups(tx, &of, limit)).await;
+            let groups: Vec<_> = groups.iter().map(|group| group.as_str()).collect();
+            assert_eq!(groups, expected);
+        }
     }
 );
 

@@ -1,6 +1,7 @@
 //! Launches on moto, and what can go wrong with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::launch::Cause;
 use domain::launch_config::split_off;
@@ -216,10 +217,8 @@ async fn nothing_listening_is_unavailable_and_made_nothing() {
     let nobody = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let cut_off = provider(&moto.root_url, &nobody, &moto.signer, &moto.clock);
-    cut_off
-        .regions
-        .set(["us-west-2".to_owned()].into())
-        .unwrap();
+    let regions = Arc::new(["us-west-2".to_owned()].into());
+    *cut_off.regions.write().unwrap() = Some((cut_off.clock.now(), regions));
     moto.provider = cut_off;
     let LaunchError::Refused { cause, .. } = moto.launch(FIRST_TOKEN, 1).await.unwrap_err() else {
         panic!("nothing can have been made");

@@ -116,7 +116,10 @@ async fn a_list_without_an_end_is_given_up() {
         answer(&proxy, "DescribeInstances", &page(&[], "more"));
     }
     let refused = provider.owned().await.unwrap_err().to_string();
-    assert!(refused.contains("goes on after 1000 pages"), "{refused}");
+    assert!(
+        refused.contains("did not end within 1000 pages"),
+        "{refused}"
+    );
     assert_eq!(proxy.calls("DescribeInstances").len(), 1_000);
 }
 
@@ -146,6 +149,90 @@ async fn a_machine_that_cannot_be_seen_is_ended_all_the_same() {
     proxy.next("DescribeInstances", unknown());
     proxy.next("TerminateInstances", unknown());
     provider.end(&row("i-1")).await.unwrap();
+}
+
+fn ids(numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(|number| format!("i-{number:04}")).collect()
+}
+
+fn rows(ids: &[String]) -> Vec<Worker> {
+    ids.iter().map(|id| row(id)).collect()
+}
+
+/// What tells EC2 that a machine is ours.
+fn ours(id: &str) -> String {
+    instance(id, "running", ROOT_URL)
+}
+
+#[tokio::test]
+async fn many_machines_of_a_region_are_ended_by_two_calls() {
+    let (provider, proxy) = alone().await;
+    assert_eq!(provider.end_batch(), 100);
+    for (number, count) in [1, 99, 100].into_iter().enumerate() {
+        let ids = ids(0..count);
+        let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
+        answer(&proxy, "DescribeInstances", &page(&found, ""));
+        answer(&proxy, "TerminateInstances", "<a/>");
+        let results = provider.end_many(&rows(&ids)).await;
+        assert_eq!(results, vec![Ok(()); count]);
+        assert_eq!(proxy.calls("DescribeInstances").len(), number + 1);
+        let ends = proxy.calls("TerminateInstances");
+        assert_eq!(ends.len(), number + 1);
+        let last = format!("InstanceId.{count}");
+        assert_eq!(ends[number].get(&last), ids.last());
+    }
+    assert_eq!(provider.end_many(&[]).await, []);
+}
+
+#[tokio::test]
+async fn a_machine_that_ec2_refuses_to_end_keeps_no_other_from_its_end() {
+    let (provider, proxy) = alone().await;
+    let ids = ids(0..4);
+    let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
+    answer(&proxy, "DescribeInstances", &page(&found, ""));
+    let protected = || Trouble::Refuse {
+        status: 400,
+        code: "OperationNotPermitted",
+    };
+    // All four, the first two, the last two, the third, the fourth.
+    proxy.next("TerminateInstances", protected());
+    answer(&proxy, "TerminateInstances", "<a/>");
+    proxy.next("TerminateInstances", protected());
+    answer(&proxy, "TerminateInstances", "<a/>");
+    proxy.next("TerminateInstances", protected());
+    let results = provider.end_many(&rows(&ids)).await;
+    let ended: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(ended, [true, true, true, false]);
+    assert!(matches!(results[3], Err(CloudError::Refused(_))));
+    let calls = proxy.calls("TerminateInstances");
+    let sizes: Vec<usize> = calls
+        .iter()
+        .map(|call| {
+            call.keys()
+                .filter(|key| key.starts_with("InstanceId."))
+                .count()
+        })
+        .collect();
+    assert_eq!(sizes, [4, 2, 2, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_end_that_is_throttled_is_not_cut_into_more_calls() {
+    let (provider, proxy) = alone().await;
+    let ids = ids(0..4);
+    let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
+    answer(&proxy, "DescribeInstances", &page(&found, ""));
+    proxy.next(
+        "TerminateInstances",
+        Trouble::Refuse {
+            status: 503,
+            code: "RequestLimitExceeded",
+        },
+    );
+    let results = provider.end_many(&rows(&ids)).await;
+    let is_throttled = |result| matches!(result, Err(CloudError::Throttled(_)));
+    assert!(results.into_iter().all(is_throttled));
+    assert_eq!(proxy.calls("TerminateInstances").len(), 1);
 }
 
 #[tokio::test]

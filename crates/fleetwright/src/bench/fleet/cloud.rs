@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing, Machines, NotVerified,
-    ProofRefused, Provider, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotVerified,
+    OwnedPage, ProofRefused, Provider, Region, Sighting, Verified,
 };
 use async_trait::async_trait;
 use contract::Invalid;
@@ -120,8 +120,12 @@ impl Machines for BenchCloud {
     }
 
     /// The machines of the measurement were not launched by us, so there is none to find.
-    async fn owned(&self) -> Result<Listing, CloudError> {
-        Ok(Listing::default())
+    async fn owned_page(
+        &self,
+        _region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        Ok(OwnedPage::default())
     }
 
     async fn end(&self, _worker: &Worker) -> Result<(), CloudError> {

@@ -1,0 +1,23 @@
+//! The parts of a cloud that answer, slow down and fail each by itself.
+
+use std::fmt;
+
+use domain::id::WorkerGroup;
+
+/// Where calls go. A call that fails in one region says nothing about another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Region {
+    /// A provider without parts.
+    Everything,
+    /// The machines of one group: an AWS region, an Azure location.
+    Group(WorkerGroup),
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("all"),
+            Self::Group(group) => group.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Scans and endings, region by region: what is called how often, and who waits for whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud::{Call, CloudError, Fate};
+use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
+use domain::launch::{Launch, LaunchState};
+use domain::worker::WorkerState;
+use serde_json::{Value, json};
+use server::fleet::{Ender, Scanned, Scanner};
+
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+
+/// How many workers one call takes in these tests.
+const BATCH: usize = 5;
+/// 0, 1, limit - 1, limit, limit + 1, 10 times the limit.
+const AROUND: [usize; 6] = [0, 1, BATCH - 1, BATCH, BATCH + 1, 10 * BATCH];
+const N_REGIONS: usize = 10;
+/// Somebody who waits for a region that hangs waits for so long at most.
+const PATIENCE: Duration = Duration::from_millis(50);
+const MAX_TRIES: usize = 10_000;
+
+fn region(number: usize) -> WorkerGroup {
+    format!("region-{number}").parse().unwrap()
+}
+
+fn in_region(number: usize) -> Value {
+    let mut config = machine("a");
+    config["region"] = json!(region(number).as_str());
+    config
+}
+
+fn pool_of_region(number: usize) -> String {
+    format!("pp/region-{number}")
+}
+
+fn down() -> CloudError {
+    CloudError::Unavailable("down".to_owned())
+}
+
+fn protected() -> CloudError {
+    CloudError::Refused("it is protected".to_owned())
+}
+
+impl Fleet {
+    fn scanner(&self) -> Scanner {
+        Scanner::new(Arc::clone(&self.app), "one".parse().unwrap())
+    }
+
+    fn ender(&self) -> Ender {
+        Ender::new(Arc::clone(&self.app), "one".parse().unwrap())
+    }
+
+    /// How often this is called meanwhile.
+    async fn n_calls<T>(&self, call: Call, work: impl Future<Output = T>) -> (u64, T) {
+        let before = self.one.fake.n_calls(call);
+        let done = work.await;
+        (self.one.fake.n_calls(call) - before, done)
+    }
+
+    /// A pool in each region, with one requested worker.
+    async fn one_in_each_region(&self) -> Vec<WorkerKey> {
+        let mut keys = Vec::new();
+        for number in 0..N_REGIONS {
+            let id = pool_of_region(number);
+            self.make_pool(&id, pool("one", 0, 4, &[in_region(number)]))
+                .await;
+            self.tasks(&id, 1).await;
+        }
+        self.round().await;
+        for number in 0..N_REGIONS {
+            keys.extend(self.workers_in(&pool_of_region(number), "requested").await);
+        }
+        assert_eq!(keys.len(), N_REGIONS);
+        keys
+    }
+
+    /// Further rows like that of this worker, in this state.
+    async fn copies(&self, of: &WorkerKey, count: usize, state: WorkerState) -> Vec<WorkerKey> {
+        let template = self.worker(of).await.unwrap();
+        let keys = (0..count).map(|number| {
+            // Before those that clouds give, in the order of the names.
+            let id: WorkerId = format!("0-{count}-{number:05}").parse().unwrap();
+            WorkerKey { id, ..of.clone() }
+        });
+        let keys: Vec<WorkerKey> = keys.collect();
+        let rows = keys.clone();
+        self.write(move |tx| {
+            for key in &rows {
+                let mut worker = template.clone();
+                (worker.key, worker.state) = (key.clone(), state);
+                store::worker_insert(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+        keys
+    }
+
+    /// Their workers are gone.
+    async fn stop(&self, keys: Vec<WorkerKey>) {
+        self.write(move |tx| {
+            for key in &keys {
+                let mut worker = store::worker_get(tx, key)?.unwrap();
+                worker.state = WorkerState::Stopped;
+                store::worker_update(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    async fn stopping_one(&self) -> WorkerKey {
+        self.make_pool(POOL, plain_pool(100)).await;
+        self.tasks(POOL, 1).await;
+        self.round().await;
+        let [key] = self.workers_in(POOL, "requested").await.try_into().unwrap();
+        self.edit(&key, |worker| worker.state = WorkerState::Stopping)
+            .await;
+        key
+    }
+}
+
+fleet_test!(a_region_that_hangs_delays_the_scan_of_no_other, |fleet| {
+    let keys = fleet.one_in_each_region().await;
+    let hangs = region(0);
+    fleet.one.fake.set_hanging(&hangs, true);
+    for key in &keys {
+        fleet.kill(key);
+    }
+    let mut scanner = fleet.scanner();
+    let mut stopped = 0;
+    for _ in 0..MAX_TRIES {
+        let scanned = scanner.scan_for(PATIENCE).await.unwrap().unwrap();
+        assert_eq!(scanned.problems, 0);
+        stopped += scanned.stopped;
+        if stopped == N_REGIONS as u64 - 1 {
+            break;
+        }
+    }
+    assert_eq!(stopped, N_REGIONS as u64 - 1);
+    assert_eq!(fleet.states(&pool_of_region(0)).await, "1 requested");
+    // However often it is scanned, one call waits for it.
+    scanner.scan_for(PATIENCE).await.unwrap();
+    let n_waiting = fleet.one.fake.n_hanging(&hangs, Call::Owned);
+    assert_eq!(
+        (n_waiting, fleet.one.fake.n_hanging(&hangs, Call::Look)),
+        (1, 0)
+    );
+
+    fleet.one.fake.set_hanging(&hangs, false);
+    for _ in 0..MAX_TRIES {
+        stopped += scanner.scan_for(PATIENCE).await.unwrap().unwrap().stopped;
+        if stopped == N_REGIONS as u64 {
+            return;
+        }
+    }
+    panic!("{stopped} workers were found gone");
+});
+
+fleet_test!(
+    a_region_that_fails_twice_is_left_alone_until_the_next_scan,
+    |fleet| {
+        let key = fleet.stopping_one().await;
+        fleet.copies(&key, 100, WorkerState::Running).await;
+        fleet.one.fake.set_batches(1, 1);
+        for _ in 0..100 {
+            fleet.one.fake.fail_next(Call::Look, down());
+        }
+        fleet.one.fake.fail_next(Call::Owned, down());
+        let (n_calls, scanned) = fleet.n_calls(Call::Look, fleet.scanner().scan()).await;
+        // The list has failed, and then a look; at most four looks are under way at the same time.
+        assert_eq!(scanned.unwrap().unwrap().problems, 2);
+        assert!((1..=4).contains(&n_calls), "{n_calls} looks");
+    }
+);
+
+fleet_test!(what_the_list_shows_is_not_looked_at, |fleet| {
+    fleet.make_pool(POOL, plain_pool(100)).await;
+    fleet.one.fake.set_batches(BATCH, BATCH);
+    let mut n_there = 0;
+    for count in AROUND {
+        fleet
+            .tasks(POOL, u32::try_from(count - n_there).unwrap())
+            .await;
+        n_there = count;
+        fleet.pass_ms(MINUTE_MS);
+        fleet.round().await;
+        assert_eq!(fleet.machines().len(), count);
+        for (lists_sightings, n_looks) in [(true, 0), (false, count.div_ceil(BATCH))] {
+            fleet.one.fake.set_lists_sightings(lists_sightings);
+            let (n_calls, scanned) = fleet.n_calls(Call::Look, fleet.scanner().scan()).await;
+            assert_eq!(n_calls, n_looks as u64, "{count} machines");
+            assert_eq!(scanned.unwrap().unwrap().seen, count as u64);
+        }
+    }
+});
+
+fleet_test!(a_list_is_read_page_by_page, |fleet| {
+    fleet.make_pool(POOL, plain_pool(100)).await;
+    fleet.one.fake.set_page_size(BATCH);
+    let mut n_there = 0;
+    for count in AROUND {
+        fleet
+            .tasks(POOL, u32::try_from(count - n_there).unwrap())
+            .await;
+        n_there = count;
+        fleet.pass_ms(MINUTE_MS);
+        fleet.round().await;
+        let (n_calls, scanned) = fleet.n_calls(Call::Owned, fleet.scanner().scan()).await;
+        assert_eq!(
+            n_calls,
+            count.div_ceil(BATCH).max(1) as u64,
+            "{count} machines"
+        );
+        let expected = Scanned {
+            seen: count as u64,
+            ..Scanned::default()
+        };
+        assert_eq!(scanned.unwrap().unwrap(), expected);
+    }
+});
+
+fleet_test!(machines_are_ended_many_by_one_call, |fleet| {
+    let first = fleet.stopping_one().await;
+    fleet.one.fake.set_batches(BATCH, BATCH);
+    fleet
+        .edit(&first, |worker| worker.state = WorkerState::Running)
+        .await;
+    for count in AROUND {
+        let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
+        let (n_calls, n_told) = fleet.n_calls(Call::End, fleet.ender().end_stopping()).await;
+        assert_eq!(
+            (n_calls, n_told.unwrap()),
+            (count.div_ceil(BATCH) as u64, count as u64)
+        );
+        fleet.stop(keys).await;
+    }
+});
+
+fleet_test!(
+    machines_that_cannot_be_ended_keep_no_other_from_its_end,
+    |fleet| {
+        let last = fleet.stopping_one().await;
+        for count in [100, 101, 1_000] {
+            let keys = fleet.copies(&last, count, WorkerState::Stopping).await;
+            for key in &keys {
+                fleet.one.fake.set_unendable(key, protected());
+            }
+            fleet.pass_ms(MINUTE_MS);
+            let mut ender = fleet.ender();
+            let mut n_told = 0;
+            // All are tried once, however many there are: a call takes one here.
+            let (n_calls, ()) = fleet
+                .n_calls(Call::End, async {
+                    for _ in 0..3 {
+                        n_told += ender.end_stopping().await.unwrap();
+                    }
+                })
+                .await;
+            assert_eq!((n_calls, n_told), (count as u64 + 1, 1));
+            // Those that failed are tried again later and later.
+            let mut calls = Vec::new();
+            for _ in 0..7 {
+                fleet.pass_ms(10_000);
+                let again = async {
+                    for _ in 0..3 {
+                        ender.end_stopping().await.unwrap();
+                    }
+                };
+                calls.push(fleet.n_calls(Call::End, again).await.0 / count as u64);
+            }
+            assert_eq!(calls, [1, 0, 1, 0, 0, 0, 1]);
+            fleet.stop(keys).await;
+        }
+    }
+);
+
+fleet_test!(
+    a_region_that_is_down_is_called_a_few_times_and_no_more,
+    |fleet| {
+        let first = fleet.stopping_one().await;
+        fleet.copies(&first, 100, WorkerState::Stopping).await;
+        for _ in 0..100 {
+            fleet.one.fake.fail_next(Call::End, down());
+        }
+        let (n_calls, n_told) = fleet.n_calls(Call::End, fleet.ender().end_stopping()).await;
+        assert_eq!(n_told.unwrap(), 0);
+        assert!((2..=9).contains(&n_calls), "{n_calls} calls");
+    }
+);
+
+fleet_test!(a_region_that_hangs_delays_no_ending_in_another, |fleet| {
+    for key in fleet.one_in_each_region().await {
+        fleet
+            .edit(&key, |worker| worker.state = WorkerState::Stopping)
+            .await;
+    }
+    let hangs = region(0);
+    fleet.one.fake.set_hanging(&hangs, true);
+    let mut ender = fleet.ender();
+    let mut n_told = 0;
+    for _ in 0..MAX_TRIES {
+        n_told += ender.end_for(PATIENCE).await.unwrap();
+        if n_told == N_REGIONS as u64 - 1 {
+            break;
+        }
+    }
+    assert_eq!(n_told, N_REGIONS as u64 - 1);
+    assert_eq!(fleet.machines().len(), 1);
+    ender.end_for(PATIENCE).await.unwrap();
+    assert_eq!(fleet.one.fake.n_hanging(&hangs, Call::End), 1);
+});
+
+fleet_test!(
+    a_machine_with_our_mark_that_no_launch_made_is_ended_after_an_hour,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.round().await;
+        let foreign = WorkerKey {
+            pool_id: POOL.parse().unwrap(),
+            group: region(0),
+            id: "of-somebody-else".parse().unwrap(),
+        };
+        fleet.one.fake.add_foreign(foreign.clone());
+        // As after a power cut: the launch was never written.
+        let [mut launch] = fleet.launches(POOL).await.try_into().unwrap();
+        launch.state = LaunchState::Accepted;
+        let later = fleet.now().plus_millis(1);
+        fleet
+            .write(move |tx| {
+                store::launch_update(tx, &launch)?;
+                store::launch_delete_before(tx, later, 10).map(drop)
+            })
+            .await;
+        let mut scanner = fleet.scanner();
+        let mut ended = Vec::new();
+        for minutes in [0, 59, 1, 0] {
+            fleet.pass_ms(minutes * MINUTE_MS);
+            ended.push(scanner.scan().await.unwrap().unwrap().ended);
+        }
+        assert_eq!(ended, [0, 0, 1, 0]);
+        let left: Vec<_> = fleet.machines().into_iter().map(|it| it.key).collect();
+        assert_eq!(left, [foreign]);
+        assert_eq!(fleet.states(POOL).await, "");
+    }
+);
+
+fleet_test!(
+    a_machine_of_an_unknown_launch_is_not_ended_at_first_sight,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([Fate::AnswerLost]);
+        fleet.round().await;
+        let [mut launch] = fleet.launches(POOL).await.try_into().unwrap();
+        launch.state = LaunchState::Accepted;
+        let later = fleet.now().plus_millis(1);
+        fleet
+            .write(move |tx| {
+                store::launch_update(tx, &launch)?;
+                store::launch_delete_before(tx, later, 10).map(drop)
+            })
+            .await;
+        for _ in 0..3 {
+            fleet.pass_ms(100 * MINUTE_MS);
+            // A process that has just begun has not seen it before.
+            assert_eq!(fleet.scan().await, json!(null));
+        }
+        assert_eq!(fleet.machines().len(), 1);
+    }
+);
+
+fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
+    const PAGE: u32 = 100;
+    let key = fleet.stopping_one().await;
+    let [template] = fleet
+        .launches(&key.pool_id.to_string())
+        .await
+        .try_into()
+        .unwrap();
+    for count in [0, 1, PAGE - 1, PAGE, PAGE + 1, 10 * PAGE] {
+        let (template, created) = (template.clone(), fleet.now());
+        let tokens: Vec<LaunchToken> = (0..count)
+            .map(|_| fleet.app.random.slugid().parse().unwrap())
+            .collect();
+        fleet
+            .write(move |tx| {
+                for token in &tokens {
+                    let launch = Launch {
+                        token: token.clone(),
+                        state: LaunchState::Open,
+                        asked: None,
+                        made: 0,
+                        created,
+                        last_modified: created,
+                        ..template.clone()
+                    };
+                    store::launch_insert(tx, &launch)?;
+                }
+                Ok(())
+            })
+            .await;
+        fleet.pass_ms(10 * MINUTE_MS);
+        let scanned = fleet.scanner().scan().await.unwrap().unwrap();
+        assert_eq!(scanned.settled, u64::from(count));
+    }
+});
+
+fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
+    const PAGE: usize = 1_000;
+    let key = fleet.stopping_one().await;
+    for count in [0, 1, PAGE - 1, PAGE, PAGE + 1] {
+        // None of them has a machine, and all are old enough for that to mean something.
+        fleet.copies(&key, count, WorkerState::Stopping).await;
+        fleet.pass_ms(10 * MINUTE_MS);
+        let scanned = fleet.scanner().scan().await.unwrap().unwrap();
+        assert_eq!((scanned.stopped, scanned.seen), (count as u64, 1));
+    }
+});
