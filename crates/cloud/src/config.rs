@@ -29,6 +29,14 @@ pub enum ProviderConfig {
 }
 
 impl ProviderConfig {
+    /// Whether its machines are made by somebody else, who may be asked too often.
+    pub fn calls_a_cloud(&self) -> bool {
+        match self {
+            Self::External(_) | Self::Exec(_) | Self::Aws(_) => true,
+            Self::Static | Self::Fake(_) | Self::Local(_) => false,
+        }
+    }
+
     pub fn build(&self, context: ProviderContext) -> Arc<dyn Provider> {
         match self.clone() {
             Self::Static => Arc::new(StaticProvider::new(context.schemas, context.keyring)),

@@ -9,6 +9,7 @@ mod fleet;
 mod notify;
 mod outside_queue;
 mod queue;
+mod rate_limits;
 mod roles;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub use fleet::Fleet;
 pub use notify::{Email, Hook, MailServer, Notify, Tls, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use queue::Queue;
+pub use rate_limits::RateLimits;
 pub use roles::{Role, Roles};
 
 #[derive(Clone, Debug, Deserialize)]
@@ -285,6 +287,15 @@ impl Config {
         }
         if let Some((key, problem)) = self.fleet.problem() {
             return wrong(key, problem);
+        }
+        let is_configured = |id: &str| {
+            self.providers
+                .0
+                .iter()
+                .any(|(known, _)| known.as_str() == id)
+        };
+        if !self.fleet.rate_limits.keys().all(|id| is_configured(id)) {
+            return wrong("fleet.rate_limits", "names a provider that has no section");
         }
         if let Some((key, problem)) = self.queue.problem() {
             return wrong(key, problem);

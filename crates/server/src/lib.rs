@@ -11,6 +11,7 @@ pub mod events;
 pub mod fleet;
 pub mod gate;
 pub mod notify;
+pub mod rate_limit;
 pub mod run;
 pub mod start;
 pub mod tasks;

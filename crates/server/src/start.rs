@@ -25,6 +25,7 @@ use crate::events::EventStream;
 use crate::fleet::Launching;
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
 use crate::notify::{self, ChannelsError};
+use crate::rate_limit::{RateLimited, RealPauses};
 use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
 use crate::wake::Wake;
@@ -109,7 +110,19 @@ pub async fn start_with(
             data: config.data.clone(),
             clock: Arc::clone(&clock),
         };
-        (id.clone(), provider.build(context))
+        let built = provider.build(context);
+        if !provider.calls_a_cloud() {
+            return (id.clone(), built);
+        }
+        let limits = config.fleet.rate_limits.get(id.as_str()).copied();
+        let limited = RateLimited::new(
+            id.clone(),
+            built,
+            limits.unwrap_or_default(),
+            Arc::clone(&clock),
+            Arc::new(RealPauses),
+        );
+        (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
     });
     let providers = Providers::new(configured.chain(further).collect());
     tell_missing_providers(&store, &providers).await?;

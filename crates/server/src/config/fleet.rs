@@ -1,8 +1,11 @@
 //! The section `[fleet]`: how often pools and machines are looked at, and for how long decisions are remembered.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
+
+use super::RateLimits;
 
 /// More of one pool are a matter for whoever evaluates events.
 const MAX_KEPT_RUNS: u32 = 100_000;
@@ -18,6 +21,8 @@ pub struct Fleet {
     pub history_days: u32,
     /// So many of the last task runs are remembered for each pool, and of each worker the last 20 of them.
     pub kept_task_runs: u32,
+    /// How often the cloud of a provider is called, by the provider's id.
+    pub rate_limits: BTreeMap<String, RateLimits>,
 }
 
 impl Default for Fleet {
@@ -27,6 +32,7 @@ impl Default for Fleet {
             scan_seconds: 20,
             history_days: 30,
             kept_task_runs: 2_000,
+            rate_limits: BTreeMap::new(),
         }
     }
 }
@@ -54,6 +60,10 @@ impl Fleet {
         if self.kept_task_runs > MAX_KEPT_RUNS {
             return Some(("fleet.kept_task_runs", "must be at most 100000"));
         }
+        if !self.rate_limits.values().all(RateLimits::are_sound) {
+            let problem = "must have rates from 0.01 to 10000 a second";
+            return Some(("fleet.rate_limits", problem));
+        }
         None
     }
 }
@@ -70,6 +80,8 @@ mod tests {
             ("scan_seconds = 0", "fleet.scan_seconds"),
             ("history_days = 0", "fleet.history_days"),
             ("kept_task_runs = 100001", "fleet.kept_task_runs"),
+            ("rate_limits.aws.reads_per_second = 0", "fleet.rate_limits"),
+            ("rate_limits.aws.ends_per_second = nan", "fleet.rate_limits"),
         ] {
             let fleet: Fleet = toml::from_str(text).unwrap();
             assert_eq!(fleet.problem().map(|(key, _)| key), Some(key));

@@ -2,9 +2,9 @@
 
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
-    DEMAND_FAILURES, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
-    HTTP_SECONDS, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
-    PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
+    CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY,
+    HTTP_REQUESTS, HTTP_SECONDS, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES,
+    POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
     REQUESTED_CAPACITY, STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
 use crate::api::endpoint::Service;
@@ -62,6 +62,20 @@ const POOL: Labels = &[
     ("providerId", "Its provider"),
 ];
 const PROVIDER: Labels = &[("providerId", "The provider")];
+const CLOUD_CALL: Labels = &[
+    ("providerId", "The provider"),
+    ("region", "The region, or all"),
+    ("call", "read, launch or end"),
+];
+const CLOUD_OUTCOME: Labels = &[
+    ("providerId", "The provider"),
+    ("region", "The region, or all"),
+    ("call", "read, launch or end"),
+    (
+        "outcome",
+        "answered, throttled by the cloud, or refused by our own limit",
+    ),
+];
 const TASK: Labels = &[("name", "The task")];
 const STORE: Labels = &[
     ("name", "The transaction"),
@@ -89,7 +103,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 32] = [
+pub static METRICS: [Metric; 34] = [
     metric(
         None,
         Kind::Counter,
@@ -180,6 +194,20 @@ pub static METRICS: [Metric; 32] = [
         REGISTRATIONS_REFUSED,
         PROVIDER,
         "Registrations that were refused; `unknown` for providers that there are not.",
+    ),
+    metric(
+        WM,
+        Kind::Counter,
+        CLOUD_CALLS,
+        CLOUD_OUTCOME,
+        "Calls to clouds that have a rate limit.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        CLOUD_RATE,
+        CLOUD_CALL,
+        "How many calls a second are made at most now; fewer after a cloud asked to slow down.",
     ),
     metric(
         WM,
