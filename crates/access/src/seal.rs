@@ -78,6 +78,7 @@ struct Derived {
     sealing: LessSafeKey,
     nonces: [u8; KEY_LENGTH],
     digests: [u8; KEY_LENGTH],
+    names: [u8; KEY_LENGTH],
 }
 
 /// A new random key.
@@ -166,6 +167,20 @@ impl Keyring {
         found.is_some_and(|(key, tag)| key.digest(purpose, candidate).0.ct_eq(&tag).into())
     }
 
+    /// A secret of 44 letters, digits, `_` and `-` that follows from a name, so that it need not be kept.
+    pub fn derive(&self, purpose: &str, name: &str) -> Secret {
+        self.0[0].derive(purpose, name)
+    }
+
+    /// Whether the candidate was derived from this name with this purpose, by any of the keys. Takes
+    /// constant time as to the candidate.
+    pub fn derived_matches(&self, purpose: &str, name: &str, candidate: &Secret) -> bool {
+        let keys = self.0.iter();
+        keys.fold(false, |found, key| {
+            found | (key.derive(purpose, name) == *candidate)
+        })
+    }
+
     /// Whether the first key made this. If not, open it and seal it again.
     pub fn is_current(&self, sealed_or_digest: &str) -> bool {
         let parts = parts(sealed_or_digest, SEALED).or_else(|| parts(sealed_or_digest, DIGEST));
@@ -207,6 +222,7 @@ impl Derived {
             sealing: LessSafeKey::new(sealing),
             nonces: derive("fleetwright nonce 1"),
             digests: derive("fleetwright digest 1"),
+            names: derive("fleetwright name 1"),
             id: key.id,
         })
     }
@@ -220,6 +236,12 @@ impl Derived {
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&tag.0[..NONCE_LEN]);
         nonce
+    }
+
+    /// 43 characters of base64, behind a letter: a text that begins with `-` is hard to hand on.
+    fn derive(&self, purpose: &str, name: &str) -> Secret {
+        let tag = bound(Hmac::new(&self.names), purpose, &Secret::new(name));
+        Secret::new(format!("s{}", tag.to_base64_url()))
     }
 
     fn digest(&self, purpose: &str, secret: &Secret) -> Tag {

@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use access::Secret;
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{WorkerGroup, WorkerId, WorkerKey};
-use domain::launch::Cause;
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::time::{SECOND_MS, Timestamp};
@@ -34,7 +34,7 @@ use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotVerified, Owned, OwnedPage, Provider, ProviderContext, Region, Sighting, Verified,
+    NotVerified, Owned, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verified,
 };
 
 /// How many workers `look` takes at a time.
@@ -178,11 +178,10 @@ impl FakeCloud {
         if self.room(state, order.launch_config, &wishes) == Some(0) {
             return None;
         }
-        let id = format!("{}-{number}", order.token);
         let key = WorkerKey {
             pool_id: order.pool.id.clone(),
             group: wishes.group,
-            id: id.parse::<WorkerId>().ok()?,
+            id: launch::offered_id(order.token, number)?,
         };
         let now = self.now();
         let mut machine = Machine::new(key, now);
@@ -250,6 +249,10 @@ impl Provider for FakeCloud {
 
     fn fills(&self) -> Fills {
         self.settings.accepts.fills()
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.tokens.offered_by(worker, proof)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

@@ -1,13 +1,14 @@
 //! Tokens that we sign ourselves, for workers whose cloud vouches for nobody.
 //!
 //! A token is a keyed digest of the worker's full name, so it needs no storage and is worth nothing for another worker.
+//! Beside each there is a secret in the form that Taskcluster's start-worker proves itself with.
 
 use std::sync::Arc;
 
 use access::Secret;
 use access::seal::Keyring;
-use domain::id::{ProviderId, WorkerKey};
-use domain::lifecycle;
+use domain::id::{LaunchToken, ProviderId, WorkerKey};
+use domain::{launch, lifecycle};
 use serde_json::{Map, Value};
 
 use crate::{IdentityClaim, Proof, ProofRefused, ProviderContext, Verified};
@@ -37,6 +38,18 @@ impl Tokens {
         identity_token(&self.keyring, &self.id, worker)
     }
 
+    /// What start-worker calls `staticSecret`.
+    pub(crate) fn static_secret(&self, worker: &WorkerKey) -> Secret {
+        self.keyring
+            .derive(&secret_purpose(&self.id), &worker.to_string())
+    }
+
+    /// The launch that offered this identity, if the proof is the one that was offered with it.
+    pub(crate) fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        let token = launch::offered_by(&worker.id)?;
+        self.is_ours(worker, proof).then_some(token)
+    }
+
     pub(crate) fn is_ours(&self, worker: &WorkerKey, proof: &Proof) -> bool {
         let signed = Secret::new(worker.to_string());
         let matches = |token: &Secret| {
@@ -45,14 +58,19 @@ impl Tokens {
         };
         match proof {
             Proof::Token(token) => matches(token),
-            Proof::StaticSecret(_) | Proof::SignedDocument { .. } | Proof::Document(_) => false,
+            Proof::StaticSecret(secret) => {
+                let purpose = secret_purpose(&self.id);
+                self.keyring
+                    .derived_matches(&purpose, signed.expose(), secret)
+            }
+            Proof::SignedDocument { .. } | Proof::Document(_) => false,
         }
     }
 
     /// The whole of `verify`, for providers that know no other proof than our tokens.
     pub(crate) fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
         if !self.is_ours(&claim.worker.key, claim.proof) {
-            return Err(refuse("the proof is no token of ours for this worker"));
+            return Err(refuse("the proof is none of ours for this worker"));
         }
         register_once(claim)
     }
@@ -87,6 +105,10 @@ pub(crate) fn refuse(detail: &str) -> ProofRefused {
 
 fn purpose(provider: &ProviderId) -> String {
     format!("worker-identity:{provider}")
+}
+
+fn secret_purpose(provider: &ProviderId) -> String {
+    format!("worker-static-secret:{provider}")
 }
 
 #[cfg(test)]
@@ -126,7 +148,11 @@ mod tests {
         assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
-        let verified = verify(WorkerState::Requested, Terms::default(), &right()).unwrap();
+        let secret =
+            Tokens::new(&context("here")).static_secret(&worker(WorkerState::Requested).key);
+        assert_eq!(secret.expose().len(), 44);
+        let secret = Proof::StaticSecret(secret);
+        let verified = verify(WorkerState::Requested, Terms::default(), &secret).unwrap();
         assert_eq!(verified.lasts_ms, 96 * 3_600_000);
         assert_eq!(verified.worker_config, json!({}));
     }
@@ -159,6 +185,9 @@ mod tests {
             Proof::Token(elsewhere.token(&key)),
             Proof::Token(Secret::new("")),
             Proof::StaticSecret(here.token(&key)),
+            Proof::StaticSecret(here.static_secret(&other)),
+            Proof::StaticSecret(elsewhere.static_secret(&key)),
+            Proof::Token(here.static_secret(&key)),
             Proof::Document(json!(here.token(&key).expose())),
             Proof::SignedDocument {
                 document: json!({}),
@@ -167,10 +196,7 @@ mod tests {
         ] {
             let refused = verify(WorkerState::Requested, Terms::default(), &proof).unwrap_err();
             assert_eq!(refused.message, REFUSED);
-            assert_eq!(
-                refused.detail,
-                "the proof is no token of ours for this worker"
-            );
+            assert_eq!(refused.detail, "the proof is none of ours for this worker");
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::Invalid;
-use domain::id::WorkerKey;
+use domain::id::{LaunchToken, WorkerKey};
 use domain::plan::Bid;
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use self::host::{Host, Order, Step};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotVerified, OwnedPage, Provider, ProviderContext, Region, SetupFailed, Sighting, Verified,
+    NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting, Verified,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -88,6 +88,10 @@ impl Provider for LocalProvider {
     /// A worker registers once, while it is still only requested.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         Ok(self.0.tokens.verify(claim)?)
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.0.tokens.offered_by(worker, proof)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

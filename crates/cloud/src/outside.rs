@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::{Invalid, Problem};
-use domain::id::{WorkerGroup, WorkerKey};
-use domain::launch::Cause;
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::launch::{self, Cause};
 use domain::plan::Bid;
 use domain::worker::Worker;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotValidated, NotVerified, OwnedPage, Provider, ProviderContext, Region, SetupFailed, Sighting,
+    NotValidated, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting,
     Verified,
 };
 
@@ -201,12 +201,13 @@ impl<C: Carrier> OutsideProvider<C> {
             let key = WorkerKey {
                 pool_id: order.pool.id.clone(),
                 group: group.as_ref().ok()?.clone(),
-                id: format!("{}-{number}", order.token).parse().ok()?,
+                id: launch::offered_id(order.token, number)?,
             };
             Some(json!({
                 "workerGroup": key.group.as_str(),
                 "workerId": key.id.as_str(),
                 "proof": {"token": self.tokens.token(&key).expose()},
+                "staticSecret": self.tokens.static_secret(&key).expose(),
             }))
         };
         (0..machines).filter_map(identity).collect()
@@ -266,14 +267,14 @@ impl<C: Carrier> OutsideProvider<C> {
         Ok(())
     }
 
-    /// The token is none of ours.
+    /// The proof is none of ours.
     async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), NotVerified> {
         let question = json!({
             "worker": messages::worker(claim.worker),
             "proof": messages::proof(claim.proof),
         });
         let no = |detail: &str| {
-            let detail = format!("the token is none of ours, and the provider says no: {detail}");
+            let detail = format!("the proof is none of ours, and the provider says no: {detail}");
             NotVerified::from(refuse(&detail))
         };
         let asked = self.ask::<Verdict>(Operation::Verify, question).await;
@@ -355,13 +356,17 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
         self.said().fills.clone()
     }
 
-    /// A worker registers once, with the token that we offered for it or with a proof that the other side knows.
+    /// A worker registers once, with a proof that we offered for it or with a proof that the other side knows.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         let verified = register_once(claim)?;
         if !self.tokens.is_ours(&claim.worker.key, claim.proof) {
             self.ask_to_verify(claim).await?;
         }
         Ok(verified)
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.tokens.offered_by(worker, proof)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

@@ -50,6 +50,12 @@ pub trait Provider: Send + Sync {
     /// Is the caller the worker that it claims to be? An outage is not a no.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified>;
 
+    /// The launch that offered this identity to a machine, if the proof is the one that was offered with it: for a
+    /// worker that comes before the launch was answered, and has no row yet.
+    fn offered_by(&self, _worker: &WorkerKey, _proof: &Proof) -> Option<LaunchToken> {
+        None
+    }
+
     /// Where workers can be started, as conditions that hold together, for rules to ask about: in an order that stays, from
     /// memory, without a call outside. None: there is nothing to choose.
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {

@@ -39,8 +39,18 @@ pub struct Artifact {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Content {
-    /// A file of ours: `None` until it has been uploaded.
-    File { uploaded: Option<Uploaded> },
+    /// A file of ours.
+    File {
+        /// How long the worker said that it is.
+        #[serde(
+            rename = "declaredBytes",
+            default,
+            skip_serializing_if = "Option::is_none"
+        )]
+        declared_bytes: Option<u64>,
+        /// `None` until it has been uploaded.
+        uploaded: Option<Uploaded>,
+    },
     /// The log that we keep of this run.
     Log,
     /// Something elsewhere.
@@ -115,10 +125,21 @@ impl Content {
         }
     }
 
+    /// How long it is, as far as that is known.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Self::File {
+                declared_bytes,
+                uploaded,
+            } => uploaded.as_ref().map(|file| file.bytes).or(*declared_bytes),
+            Self::Log | Self::Reference { .. } | Self::Link { .. } | Self::Error { .. } => None,
+        }
+    }
+
     /// Whether there is anything to get yet.
     pub fn is_present(&self) -> bool {
         match self {
-            Self::File { uploaded } => uploaded.is_some(),
+            Self::File { uploaded, .. } => uploaded.is_some(),
             Self::Log | Self::Reference { .. } | Self::Link { .. } | Self::Error { .. } => true,
         }
     }
@@ -192,6 +213,13 @@ mod tests {
         }
     }
 
+    fn file() -> Content {
+        Content::File {
+            declared_bytes: None,
+            uploaded: None,
+        }
+    }
+
     fn reference(url: &str) -> Content {
         Content::Reference {
             url: url.to_owned(),
@@ -244,8 +272,11 @@ mod tests {
             bytes: 3,
             encoding: None,
         });
-        let known = artifact(Content::File { uploaded });
-        let mut again = artifact(Content::File { uploaded: None });
+        let known = artifact(Content::File {
+            declared_bytes: None,
+            uploaded,
+        });
+        let mut again = artifact(file());
         again.expires = Timestamp::from_millis(2_000);
         let after = known.clone().asked_again(again.clone()).unwrap();
         assert_eq!(after.content, known.content);
@@ -268,8 +299,8 @@ mod tests {
             (link("a"), link("b")),
             (link("a"), reference("http://a")),
             (error("a"), error("b")),
-            (error("a"), Content::File { uploaded: None }),
-            (Content::Log, Content::File { uploaded: None }),
+            (error("a"), file()),
+            (Content::Log, file()),
         ] {
             let other = artifact(known).asked_again(artifact(given));
             assert_eq!(other, Err(OtherArtifact));

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
+use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,19 @@ impl Cause {
     }
 }
 
+/// The worker id that a launch offers to its machine of this number, where names are left to us.
+pub fn offered_id(token: &LaunchToken, number: u32) -> Option<WorkerId> {
+    format!("{token}-{number}").parse().ok()
+}
+
+/// The launch that offers this worker id, if the id has the form of an offered one.
+pub fn offered_by(id: &WorkerId) -> Option<LaunchToken> {
+    let (token, number) = id.as_str().rsplit_once('-')?;
+    let token = token.parse().ok()?;
+    let is_offered = offered_id(&token, number.parse().ok()?).as_ref() == Some(id);
+    is_offered.then_some(token)
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -152,6 +165,24 @@ impl Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offered_id_names_its_launch_and_other_ids_name_none() {
+        let token: LaunchToken = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
+        for number in [0, 7, 999] {
+            let id = offered_id(&token, number).unwrap();
+            assert_eq!(offered_by(&id), Some(token.clone()));
+        }
+        for other in [
+            "i-0123456789",
+            "fN1SbArXTPSVFNUvaOlinQ",
+            "fN1SbArXTPSVFNUvaOlinQ-",
+            "fN1SbArXTPSVFNUvaOlinQ-07",
+            "fN1SbArXTPSVFNUvaOlinQ-a",
+        ] {
+            assert_eq!(offered_by(&other.parse().unwrap()), None, "{other}");
+        }
+    }
 
     #[test]
     fn causes_print_and_parse_alike() {

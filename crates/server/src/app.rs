@@ -19,7 +19,7 @@ use crate::artifacts::Artifacts;
 use crate::config::Config;
 use crate::demand::Demands;
 use crate::events::EventStream;
-use crate::fleet::Launching;
+use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::Gate;
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
@@ -44,6 +44,8 @@ pub struct App {
     /// Where tasks wait.
     pub demands: Demands,
     pub launching: Launching,
+    /// Where registrations wait that came before their launch was answered.
+    pub launch_answers: LaunchAnswers,
     pub artifacts: Artifacts,
     pub events: EventStream,
     /// The ways by which people are told of errors.

@@ -2,7 +2,6 @@
 //!
 //! A file appears whole or not at all, under a name that nobody can choose; only logs grow in place.
 
-mod bells;
 mod folder;
 mod log_file;
 mod reading;
@@ -11,7 +10,10 @@ mod upload;
 
 use std::path::PathBuf;
 
-pub use bells::{Bells, Listener};
+use domain::id::TaskId;
+
+use crate::wakeups::Wakeups;
+
 pub use folder::{Folder, N_SHELVES, file_name};
 pub use log_file::{AppendRefused, LogState, append, state};
 pub use reading::{Reader, whole_file};
@@ -22,7 +24,8 @@ pub use upload::Upload;
 pub struct Artifacts {
     /// `None`: this server keeps none, because nobody said where.
     pub folder: Option<Folder>,
-    pub bells: Bells,
+    /// Wakes those who follow the log of a run when it has grown.
+    pub grown: Wakeups<(TaskId, u32)>,
 }
 
 impl Artifacts {
@@ -35,7 +38,7 @@ impl Artifacts {
         }
         Self {
             folder: folder.map(Folder::new),
-            bells: Bells::default(),
+            grown: Wakeups::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Every change is a guarded write with its events, so any process may die on any line and any two may do the
 //! same work at once.
 
+mod answers;
 mod bids;
 mod candidates;
 mod changes;
@@ -18,6 +19,7 @@ mod scan;
 mod timing;
 mod unsettled;
 
+pub use answers::LaunchAnswers;
 pub use changes::{gone, told_to_go};
 pub use decide::{Decided, decide, preview};
 pub use ending::Ender;

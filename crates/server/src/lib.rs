@@ -17,5 +17,6 @@ pub mod start;
 pub mod tasks;
 pub mod telemetry;
 pub mod wake;
+pub mod wakeups;
 
 pub use run::{RunError, run};

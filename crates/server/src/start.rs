@@ -22,7 +22,7 @@ use crate::artifacts::Artifacts;
 use crate::config::{Config, ConfigError};
 use crate::demand::{Demands, QueueUnusable};
 use crate::events::EventStream;
-use crate::fleet::Launching;
+use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
 use crate::notify::{self, ChannelsError};
 use crate::rate_limit::{RateLimited, RealPauses};
@@ -147,6 +147,7 @@ pub async fn start_with(
         wake: Wake::default(),
         demands,
         launching: Launching::default(),
+        launch_answers: LaunchAnswers::default(),
         artifacts,
         events,
         notices,

@@ -89,6 +89,9 @@ struct IdentityFile {
     #[serde(default)]
     capacity: Option<u32>,
     proof: ProofBody,
+    /// For Taskcluster's start-worker.
+    #[serde(default, rename = "staticSecret")]
+    _static_secret: Option<Secret>,
     #[serde(default)]
     work_dir: Option<PathBuf>,
 }

@@ -292,6 +292,7 @@ impl Host {
             "launchConfigId": order.launch_config_id.as_str(),
             "capacity": order.capacity_each,
             "proof": {"token": self.tokens.token(key).expose()},
+            "staticSecret": self.tokens.static_secret(key).expose(),
             "workDir": work,
         })
     }

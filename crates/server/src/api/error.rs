@@ -28,6 +28,7 @@ pub enum Code {
     InternalServerError,
     ProviderSetupFailed,
     QueueUnavailable,
+    LaunchPending,
 }
 
 /// Why a request was not carried out.
@@ -56,6 +57,7 @@ impl Code {
             Self::InternalServerError => "InternalServerError",
             Self::ProviderSetupFailed => "ProviderSetupFailed",
             Self::QueueUnavailable => "QueueUnavailable",
+            Self::LaunchPending => "LaunchPending",
         }
     }
 
@@ -73,7 +75,9 @@ impl Code {
             Self::ResourceExpired => StatusCode::GONE,
             Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::ProviderSetupFailed | Self::QueueUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ProviderSetupFailed | Self::QueueUnavailable | Self::LaunchPending => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 }
@@ -103,6 +107,14 @@ impl ApiError {
         Self::new(
             Code::ProviderSetupFailed,
             "Provider backend may be down or misconfigured",
+        )
+    }
+
+    /// A machine registers before its provider has answered the launch that makes it.
+    pub fn launch_pending() -> Self {
+        Self::new(
+            Code::LaunchPending,
+            "The launch of this worker was not answered yet; try again",
         )
     }
 

@@ -94,6 +94,7 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
         settle(&inner, tx, launch, &answer, now)
     });
     let written: Result<Vec<Adopted>, StoreError> = written.await;
+    app.launch_answers.wake(&launch.token);
     app.wake.pool(&launch.pool_id);
     match written {
         Ok(adopted) if adopted.contains(&Adopted::ToldToGo) => {

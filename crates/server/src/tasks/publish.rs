@@ -68,10 +68,11 @@ impl Publish {
         Ok(follows && !placed.may_go_on(BATCH))
     }
 
-    /// Workers that wait hear of tasks that wait, whoever made them so.
+    /// Wakes in this process those who wait for what was announced, by whichever process.
     fn tell(&self, placed: &[OutboxRow]) {
         self.0.events.tell(placed);
         self.0.queue.broker.hear(&self.0, placed);
+        self.0.launch_answers.hear(placed);
     }
 }
 

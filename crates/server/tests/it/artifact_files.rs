@@ -210,6 +210,16 @@ on_both!(what_has_not_been_uploaded_cannot_be_fetched, |world| {
     // It is listed, as elsewhere.
     let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
     assert_eq!(listed["artifacts"][0].get("contentLength"), None);
+    // How long it will be is listed as soon as it was said.
+    let mut declared = s3("text/plain");
+    declared["contentLength"] = json!(7);
+    let made = world.create("public/b", declared).await;
+    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+    assert_eq!(listed["artifacts"][1]["contentLength"], 7);
+    let url = ours(made["putUrl"].as_str().unwrap());
+    world.upload(&url, "x").await.expect(200);
+    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+    assert_eq!(listed["artifacts"][1]["contentLength"], 1);
 });
 
 on_both!(a_file_that_is_missing_is_told_to_the_operator, |world| {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     BidRequest, CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder,
-    Launched, Machines, NotVerified, OwnedPage, Provider, ProviderContext, Region, Sighting,
+    Launched, Machines, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
     Verified,
 };
 use contract::{Invalid, Schemas};
-use domain::id::{WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::worker::Worker;
@@ -74,6 +74,10 @@ impl Provider for TestCloud {
 
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         self.fake.verify(claim).await
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.fake.offered_by(worker, proof)
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

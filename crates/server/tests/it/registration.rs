@@ -278,22 +278,22 @@ on_both!(bad_proofs_of_a_cloud_worker_all_look_the_same, |world| {
     with_requested_worker(world).await;
     let text = "Token validation error";
     for (proof, logged) in [
-        (json!({"token": "forged"}), "the proof is no token of ours"),
-        (json!({"document": "d"}), "the proof is no token"),
+        (json!({"token": "forged"}), "the proof is none of ours"),
+        (json!({"document": "d"}), "the proof is none of ours"),
         (
             json!({"document": "d", "signature": "s"}),
-            "the proof is no token of ours",
+            "the proof is none of ours",
         ),
         (
             json!({"staticSecret": STATIC_SECRET}),
-            "the proof is no token of ours",
+            "the proof is none of ours",
         ),
     ] {
         refused(world, claim("google", proof), 400, text, logged).await;
     }
     let neighbour = world.identity_token(&key("pp/ee", "g", "neighbour"));
     let stolen = claim("google", json!({"token": neighbour.expose()}));
-    refused(world, stolen, 400, text, "the proof is no token of ours").await;
+    refused(world, stolen, 400, text, "the proof is none of ours").await;
 });
 
 on_both!(a_proof_must_be_of_exactly_one_kind, |world| {

@@ -326,6 +326,55 @@ on_both!(
     }
 );
 
+const LIVE: &str = "public/logs/live.log";
+
+async fn artifact(world: &World, name: &str, content: Value) {
+    let path = format!("queue:/task/{TASK}/runs/0/artifacts/{name}");
+    let mut body = content;
+    body["expires"] = json!("2026-10-01T00:00:00.000Z");
+    world.post(&path, body).await.expect(200);
+}
+
+fn reference() -> Value {
+    json!({"storageType": "reference", "url": "https://worker.example.com/log/1",
+        "contentType": "text/plain"})
+}
+
+on_both!(
+    the_live_log_of_another_kind_of_worker_is_where_its_reference_leads,
+    |world| {
+        world.running_task().await;
+        artifact(world, LIVE, reference()).await;
+        for query in ["", "?follow=true", "?offset=7"] {
+            let elsewhere = world.log_text(query).await;
+            let there = "https://worker.example.com/log/1";
+            assert_eq!(elsewhere.header("location"), there);
+            assert_eq!(elsewhere.status, 303);
+        }
+    }
+);
+
+on_both!(
+    a_follower_is_sent_away_as_soon_as_the_log_turns_out_to_be_elsewhere,
+    |world| {
+        world.running_task().await;
+        let mut following = world.follow("").await;
+        let reading = tokio::spawn(async move { following.frame().await });
+        artifact(world, LIVE, reference()).await;
+        let broken = tokio::time::timeout(PATIENCE, reading).await;
+        let frame = broken.expect("nothing came").unwrap();
+        // Not the end, which would be taken for the end of the log.
+        assert!(frame.expect("it ended").is_err());
+    }
+);
+
+on_both!(a_run_that_never_began_has_the_uploaded_log_alone, |world| {
+    world.running_task().await;
+    artifact(world, "public/logs/live_backing.log", reference()).await;
+    world.complete_run(0).await;
+    assert_eq!(world.log_text("").await.status, 303);
+});
+
 on_both!(a_link_of_the_log_opens_nothing_else, |world| {
     world.running_task().await;
     let path = |name: &str| format!("queue:/task/{TASK}/runs/0/artifacts/{name}");

@@ -38,11 +38,19 @@ fn link() -> Content {
     }
 }
 
+fn file() -> Content {
+    Content::File {
+        declared_bytes: None,
+        uploaded: None,
+    }
+}
+
 on_both!(an_artifact_is_kept_as_it_is, |database| {
     let store = database.migrated().await;
     let contents = [
-        Content::File { uploaded: None },
+        file(),
         Content::File {
+            declared_bytes: Some(7),
             uploaded: Some(Uploaded {
                 bytes: u64::from(u32::MAX) * 8,
                 encoding: Some("gzip".to_owned()),
@@ -75,7 +83,7 @@ on_both!(an_artifact_is_kept_as_it_is, |database| {
 
 on_both!(an_update_replaces_what_may_change, |database| {
     let store = database.migrated().await;
-    let first = artifact(TASK, 2, "public/a", Content::File { uploaded: None });
+    let first = artifact(TASK, 2, "public/a", file());
     let mut second = first.clone();
     second.expires = at(9_000);
     second.content_type = "x/y".to_owned();

@@ -73,6 +73,10 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         write(&app, tx, task, &wanted, now)
     });
     let artifact = written.await?;
+    if artifact.name.as_str() == ArtifactName::LIVE_LOG {
+        let run = (artifact.task_id.clone(), artifact.run_id);
+        call.app.artifacts.grown.wake(&run);
+    }
     let storage_type = artifact.content.storage_type();
     match artifact.content {
         Content::File { .. } => {
@@ -208,7 +212,15 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
                 let text = format!("An artifact cannot be larger than {limit} bytes");
                 return Err(ApiError::input(text));
             }
-            (content_type, Content::File { uploaded: None })
+            let declared_bytes = content_length;
+            let uploaded = None;
+            (
+                content_type,
+                Content::File {
+                    declared_bytes,
+                    uploaded,
+                },
+            )
         }
         Asked::Object {} => {
             let text = "There is no object service here: use the storage type `s3`, whose `putUrl` \
@@ -310,11 +322,8 @@ fn document(artifact: &Artifact) -> Value {
         "expires": artifact.expires.to_string(),
         "contentType": artifact.content_type,
     });
-    if let Content::File {
-        uploaded: Some(uploaded),
-    } = &artifact.content
-    {
-        document["contentLength"] = json!(uploaded.bytes);
+    if let Some(length) = artifact.content.length() {
+        document["contentLength"] = json!(length);
     }
     document
 }

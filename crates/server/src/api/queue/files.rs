@@ -26,6 +26,7 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     }
     let bytes = upload.finish().await?;
     artifact.content = Content::File {
+        declared_bytes: None,
         uploaded: Some(Uploaded { bytes, encoding }),
     };
     let written = call.app.write("artifact_uploaded", move |tx| {
@@ -47,9 +48,10 @@ pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
     match &artifact.content {
         Content::File {
             uploaded: Some(uploaded),
+            ..
         } => file(&call, &artifact, uploaded.encoding.as_deref()).await,
         Content::Log => log_stream::of_artifact(&call, &artifact).await,
-        Content::File { uploaded: None }
+        Content::File { uploaded: None, .. }
         | Content::Reference { .. }
         | Content::Link { .. }
         | Content::Error { .. } => Err(gone()),

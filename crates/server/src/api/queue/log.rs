@@ -48,7 +48,7 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         }
         AppendRefused::Io(problem) => problem.into(),
     })?;
-    call.app.artifacts.bells.ring(&task_id, run_id);
+    call.app.artifacts.grown.wake(&(task_id.clone(), run_id));
     answer(&state, is_running)
 }
 
@@ -79,32 +79,39 @@ async fn read_run(
     let path = folder(&call.app)?.log(task_id, run_id);
     let limit = call.app.config.artifacts.max_log_bytes;
     let state = blocking(move || artifacts::state(&path, limit)).await??;
-    if has_ended && state.is_none() {
+    if state.is_none() && (has_ended || is_elsewhere(call, task_id, run_id).await?) {
         return made_otherwise(call, task_id, run_id).await;
     }
     log_stream::of_run(call, task_id, run_id, offset, follow && !has_ended).await
 }
 
-/// Workers that do not know this service upload the log in the end.
+/// Whether a worker that does not know this service shows the log of its run elsewhere.
+async fn is_elsewhere(call: &Call, task_id: &TaskId, run_id: u32) -> Result<bool, ApiError> {
+    let (task_id, now) = (task_id.clone(), call.now);
+    let read = call.app.store.read("artifact_get", move |tx| {
+        log_stream::is_elsewhere(tx, &task_id, run_id, now)
+    });
+    let is_elsewhere: Result<bool, StoreError> = read.await;
+    Ok(is_elsewhere?)
+}
+
+/// Workers that do not know this service refer to the log while they write it, and upload it in the end. Of a run that
+/// did not begin there is the uploaded one alone.
 async fn made_otherwise(call: &Call, task_id: &TaskId, run_id: u32) -> Result<Reply, ApiError> {
-    let no_log = |_| ApiError::not_found(format!("Run {run_id} of task {task_id} has no log"));
-    let mut name = ArtifactName::LIVE_LOG;
-    loop {
-        let wanted = name.parse().map_err(|_| no_log(ApiError::not_found("")))?;
-        let artifact = present(call, task_id, run_id, wanted)
-            .await
-            .map_err(no_log)?;
+    let missing = || ApiError::not_found(format!("Run {run_id} of task {task_id} has no log"));
+    for name in [ArtifactName::LIVE_LOG, ArtifactName::LIVE_BACKING_LOG] {
+        let name = name.parse().map_err(|_| missing())?;
+        let Ok(artifact) = present(call, task_id, run_id, name).await else {
+            continue;
+        };
         match place(call, &artifact) {
             Ok(place) => return place.lead(),
             // No other link: reading it may need a scope that was not asked for.
-            Err(LinkTo(to))
-                if to == ArtifactName::LIVE_BACKING_LOG && name == ArtifactName::LIVE_LOG =>
-            {
-                name = ArtifactName::LIVE_BACKING_LOG;
-            }
-            Err(LinkTo(_)) => return Err(no_log(ApiError::not_found(""))),
+            Err(LinkTo(to)) if to == ArtifactName::LIVE_BACKING_LOG => {}
+            Err(LinkTo(_)) => return Err(missing()),
         }
     }
+    Err(missing())
 }
 
 /// The log is also two artifacts of its run, unless the worker has made others of these names.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::artifact::{Artifact, ArtifactName};
+use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::id::TaskId;
 use domain::time::{MINUTE_MS, Timestamp};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
+use store::{StoreError, Tx};
 
 use super::super::body::ByteStream;
 use super::super::call::Call;
@@ -20,7 +21,8 @@ use super::super::reply::{Reply, Streamed};
 use super::files::headers;
 use super::runs::{folder, runs_of};
 use crate::app::App;
-use crate::artifacts::{self, Listener, Reader, whole_file};
+use crate::artifacts::{self, Reader, whole_file};
+use crate::wakeups::Listener;
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 /// Then the reader comes again from where it is, and shows its credentials again.
@@ -83,7 +85,7 @@ fn following(call: &Call, path: PathBuf, task_id: &TaskId, run_id: u32, offset: 
     let until = call.now.plus_millis(MAX_FOLLOWING_MS);
     let expires = call.caller.as_ref().map(|caller| caller.expires);
     let follower = Follower {
-        listener: app.artifacts.bells.listen(task_id, run_id),
+        listener: app.artifacts.grown.listen(&(task_id.clone(), run_id)),
         app: Arc::clone(app),
         until: expires.map_or(until, |expires| expires.min(until)),
         reader: Reader::open(path.clone(), offset),
@@ -98,13 +100,29 @@ fn following(call: &Call, path: PathBuf, task_id: &TaskId, run_id: u32, offset: 
     }))
 }
 
+/// Whether the live log of a run is an artifact that is no log of ours, and can be fetched.
+pub(super) fn is_elsewhere(
+    tx: &mut Tx<'_>,
+    task_id: &TaskId,
+    run_id: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let Ok(name) = ArtifactName::LIVE_LOG.parse() else {
+        return Ok(false);
+    };
+    let artifact = store::artifact_get(tx, task_id, run_id, &name)?;
+    Ok(artifact.is_some_and(|artifact| {
+        artifact.expires >= now && artifact.content != Content::Log && artifact.content.is_present()
+    }))
+}
+
 struct Follower {
     app: Arc<App>,
     path: PathBuf,
     task_id: TaskId,
     run_id: u32,
     reader: Reader,
-    listener: Listener,
+    listener: Listener<(TaskId, u32)>,
     until: Timestamp,
     /// How many looks in a row have found nothing new.
     quiet: u32,
@@ -129,8 +147,8 @@ impl Follower {
             if is_over {
                 return Ok(None);
             }
-            self.listener.heard_within(LOOK_AGAIN).await;
-            self.quiet = self.quiet.wrapping_add(1);
+            let woken = self.listener.woken_within(LOOK_AGAIN).await;
+            self.quiet = if woken { 0 } else { self.quiet.wrapping_add(1) };
         }
     }
 
@@ -138,20 +156,25 @@ impl Follower {
         let (path, limit) = (self.path.clone(), self.app.config.artifacts.max_log_bytes);
         let state = tokio::task::spawn_blocking(move || artifacts::state(&path, limit));
         let state = state.await.map_err(io::Error::other)??;
+        let has_log = state.is_some();
         if state.is_some_and(|state| state.is_finished) {
             return Ok(true);
         }
         if !self.quiet.is_multiple_of(QUIET_LOOKS) {
             return Ok(false);
         }
-        let (id, run_id) = (self.task_id.clone(), self.run_id);
-        let runs = self
-            .app
-            .store
-            .read("task_runs", move |tx| store::task_runs(tx, &id));
-        let runs: Option<store::TaskRuns> = runs
+        let (id, run_id, now) = (self.task_id.clone(), self.run_id, self.app.clock.now());
+        let read = self.app.store.read("task_runs", move |tx| {
+            let is_elsewhere = !has_log && is_elsewhere(tx, &id, run_id, now)?;
+            Ok((store::task_runs(tx, &id)?, is_elsewhere))
+        });
+        let (runs, is_elsewhere): (Option<store::TaskRuns>, bool) = read
             .await
-            .map_err(|problem: store::StoreError| io::Error::other(problem))?;
+            .map_err(|problem: StoreError| io::Error::other(problem))?;
+        if is_elsewhere {
+            let text = "the worker shows its log elsewhere; ask again to be led there";
+            return Err(io::Error::other(text));
+        }
         // A task that is gone has no log any more.
         let run = runs.as_ref().and_then(|runs| runs.run(run_id));
         Ok(run.is_none_or(|run| run.end.is_some()))

@@ -3,6 +3,8 @@
 //! `registerWorker` is open to the world. What it answers is fixed by the contract; what was wrong
 //! in detail stands in our log only.
 
+mod early;
+
 use access::Secret;
 use access::certificate;
 use cloud::{IdentityClaim, NotAvailable, NotVerified, Proof, Verified};
@@ -25,6 +27,7 @@ use crate::app::App;
 use crate::telemetry::{
     PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
 };
+use early::Awaited;
 
 /// How often a registration is tried anew because the worker's row changed under it.
 const MAX_TRIES: usize = 5;
@@ -72,7 +75,7 @@ pub(super) async fn register(call: Call) -> Result<Reply, ApiError> {
     let provider_id: ProviderId = body.provider_id.parse()?;
     let proof = proof(body.worker_identity_proof)?;
     for _ in 0..MAX_TRIES {
-        let (pool, worker) = claimed(&call, &key, &provider_id).await?;
+        let (pool, worker) = claimed(&call, &key, &provider_id, &proof).await?;
         let verified = verify(&call, &pool, &worker, &proof).await?;
         let registered = Registered::new(&call.app, &verified, worker, call.now);
         if let Some(registered) = registered.store(&call).await? {
@@ -95,6 +98,7 @@ async fn claimed(
     call: &Call,
     key: &WorkerKey,
     provider_id: &ProviderId,
+    proof: &Proof,
 ) -> Result<(Pool, Worker), ApiError> {
     let (pool_id, id) = (&key.pool_id, key.clone());
     let read = call.app.store.read("registration_load", move |tx| {
@@ -134,11 +138,17 @@ async fn claimed(
         let text = format!("Worker pool {pool_id} not associated with provider {provider_id}");
         return Err(wrong(text));
     }
-    let worker = worker.ok_or_else(|| {
-        missing(format!(
-            "Worker {name} in worker pool {pool_id} does not exist"
-        ))
-    })?;
+    let worker = match worker {
+        Some(worker) => worker,
+        None => match early::worker(&call.app, key, provider_id, proof).await? {
+            Awaited::Worker(worker) => *worker,
+            Awaited::NotOffered => {
+                let text = format!("Worker {name} in worker pool {pool_id} does not exist");
+                return Err(missing(text));
+            }
+            Awaited::NotAnswered => return Err(not_yet(call, key, provider_id)),
+        },
+    };
     if worker.has_expired(call.now) {
         return Err(wrong(format!("Worker {name} has expired")));
     }
@@ -148,6 +158,12 @@ async fn claimed(
         )));
     }
     Ok((pool, worker))
+}
+
+/// The identity was offered: the worker is to come again.
+fn not_yet(call: &Call, key: &WorkerKey, provider_id: &ProviderId) -> ApiError {
+    let why = "its launch was not answered yet";
+    refuse(&call.app, key, provider_id, why, ApiError::launch_pending())
 }
 
 async fn verify(
