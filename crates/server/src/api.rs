@@ -11,6 +11,7 @@ pub mod listener;
 pub mod openapi;
 pub mod pages;
 pub mod paging;
+pub mod purge_cache;
 pub mod queue;
 pub mod raw_body;
 pub mod references;
@@ -38,6 +39,7 @@ pub fn endpoints() -> &'static [Endpoint] {
             worker_manager::DOCUMENTATION,
             &queue::endpoints(),
             auth::ENDPOINTS,
+            purge_cache::ENDPOINTS,
             fleetwright::ENDPOINTS,
             queue::FILES,
         ]

@@ -24,10 +24,10 @@ statements! { TABLE;
         "INSERT INTO audit (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
     BY_ENTITY "audit_by_entity" = concat!(
         "SELECT sequence, ", columns!(), " FROM audit \
-         WHERE entity_type = $1 AND entity_id = $2 AND sequence < $3 ORDER BY sequence DESC LIMIT $4");
+         WHERE entity_type = $1 AND entity_id = $2 AND sequence > $3 ORDER BY sequence LIMIT $4");
     BY_CLIENT "audit_by_client" = concat!(
         "SELECT sequence, ", columns!(), " FROM audit \
-         WHERE client_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3");
+         WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
 }
 
 pub fn audit_insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
@@ -48,33 +48,33 @@ pub fn audit_insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreErro
     .map(drop)
 }
 
-/// What happened to one thing, newest first, each with its number by which to go on.
+/// What happened to one thing, oldest first, each with its number by which to go on.
 pub fn audit_by_entity(
     tx: &mut Tx<'_>,
     entity_type: EntityType,
     entity_id: &str,
-    before_sequence: Option<i64>,
+    after_sequence: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
     let values = [
         entity_type.as_str().into(),
         entity_id.into(),
-        before_sequence.unwrap_or(i64::MAX).into(),
+        after_sequence.unwrap_or(0).into(),
         limit.into(),
     ];
     tx.rows(&BY_ENTITY, &values, entry)
 }
 
-/// What one client did, newest first, each with its number by which to go on.
+/// What one client did, oldest first, each with its number by which to go on.
 pub fn audit_by_client(
     tx: &mut Tx<'_>,
     client_id: &ClientId,
-    before_sequence: Option<i64>,
+    after_sequence: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
     let values = [
         client_id.as_str().into(),
-        before_sequence.unwrap_or(i64::MAX).into(),
+        after_sequence.unwrap_or(0).into(),
         limit.into(),
     ];
     tx.rows(&BY_CLIENT, &values, entry)

@@ -5,6 +5,7 @@ mod access_revision;
 mod artifact;
 mod artifact_run;
 mod audit;
+mod cache_purge;
 mod client;
 mod configuration;
 mod documentation;
@@ -65,6 +66,10 @@ pub use artifact::{
 };
 pub use artifact_run::{TaskRuns, task_runs};
 pub use audit::{audit_by_client, audit_by_entity, audit_insert};
+pub use cache_purge::{
+    CachePurge, cache_purge_count_others, cache_purge_delete_expired, cache_purge_list,
+    cache_purge_list_of_pool, cache_purge_put,
+};
 pub use client::{
     client_delete, client_delete_expired, client_get, client_insert, client_list, client_touch,
     client_update,

@@ -46,6 +46,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     14 "0014_first_claims"
     15 "0015_launches_asked"
     16 "0016_workers_by_region"
+    17 "0017_cache_purges"
 };
 
 static TABLE: Table = Table {

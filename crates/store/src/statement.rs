@@ -56,6 +56,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::access_revision::STATEMENTS,
     crate::client::STATEMENTS,
     crate::role::STATEMENTS,
+    crate::cache_purge::STATEMENTS,
     crate::pool::STATEMENTS,
     crate::launch_config::STATEMENTS,
     crate::worker::STATEMENTS,

@@ -34,6 +34,7 @@ class Fleet:
             options["authorizedScopes"] = authorized_scopes
         self.auth = taskcluster.Auth(options)
         self.worker_manager = taskcluster.WorkerManager(options)
+        self.purge_cache = taskcluster.PurgeCache(options)
 
 
 def unique(word):

@@ -57,7 +57,7 @@ def test_the_manifest_is_well_formed_sorted_and_names_the_services(documents):
     jsonschema.Draft6Validator(documents.fetch(manifest.pop("$schema"))).validate(manifest)
     references = manifest["references"]
     assert references == sorted(references)
-    for service in ["auth", "worker-manager"]:
+    for service in ["auth", "purge-cache", "worker-manager"]:
         assert f"{documents.root_url}/references/{service}/v1/api.json" in references
 
 
@@ -108,7 +108,7 @@ def test_the_collection_of_everything_has_relative_ids(documents):
 
 
 def test_monitoring_routes_answer_without_credentials(server):
-    for service in ["auth", "worker-manager"]:
+    for service in ["auth", "purge-cache", "worker-manager"]:
         base = f"{server.root_url}/api/{service}/v1"
         ping = requests.get(f"{base}/ping").json()
         assert ping["alive"] is True and ping["uptime"] >= 0

@@ -56,11 +56,13 @@ def test_a_whole_fleet_is_applied_and_nothing_differs_afterwards(server, fleet_f
             timeout=APPLY_SECONDS,
         )
 
+    owner = Fleet(server.root_url, server.credentials)
+    # `up` has a role of its own from the start, and a fleet may bring one of that name.
+    owner.auth.deleteRole("anonymous")
     applied = tc_admin("apply")
     assert applied.returncode == 0, tail(applied)
     assert applied.stdout.count("Creating") == len(resources)
 
-    owner = Fleet(server.root_url, server.credentials)
     pools = gather(owner.worker_manager.listWorkerPools, "workerPools", limit="10")
     # `up` has a pool of its own from the start.
     applied_pools = [pool for pool in pools if pool["workerPoolId"] != "local/default"]

@@ -20,6 +20,7 @@ pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiErro
 pub enum Service {
     WorkerManager,
     Queue,
+    PurgeCache,
     Auth,
     /// What is ours alone.
     Fleetwright,
@@ -93,9 +94,10 @@ pub enum Verb {
 }
 
 impl Service {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Auth,
         Self::Fleetwright,
+        Self::PurgeCache,
         Self::Queue,
         Self::WorkerManager,
     ];
@@ -104,6 +106,7 @@ impl Service {
         match self {
             Self::WorkerManager => "worker-manager",
             Self::Queue => "queue",
+            Self::PurgeCache => "purge-cache",
             Self::Auth => "auth",
             Self::Fleetwright => "fleetwright",
         }
@@ -113,6 +116,7 @@ impl Service {
         match self {
             Self::WorkerManager => "Worker Manager",
             Self::Queue => "Queue",
+            Self::PurgeCache => "Purge Cache",
             Self::Auth => "Auth",
             Self::Fleetwright => "Fleetwright",
         }
@@ -128,6 +132,7 @@ impl Service {
                 "Tasks: made, kept until their dependencies are done, handed to workers, and \
                  remembered with what became of them."
             }
+            Self::PurgeCache => "Which caches workers are to delete.",
             Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
             Self::Fleetwright => {
                 "What Fleetwright has beyond Taskcluster: live events, logs, reasons."

@@ -231,7 +231,7 @@ impl Server {
 fn is_ours(app: &App, service: Service) -> bool {
     match service {
         Service::Auth => app.gate.embedded().is_some(),
-        Service::Queue => !app.demands.is_outside(),
+        Service::Queue | Service::PurgeCache => !app.demands.is_outside(),
         Service::WorkerManager | Service::Fleetwright => true,
     }
 }

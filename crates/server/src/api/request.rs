@@ -362,7 +362,9 @@ pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static
         (Service::WorkerManager, "workerGroup" | "workerId") => Some(patterns::GENERIC_ID),
         (Service::Queue | Service::Fleetwright, "taskId" | "taskGroupId") => Some(patterns::SLUGID),
         (Service::Queue | Service::Fleetwright, "runId") => Some(patterns::RUN_ID),
-        (Service::Queue, "taskQueueId") => Some(patterns::TASK_QUEUE_ID),
+        (Service::Queue, "taskQueueId") | (Service::PurgeCache, "workerPoolId") => {
+            Some(patterns::TASK_QUEUE_ID)
+        }
         (Service::Queue, "provisionerId" | "workerType" | "workerGroup" | "workerId") => {
             Some(patterns::GENERIC_ID)
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use domain::audit::{AuditEntry, EntityType};
 use domain::event::{AccessChange, EventBody};
 use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
@@ -83,6 +84,10 @@ impl Housekeeping {
             store::override_delete_ended_before(tx, old_overrides, BATCH)
         });
         let overrides = overrides.await?;
+        let purges = self.batches("cache_purge_expire", move |tx| {
+            store::cache_purge_delete_expired(tx, now, BATCH)
+        });
+        let purges = purges.await?;
         let clients = self.expire_clients(now).await?;
         Ok(summary(&[
             ("workers", workers),
@@ -97,6 +102,7 @@ impl Housekeeping {
             ("launches", launches),
             ("plans", plans),
             ("overrides", overrides),
+            ("cache_purges", purges),
             ("clients", clients),
         ]))
     }
@@ -137,14 +143,18 @@ impl Housekeeping {
     async fn expire_clients(&self, now: Timestamp) -> Result<u64, StoreError> {
         let app = Arc::clone(&self.0);
         let expired = self.batches("client_expire", move |tx| {
-            let gone = store::client_delete_expired(tx, now, BATCH)?;
-            let n_gone = gone.len() as u64;
+            let expired = store::client_delete_expired(tx, now, BATCH)?;
+            let n_expired = expired.len() as u64;
+            for client_id in &expired {
+                let entry = expiry(client_id, &app.issuer.client_id, now);
+                store::audit_insert(tx, &entry)?;
+            }
             let change = AccessChange::Deleted;
-            let events = gone
+            let events = expired
                 .into_iter()
                 .map(|client_id| EventBody::Client { change, client_id });
             app.announce(tx, now, events)?;
-            Ok(n_gone)
+            Ok(n_expired)
         });
         let n_expired = expired.await?;
         if n_expired > 0 {
@@ -194,6 +204,20 @@ impl Housekeeping {
                 store::client_touch(tx, &used, now)
             })
             .await
+    }
+}
+
+/// The audit line of a client that was deleted because its time was over.
+fn expiry(client_id: &ClientId, deleted_by: &str, now: Timestamp) -> AuditEntry {
+    AuditEntry {
+        entity_type: EntityType::Client,
+        entity_id: client_id.to_string(),
+        action: "expired".to_owned(),
+        client_id: deleted_by.to_owned(),
+        created: now,
+        source_ip: None,
+        request_id: None,
+        detail: Value::Null,
     }
 }
 

@@ -108,7 +108,7 @@ impl Ask {
     pub(crate) fn new(server: Arc<Server>, method: Method, path: &str, now: Timestamp) -> Self {
         let path = match path.split_once(':') {
             Some(("root", path)) => path.to_owned(),
-            Some((service @ ("auth" | "queue" | "fleetwright"), path)) => {
+            Some((service @ ("auth" | "queue" | "purge-cache" | "fleetwright"), path)) => {
                 format!("/api/{service}/v1{path}")
             }
             Some(_) | None => format!("/api/worker-manager/v1{path}"),

@@ -11,7 +11,7 @@ use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
 /// Open to the world, on purpose.
-const PUBLIC: [&str; 18] = [
+const PUBLIC: [&str; 22] = [
     "worker-manager ping",
     "worker-manager lbheartbeat",
     "worker-manager version",
@@ -25,6 +25,10 @@ const PUBLIC: [&str; 18] = [
     // The URL is signed.
     "fleetwright uploadFile",
     "fleetwright downloadFile",
+    "purge-cache ping",
+    "purge-cache lbheartbeat",
+    "purge-cache version",
+    "purge-cache heartbeat",
     "auth ping",
     "auth lbheartbeat",
     "auth version",
@@ -382,6 +386,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::queue_authorization::task_cases(),
             crate::queue_view_authorization::cases(),
         ],
+        Service::PurgeCache => vec![crate::purge_cache::cases()],
         Service::Auth => vec![client_cases(), role_cases()],
         Service::Fleetwright => vec![event_cases(), crate::queue_view_authorization::log_cases()],
     };

@@ -57,13 +57,47 @@ on_both!(a_made_client_shows_its_token_once, |world| {
 });
 
 on_both!(
-    a_client_of_this_name_is_a_conflict_even_if_it_is_the_same,
+    the_same_client_made_again_within_a_quarter_of_an_hour_is_the_first_one,
     |world| {
-        world.put(CLIENT, body(&[])).await.expect(200);
-        let again = world.put(CLIENT, body(&[])).await;
-        again.refused(409, "RequestConflict", "Client already exists");
+        let made = world.put(CLIENT, body(&["a", "b"])).await.expect(200);
+        world.events().await;
+        world.clock.advance_ms(15 * 60_000 - 1);
+        let again = world.put(CLIENT, body(&["a", "b"])).await.expect(200);
+        assert_eq!(again, made);
+        assert_eq!(world.told().await, "");
+        let history = world.get("auth:/audit/client/ci%2Fone").await.expect(200);
+        assert_eq!(history["auditHistory"].as_array().unwrap().len(), 1);
+        world.clock.advance_ms(1);
+        let late = world.put(CLIENT, body(&["a", "b"])).await;
+        late.refused(409, "RequestConflict", "Client already exists");
     }
 );
+
+on_both!(a_client_that_is_not_the_same_is_a_conflict, |world| {
+    world.put(CLIENT, body(&["a", "b"])).await.expect(200);
+    let mut others = vec![body(&["a"]), body(&["b", "a"])];
+    for (key, value) in [
+        ("description", json!("else")),
+        ("expires", json!("2027-01-01T00:00:00.001Z")),
+        ("deleteOnExpiration", json!(true)),
+    ] {
+        let mut other = body(&["a", "b"]);
+        other[key] = value;
+        others.push(other);
+    }
+    for other in others {
+        let refused = world.put(CLIENT, other).await;
+        refused.refused(409, "RequestConflict", "Client already exists");
+    }
+    for change in ["disable", "enable", "reset"] {
+        let path = format!("{CLIENT}/{change}");
+        world.post(&path, json!({})).await.expect(200);
+        let again = world.put(CLIENT, body(&["a", "b"])).await;
+        let status = if change == "enable" { 200 } else { 409 };
+        assert_eq!(again.status, status, "after {change}");
+        world.clock.advance_ms(1);
+    }
+});
 
 on_both!(who_makes_a_client_must_hold_its_scopes, |world| {
     let maker = world
@@ -262,7 +296,7 @@ on_both!(what_was_done_to_a_client_and_by_it_can_be_read, |world| {
     }
     world.delete(CLIENT).by(&editor).await.expect(204);
     let expected = [
-        "deleted", "reset", "enabled", "disabled", "updated", "created",
+        "created", "updated", "disabled", "enabled", "reset", "deleted",
     ];
     for path in ["auth:/audit/client/ci%2Fone", "auth:/clients/editor/audit"] {
         let history = world.get(path).await.expect(200);

@@ -200,6 +200,11 @@ on_both!(
             .await
             .refused(404, "ResourceNotFound", "Client not found");
         world.get("auth:/clients/staying").await.expect(200);
+        let history = world.get("auth:/audit/client/going").await.expect(200);
+        let entries = history["auditHistory"].as_array().unwrap();
+        let actions: Vec<_> = entries.iter().map(|entry| &entry["actionType"]).collect();
+        assert_eq!(actions, ["created", "expired"]);
+        assert_eq!(entries[1]["clientId"], "static/taskcluster/worker-manager");
     }
 );
 

@@ -203,7 +203,7 @@ on_both!(
             .map(|url| url.as_str().unwrap())
             .collect();
         assert!(references.is_sorted());
-        assert_eq!(references.len(), 16);
+        assert_eq!(references.len(), 20);
         let mut paths = vec!["/references/manifest.json".to_owned()];
         for reference in references {
             paths.push(reference.strip_prefix(ROOT_URL).unwrap().to_owned());
@@ -248,7 +248,7 @@ on_both!(everything_that_is_measured_is_in_the_catalogue, |world| {
 
 on_both!(everything_that_a_reference_names_is_served, |world| {
     let mut schemas = Vec::new();
-    for service in ["worker-manager", "queue", "auth"] {
+    for service in ["worker-manager", "queue", "purge-cache", "auth"] {
         let api = served(world, &format!("/references/{service}/v1/api.json")).await;
         let exchanges = served(world, &format!("/references/{service}/v1/exchanges.json")).await;
         for entry in [&api, &exchanges]

@@ -90,6 +90,33 @@ on_both!(
     }
 );
 
+on_both!(
+    an_update_of_a_role_needs_only_what_the_role_does_not_satisfy_yet,
+    |world| {
+        role(world, "inner", &["x:*"]).await;
+        role(world, "r", &["a:*", "assume:inner"]).await;
+        let editor = world.client("editor", &["auth:update-role:r"]).await;
+        let update = |scopes: &[&str]| world.post("auth:/roles/r", body(scopes)).by(&editor);
+        // By pattern, through another role, and what is there.
+        update(&["a:*", "a:b", "assume:inner", "x:y"])
+            .await
+            .expect(200);
+        for (scopes, missing) in [
+            (["a:*", "b"], "b"),
+            (["a:*", "a*"], "a*"),
+            (["a:*", "assume:other"], "assume:other"),
+        ] {
+            let refused = update(&scopes).await;
+            let text = format!("following scopes:\n\n```\n{missing}\n");
+            refused.refused_with(403, "InsufficientScopes", &text);
+        }
+        // What it satisfied only through the role that it leaves must be held from then on.
+        update(&["a:*"]).await.expect(200);
+        let refused = update(&["a:*", "x:y"]).await;
+        refused.refused_with(403, "InsufficientScopes", "x:y");
+    }
+);
+
 on_both!(a_changed_role_counts_at_once, |world| {
     let scope = "worker-manager:list-providers";
     role(world, "r", &[]).await;
@@ -230,5 +257,5 @@ on_both!(changes_of_a_role_are_in_its_history, |world| {
     let history = world.get("auth:/audit/role/r:*").await.expect(200);
     let entries = history["auditHistory"].as_array().unwrap();
     let actions: Vec<_> = entries.iter().map(|entry| &entry["actionType"]).collect();
-    assert_eq!(actions, ["deleted", "updated", "created"]);
+    assert_eq!(actions, ["created", "updated", "deleted"]);
 });

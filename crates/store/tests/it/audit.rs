@@ -20,7 +20,7 @@ fn entry(entity_id: &str, client_id: &str, action: &str) -> AuditEntry {
 }
 
 on_both!(
-    the_history_of_a_thing_and_of_a_client_is_newest_first,
+    the_history_of_a_thing_and_of_a_client_is_oldest_first,
     |database| {
         let store = database.migrated().await;
         write(&store, |tx| {
@@ -38,13 +38,13 @@ on_both!(
         assert_eq!(
             entries,
             [
-                entry("a/b", "me", "deleted"),
+                entry("a/b", "me", "created"),
                 entry("a/b", "you", "updated")
             ]
         );
-        let before = page[1].0;
+        let after = page[1].0;
         let rest = read(&store, move |tx| {
-            audit_by_entity(tx, EntityType::WorkerPool, "a/b", Some(before), 2)
+            audit_by_entity(tx, EntityType::WorkerPool, "a/b", Some(after), 2)
         })
         .await;
         assert_eq!(rest.len(), 1);
@@ -62,5 +62,40 @@ on_both!(
         })
         .await;
         assert!(roles.is_empty());
+    }
+);
+
+on_both!(
+    a_history_comes_in_pages_of_as_many_entries_as_asked_for,
+    |database| {
+        let store = database.migrated().await;
+        let limit: u32 = 3;
+        let mut n_stored = 0;
+        for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
+            write(&store, move |tx| {
+                (n_stored..wanted)
+                    .try_for_each(|_| audit_insert(tx, &entry("a/b", "me", "updated")))
+            })
+            .await;
+            n_stored = wanted;
+            let (mut seen, mut after) = (0, None);
+            loop {
+                let page = read(&store, move |tx| {
+                    audit_by_entity(tx, EntityType::WorkerPool, "a/b", after, limit)
+                })
+                .await;
+                seen += page.len();
+                assert!(page.is_sorted_by_key(|(sequence, _)| *sequence));
+                match page.last() {
+                    Some((sequence, _)) => after = Some(*sequence),
+                    None => break,
+                }
+            }
+            assert_eq!(seen, wanted as usize);
+            let mine = read(&store, move |tx| {
+                audit_by_client(tx, &"me".parse().unwrap(), None, limit)
+            });
+            assert_eq!(mine.await.len(), wanted.min(limit) as usize);
+        }
     }
 );

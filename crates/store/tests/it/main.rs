@@ -7,6 +7,7 @@
 mod access;
 mod artifacts;
 mod audit;
+mod cache_purges;
 mod configuration;
 mod documentation;
 mod equality;

@@ -6,7 +6,7 @@ use domain::access::ClientRecord;
 use domain::audit::EntityType;
 use domain::event::{AccessChange, EventBody};
 use domain::id::ClientId;
-use domain::time::Timestamp;
+use domain::time::{MINUTE_MS, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Tx;
@@ -20,6 +20,8 @@ use crate::gate::token_purpose;
 
 /// Clients that exist by configuration.
 const STATIC: &str = "static/";
+/// Within this time a client may be created again as it was.
+const REPEAT_MS: i64 = 15 * MINUTE_MS;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -91,15 +93,37 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     );
     let inserted = record.clone();
     let written = call.app.write("client_create", move |tx| {
-        if !store::client_insert(tx, &inserted)? {
-            return Err(ApiError::conflict("Client already exists"));
+        if store::client_insert(tx, &inserted)? {
+            announce(&app, tx, AccessChange::Created, &inserted.client_id, now)?;
+            store::audit_insert(tx, &audit)?;
+            return Ok(inserted.clone());
         }
-        announce(&app, tx, AccessChange::Created, &inserted.client_id, now)?;
-        Ok(store::audit_insert(tx, &audit)?)
+        store::client_get(tx, &inserted.client_id)?
+            .filter(|known| is_repeat(known, &inserted))
+            .ok_or_else(|| ApiError::conflict("Client already exists"))
     });
-    written.await?;
+    let created: ClientRecord = written.await?;
     call.app.gate.forget();
-    with_token(&call, &record, &token).await
+    // Of a repeat the token is the one that was made the first time.
+    let purpose = token_purpose(&created.client_id);
+    let opened = call
+        .app
+        .keyring
+        .open(&purpose, &created.sealed_access_token);
+    let token = opened.map_err(|_| ApiError::conflict("Client already exists"))?;
+    with_token(&call, &created, &token).await
+}
+
+/// Whether the same client is asked for again soon after it was made: the first reply may have been lost.
+fn is_repeat(known: &ClientRecord, wanted: &ClientRecord) -> bool {
+    let age = wanted.created.millis_since(known.created);
+    (0..REPEAT_MS).contains(&age)
+        && !known.disabled
+        && known.last_rotated == known.created
+        && known.description == wanted.description
+        && known.scopes == wanted.scopes
+        && known.expires == wanted.expires
+        && known.delete_on_expiration == wanted.delete_on_expiration
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {

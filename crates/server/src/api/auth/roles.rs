@@ -14,7 +14,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::paging::Page;
 use super::super::reply::Reply;
-use super::{added, embedded, refuse_double_stars};
+use super::{embedded, refuse_double_stars};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -99,9 +99,8 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let nothing_added = call.url_params().list("scopesAdded", Vec::new());
     call.authorize(nothing_added).await?;
     let before = load(&call).await?;
-    let params = call
-        .url_params()
-        .list("scopesAdded", added(&before.scopes, &body.scopes));
+    let added = beyond(&call, &before.scopes, &body.scopes).await?;
+    let params = call.url_params().list("scopesAdded", added);
     call.authorize(params).await?;
     refuse_double_stars(&body.scopes)?;
     let (app, now) = (call.app.clone(), call.now);
@@ -148,6 +147,13 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     written.await?;
     call.app.gate.forget();
     Ok(Reply::Empty)
+}
+
+/// The scopes that the role does not satisfy yet, by a pattern or through another role: only these must the caller hold.
+async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<String>, ApiError> {
+    let satisfied = embedded(call)?.expand(before, call.now).await?;
+    let is_beyond = |scope: &&String| !satisfied.satisfies(scope);
+    Ok(after.iter().filter(is_beyond).cloned().collect())
 }
 
 /// Roles that would expand without end are refused.

@@ -113,7 +113,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         AUDIT,
         "Show the history of something",
-        "Who changed a client, a role or a worker pool, newest first.",
+        "Who changed a client, a role or a worker pool, oldest first.",
     ),
     on(
         "listAuditHistory",
@@ -127,7 +127,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         AUDIT,
         "List what a client changed",
-        "Everything that a client has changed, newest first.",
+        "Everything that a client has changed, oldest first.",
     ),
     on(
         "resetAccessToken",

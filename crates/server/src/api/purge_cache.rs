@@ -1,0 +1,205 @@
+//! Purge requests: which caches the workers of a pool are to delete before they run their next task.
+//!
+//! Workers ask on their own; nothing is sent to them. A request is of use until the caches that it means are gone, and is
+//! kept for a day.
+
+use access::scope::Template::Scope;
+use domain::id::PoolId;
+use domain::time::{DAY_MS, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{CachePurge, StoreError};
+
+use super::call::Call;
+use super::endpoint::Verb::{Get, Post};
+use super::endpoint::{Endpoint, Handler, Query, Service, Verb};
+use super::error::{ApiError, Code};
+use super::reply::Reply;
+use super::worker_manager::{LIMIT, MONITORING, TOKEN, monitoring};
+
+/// How long a request is kept.
+const KEPT_MS: i64 = DAY_MS;
+/// How many caches of one pool can have a request at the same time: workers get them in one list.
+pub const MAX_CACHES: u32 = 1_000;
+/// The longest name of a cache, in bytes.
+const MAX_NAME_BYTES: usize = 1_024;
+
+const CATEGORY: &str = "Purge-Cache Service";
+const ANYTHING: &str = "^";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PurgeBody {
+    cache_name: String,
+}
+
+const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
+    Endpoint::new(Service::PurgeCache, name, method, route, handler)
+}
+
+pub const ENDPOINTS: &[Endpoint] = &[
+    on("ping", Get, "/ping", |call| {
+        Box::pin(monitoring::ping(call))
+    })
+    .about(
+        MONITORING,
+        "Ping the service",
+        "Answers at once if the service is alive, with the seconds it has been up.",
+    ),
+    on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
+        Box::pin(monitoring::heartbeat(call))
+    })
+    .about(
+        MONITORING,
+        "Heartbeat for load balancers",
+        "Answers 200 as long as requests are being served.",
+    ),
+    on("version", Get, "/__version__", |call| {
+        Box::pin(monitoring::version(call))
+    })
+    .about(
+        MONITORING,
+        "Version of the service",
+        "Which version is running, built from which commit.",
+    ),
+    on("purgeCache", Post, "/purge-cache/<workerPoolId>", |call| {
+        Box::pin(purge(call))
+    })
+    .wildcard("workerPoolId")
+    .input("purge-cache-request.json")
+    .scopes(Scope("purge-cache:<workerPoolId>:<cacheName>"))
+    .about(
+        CATEGORY,
+        "Purge a cache",
+        "Lets the workers of a pool delete their caches of this name that were made before now. \
+         The request is kept for a day; repeated, it means the caches that are there by then.",
+    ),
+    on("allPurgeRequests", Get, "/purge-cache/list", |call| {
+        Box::pin(list_all(call))
+    })
+    .query(&[TOKEN, LIMIT])
+    .output("all-purge-cache-request-list.json")
+    .scopes(Scope("purge-cache:all-purge-requests"))
+    .about(
+        CATEGORY,
+        "List the purge requests of all pools",
+        "All requests that have not expired, by pool and cache. For people; workers ask for those of \
+         their own pool.",
+    ),
+    on("purgeRequests", Get, "/purge-cache/<workerPoolId>", |call| {
+        Box::pin(list(call))
+    })
+    .wildcard("workerPoolId")
+    .query(&[Query {
+        name: "since",
+        pattern: ANYTHING,
+    }])
+    .output("purge-cache-request-list.json")
+    .scopes(Scope("purge-cache:purge-requests::<workerPoolId>"))
+    .about(
+        CATEGORY,
+        "List the purge requests of a pool",
+        "The caches that workers of this pool are to delete. With `since`, only requests of that \
+         moment or later.",
+    ),
+    on("heartbeat", Get, "/__heartbeat__", |call| {
+        Box::pin(monitoring::heartbeat(call))
+    })
+    .about(MONITORING, "Heartbeat", "Answers 200 if the service works."),
+];
+
+async fn purge(mut call: Call) -> Result<Reply, ApiError> {
+    let body: PurgeBody = call.body()?;
+    let params = call.url_params().text("cacheName", &body.cache_name);
+    call.authorize(params).await?;
+    check_name(&body.cache_name)?;
+    let now = call.now;
+    let purge = CachePurge {
+        pool_id: call.pool_id()?,
+        cache_name: body.cache_name,
+        before: now,
+    };
+    let written = call.app.write("cache_purge", move |tx| {
+        let (pool_id, name) = (&purge.pool_id, &purge.cache_name);
+        let others = store::cache_purge_count_others(tx, pool_id, name, now)?;
+        if others >= u64::from(MAX_CACHES) {
+            return Err(too_many(pool_id));
+        }
+        store::cache_purge_put(tx, &purge, now.plus_millis(KEPT_MS))?;
+        Ok(())
+    });
+    written.await?;
+    Ok(Reply::Empty)
+}
+
+fn check_name(name: &str) -> Result<(), ApiError> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(ApiError::input(format!(
+            "cacheName must have 1 to {MAX_NAME_BYTES} bytes"
+        )));
+    }
+    Ok(())
+}
+
+fn too_many(pool_id: &PoolId) -> ApiError {
+    ApiError::conflict(format!(
+        "{MAX_CACHES} caches of worker pool {pool_id} have a purge request; each expires a day after \
+         it was made"
+    ))
+}
+
+async fn list_all(call: Call) -> Result<Reply, ApiError> {
+    let page = call.page::<(String, String)>()?;
+    let after = match &page.after {
+        None => None,
+        Some((pool_id, name)) => Some((pool_id.parse::<PoolId>()?, name.clone())),
+    };
+    let (now, limit) = (call.now, page.limit_and_one());
+    let read = call.app.store.scan("cache_purge_list", move |tx| {
+        let after = after
+            .as_ref()
+            .map(|(pool_id, name)| (pool_id, name.as_str()));
+        store::cache_purge_list(tx, after, now, limit)
+    });
+    let mut purges: Vec<CachePurge> = read.await?;
+    let token = page.cut(&mut purges, |purge| {
+        (purge.pool_id.to_string(), purge.cache_name.clone())
+    });
+    let mut reply = shown(&purges);
+    if let Some(token) = token {
+        reply["continuationToken"] = json!(token);
+    }
+    Reply::json(&reply)
+}
+
+async fn list(call: Call) -> Result<Reply, ApiError> {
+    let (pool_id, since, now) = (call.pool_id()?, since(&call)?, call.now);
+    let read = call.app.store.read("cache_purge_list_of_pool", move |tx| {
+        store::cache_purge_list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+    });
+    let purges: Result<Vec<CachePurge>, StoreError> = read.await;
+    Reply::json(&shown(&purges?))
+}
+
+/// An empty value counts as none.
+fn since(call: &Call) -> Result<Timestamp, ApiError> {
+    let given = call.query("since").filter(|text| !text.is_empty());
+    let since = given.map_or(Ok(Timestamp::from_millis(0)), str::parse);
+    since.map_err(|bad| {
+        let text = format!("Query-string parameter: since: {bad}");
+        ApiError::new(Code::InvalidRequestArguments, text)
+    })
+}
+
+fn shown(purges: &[CachePurge]) -> Value {
+    let one = |purge: &CachePurge| {
+        let (provisioner_id, worker_type) = purge.pool_id.parts();
+        json!({
+            "provisionerId": provisioner_id,
+            "workerType": worker_type,
+            "cacheName": purge.cache_name,
+            "before": purge.before.to_string(),
+        })
+    };
+    json!({"requests": purges.iter().map(one).collect::<Vec<Value>>()})
+}
