@@ -11,5 +11,5 @@ pub use inbox::{Inbox, Taken};
 pub use listener::{Binding, Listener};
 pub use publisher::{CONFIRM_LIMIT, Message, Published, Publisher};
 pub use taskcluster_queue::{
-    Activity, Busy, DemandError, MAX_BATCH, QueueAccess, TaskclusterQueue,
+    Activity, Busy, DemandError, MAX_BATCH, QueueAccess, TaskclusterQueue, WorkerPage,
 };

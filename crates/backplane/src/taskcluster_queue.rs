@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use domain::demand::Demand;
-use domain::id::{PoolId, WorkerGroup, WorkerId};
+use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::queue_worker::{QuarantineEntry, TaskRun};
 use domain::time::Timestamp;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
@@ -69,6 +70,19 @@ pub struct Activity {
     pub first_claim: Timestamp,
     pub last_date_active: Option<Timestamp>,
     pub quarantine_until: Option<Timestamp>,
+    /// Only known of a worker that was asked about alone, as are the details of its quarantine.
+    pub expires: Option<Timestamp>,
+    /// Newest last; of a list, only the newest is known.
+    pub recent_tasks: Vec<TaskRun>,
+    pub quarantine_details: Vec<QuarantineEntry>,
+}
+
+/// A page of the workers that the queue remembers.
+#[derive(Debug)]
+pub struct WorkerPage {
+    pub workers: Vec<Activity>,
+    /// Present when there is more.
+    pub token: Option<String>,
 }
 
 /// Those who work on something.
@@ -109,6 +123,28 @@ struct Worker {
     first_claim: String,
     last_date_active: Option<String>,
     quarantine_until: Option<String>,
+    expires: Option<String>,
+    latest_task: Option<Run>,
+    #[serde(default)]
+    recent_tasks: Vec<Run>,
+    #[serde(default)]
+    quarantine_details: Vec<Quarantine>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Run {
+    task_id: String,
+    run_id: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Quarantine {
+    updated_at: String,
+    client_id: String,
+    quarantine_until: String,
+    quarantine_info: String,
 }
 
 /// A page of any list.
@@ -156,14 +192,41 @@ impl TaskclusterQueue {
 
     /// All workers that the queue remembers.
     pub async fn workers(&self, queue: &PoolId) -> Result<Vec<Activity>, DemandError> {
-        let (provisioner, worker_type) = queue.parts();
-        let path = format!(
-            "/provisioners/{}/worker-types/{}/workers",
-            segment(provisioner),
-            segment(worker_type)
-        );
-        let workers: Vec<Worker> = self.list(&path).await?;
-        Ok(workers.iter().filter_map(activity).collect())
+        let workers: Vec<Worker> = self.list(&workers_path(queue)).await?;
+        Ok(workers.into_iter().filter_map(activity).collect())
+    }
+
+    /// One page of them: those that are quarantined, or all.
+    pub async fn worker_page(
+        &self,
+        queue: &PoolId,
+        limit: u32,
+        token: Option<&str>,
+        quarantined: bool,
+    ) -> Result<WorkerPage, DemandError> {
+        let mut path = format!("{}?limit={limit}", workers_path(queue));
+        if let Some(token) = token {
+            path.push_str(&format!("&continuationToken={}", segment(token)));
+        }
+        if quarantined {
+            path.push_str("&quarantined=true");
+        }
+        let page: Page<Worker> = self.caller.get(&path).await?;
+        Ok(WorkerPage {
+            workers: page.items.into_iter().filter_map(activity).collect(),
+            token: page.continuation_token.filter(|token| !token.is_empty()),
+        })
+    }
+
+    /// One worker; `None` if the queue does not remember it.
+    pub async fn worker(&self, key: &WorkerKey) -> Result<Option<Activity>, DemandError> {
+        let (group, id) = (segment(key.group.as_str()), segment(key.id.as_str()));
+        let path = format!("{}/{group}/{id}", workers_path(&key.pool_id));
+        match self.caller.get::<Worker>(&path).await {
+            Ok(worker) => Ok(activity(worker)),
+            Err(DemandError::Refused { status: 404, .. }) => Ok(None),
+            Err(problem) => Err(problem),
+        }
     }
 
     async fn batch(&self, queues: &[PoolId], deadline: Instant) -> Vec<Answer<Demand>> {
@@ -258,15 +321,56 @@ fn failed(queues: &[PoolId], problem: DemandError) -> Vec<Answer<Demand>> {
     vec![Err(problem); queues.len()]
 }
 
-fn activity(worker: &Worker) -> Option<Activity> {
-    let time = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
+fn workers_path(queue: &PoolId) -> String {
+    let (provisioner, worker_type) = queue.parts();
+    format!(
+        "/provisioners/{}/worker-types/{}/workers",
+        segment(provisioner),
+        segment(worker_type)
+    )
+}
+
+/// `None`: no worker of ours has such a name.
+fn activity(worker: Worker) -> Option<Activity> {
+    let time = |text: Option<String>| text.and_then(|text| text.parse().ok());
+    let mut runs = worker.recent_tasks;
+    if runs.is_empty() {
+        runs.extend(worker.latest_task);
+    }
     Some(Activity {
         group: worker.worker_group.parse().ok()?,
         id: worker.worker_id.parse().ok()?,
         first_claim: worker.first_claim.parse().ok()?,
-        last_date_active: time(&worker.last_date_active),
-        quarantine_until: time(&worker.quarantine_until),
+        last_date_active: time(worker.last_date_active),
+        quarantine_until: time(worker.quarantine_until),
+        expires: time(worker.expires),
+        recent_tasks: runs.into_iter().map(Run::known).collect(),
+        quarantine_details: worker
+            .quarantine_details
+            .into_iter()
+            .map(Quarantine::known)
+            .collect(),
     })
+}
+
+impl Run {
+    fn known(self) -> TaskRun {
+        TaskRun {
+            task_id: self.task_id,
+            run_id: self.run_id,
+        }
+    }
+}
+
+impl Quarantine {
+    fn known(self) -> QuarantineEntry {
+        QuarantineEntry {
+            updated_at: self.updated_at,
+            client_id: self.client_id,
+            quarantine_until: self.quarantine_until,
+            quarantine_info: self.quarantine_info,
+        }
+    }
 }
 
 /// A name within a path or a query.

@@ -7,7 +7,7 @@ use backplane::{Activity, Broker, Busy, DemandError, QueueAccess, TaskclusterQue
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
-use domain::time::Clock;
+use domain::time::{Clock, Timestamp};
 use domain::worker::Worker;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -62,6 +62,14 @@ impl Demands {
 
     pub fn is_outside(&self) -> bool {
         matches!(self, Self::Outside { .. })
+    }
+
+    /// The queue, if it is not ours.
+    pub fn outside(&self) -> Option<&TaskclusterQueue> {
+        match self {
+            Self::Embedded => None,
+            Self::Outside { queue, .. } => Some(queue),
+        }
     }
 
     /// The broker of an outside queue.
@@ -129,7 +137,7 @@ impl Demands {
             let pool = &of_pool[0].key.pool_id;
             match queue.workers(pool).await {
                 Ok(activity) => known.extend(activity.into_iter().map(|activity| {
-                    let worker = as_worker(app, pool, activity);
+                    let worker = as_worker(pool, activity, app.clock.now());
                     (worker.key.clone(), worker)
                 })),
                 Err(problem) => {
@@ -146,21 +154,23 @@ impl Demands {
 }
 
 /// The other side keeps its own record; ours of it is good for the moment.
-fn as_worker(app: &App, pool: &PoolId, activity: Activity) -> QueueWorker {
+pub fn as_worker(pool: &PoolId, activity: Activity, now: Timestamp) -> QueueWorker {
     let key = WorkerKey {
         pool_id: pool.clone(),
         group: activity.group,
         id: activity.id,
     };
-    let now = app.clock.now();
     QueueWorker {
         last_date_active: activity.last_date_active,
         quarantine_until: activity.quarantine_until,
-        ..QueueWorker::new(key, activity.first_claim, now)
+        recent_tasks: activity.recent_tasks,
+        quarantine_details: activity.quarantine_details,
+        ..QueueWorker::new(key, activity.first_claim, activity.expires.unwrap_or(now))
     }
 }
 
-fn chain(problem: &DemandError) -> String {
+/// An error with what lies behind it, in one line.
+pub fn chain(problem: &DemandError) -> String {
     let source = std::error::Error::source(problem);
     source.map_or_else(
         || problem.to_string(),

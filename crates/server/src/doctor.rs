@@ -247,7 +247,22 @@ async fn brokers(config: &Config) -> Vec<Finding> {
             findings.push(broker(amqp, key).await);
         }
     }
+    findings.extend(unheard_queue(config));
     findings
+}
+
+/// An outside queue gives the tasks of removed workers to others when it hears of these, which is on its own broker.
+fn unheard_queue(config: &Config) -> Option<Finding> {
+    let queue = config.queue.taskcluster.as_ref()?;
+    config.events.amqp.is_none().then(|| {
+        Finding::warning(
+            format!(
+                "the queue at {} does not hear of removed workers: there is no events.amqp",
+                queue.root_url
+            ),
+            "set events.amqp to that deployment's broker; without it, tasks of removed workers wait until their claims expire",
+        )
+    })
 }
 
 async fn broker(amqp: &Amqp, key: &str) -> Finding {

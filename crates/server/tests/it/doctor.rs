@@ -147,3 +147,22 @@ async fn files_of_tasks_need_a_folder_that_can_be_written() {
         "{cannot}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outside_queue_that_never_hears_of_removed_workers_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    config.queue.taskcluster = Some(server::config::OutsideQueue {
+        root_url: "http://127.0.0.1:1".to_owned(),
+        client_id: "fleet".to_owned(),
+        access_token: Some(access::Secret::new("t".repeat(44))),
+        access_token_file: None,
+        pulse: None,
+    });
+    let without =
+        "the queue at http://127.0.0.1:1 does not hear of removed workers: there is no events.amqp";
+    assert_eq!(bad(&examine(&config).await), [without]);
+    config.events.amqp = Some(crate::broker::amqp("amqp://127.0.0.1:1/%2f"));
+    let findings = examine(&config).await;
+    assert!(!bad(&findings).contains(&without), "{findings:?}");
+}

@@ -115,6 +115,7 @@ const ALL: &[&str] = &[
     "queue:claimed-count:*",
     "queue:claimed-list:*",
     "queue:list-workers:*",
+    "queue:get-worker:*",
 ];
 
 fn answer(rows: &[(&str, (u64, u64))]) -> BTreeMap<String, (u64, u64)> {
@@ -163,6 +164,109 @@ async fn what_the_queue_knows_of_workers_is_known_here() {
     let seen = &known[&workers[0].key];
     assert_eq!(seen.first_claim, two.queue.now());
     assert!(!seen.is_quarantined(two.queue.now()));
+}
+
+const LISTED: &str = "/provisioners/pp/worker-types/a/workers";
+
+impl Two {
+    async fn listed(&self, query: &str) -> Value {
+        self.fleet
+            .get(&format!("{LISTED}{query}"))
+            .await
+            .expect(200)
+    }
+}
+
+fn names(listed: &Value) -> Vec<&str> {
+    let workers = listed["workers"].as_array().unwrap().iter();
+    workers
+        .map(|worker| worker["workerId"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn workers_are_listed_and_shown_as_that_queue_knows_them_with_what_we_know() {
+    let two = Two::start(ALL, None).await;
+    for id in ["w1", "w2", "w3"] {
+        two.task("pp/a").await;
+        two.claim("pp/a", id).await;
+    }
+    two.fleet.insert(worker("pp/a", "g", "w1")).await;
+    two.fleet.insert(worker("pp/a", "g", "never-claimed")).await;
+    let until = two.queue.now().plus_seconds(3_600).to_string();
+    two.queue
+        .put(
+            "queue:/provisioners/pp/worker-types/a/workers/g/w3",
+            json!({ "quarantineUntil": until, "quarantineInfo": "broken" }),
+        )
+        .await
+        .expect(200);
+
+    let all = two.listed("").await;
+    assert_eq!(names(&all), ["w1", "w2", "w3"]);
+    let of = |number: usize, key: &str| all["workers"][number][key].clone();
+    assert_eq!(
+        (of(0, "state"), of(0, "providerId")),
+        (json!("requested"), json!("google"))
+    );
+    assert_eq!(
+        (of(1, "state"), of(1, "providerId")),
+        (json!("standalone"), json!("none"))
+    );
+    assert_eq!(of(0, "latestTask")["runId"], 0);
+    assert_eq!(of(2, "quarantineUntil"), until);
+    assert_eq!(names(&two.listed("?workerState=requested").await), ["w1"]);
+    assert!(names(&two.listed("?workerState=running").await).is_empty());
+    assert_eq!(names(&two.listed("?quarantined=true").await), ["w3"]);
+
+    let ours = two.fleet.get(&format!("{LISTED}/g/w1")).await.expect(200);
+    assert_eq!(
+        (&ours["state"], &ours["capacity"]),
+        (&json!("requested"), &json!(1))
+    );
+    assert_eq!(ours["recentTasks"].as_array().unwrap().len(), 1);
+    let theirs = two.fleet.get(&format!("{LISTED}/g/w3")).await.expect(200);
+    assert_eq!(theirs["state"], "standalone");
+    assert_eq!(theirs["quarantineDetails"][0]["quarantineInfo"], "broken");
+    let none = two.fleet.get(&format!("{LISTED}/g/never-claimed")).await;
+    none.refused_with(404, "ResourceNotFound", "`never-claimed`");
+}
+
+#[tokio::test]
+async fn pages_of_that_queue_are_pages_here() {
+    let two = Two::start(ALL, None).await;
+    let limit = 2;
+    let mut n_seen = 0;
+    for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
+        for number in n_seen..wanted {
+            two.task("pp/a").await;
+            two.claim("pp/a", &format!("w{number:02}")).await;
+        }
+        n_seen = wanted;
+        for (filter, expected) in [("", wanted), ("&workerState=running", 0)] {
+            let (mut seen, mut token) = (0, String::new());
+            loop {
+                let page = two.listed(&format!("?limit={limit}{filter}{token}")).await;
+                assert!(names(&page).len() <= limit);
+                seen += names(&page).len();
+                match page["continuationToken"].as_str() {
+                    Some(next) => token = format!("&continuationToken={next}"),
+                    None => break,
+                }
+            }
+            assert_eq!(seen, expected, "{wanted} {filter}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_answer_is_no_empty_list_of_workers() {
+    let mut two = Two::start(ALL, None).await;
+    two.stop_queue().await;
+    for path in [LISTED.to_owned(), format!("{LISTED}/g/w1")] {
+        let refused = two.fleet.get(&path).await;
+        refused.refused_with(503, "QueueUnavailable", "did not answer");
+    }
 }
 
 #[tokio::test]

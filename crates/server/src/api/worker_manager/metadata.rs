@@ -1,5 +1,7 @@
 //! Workers as the queue knows them, together with what we know of them.
 
+mod outside;
+
 use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::TaskRun;
 use serde_json::{Map, Value, json};
@@ -13,14 +15,9 @@ use super::super::reply::Reply;
 const STANDALONE: &str = "standalone";
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
-    let page = call.page::<(String, String)>()?;
     // The two halves have no pattern of their own; a pool that cannot exist has no workers.
     let Ok(pool_id) = joined_pool_id(&call) else {
         return Reply::json(&json!({"workers": []}));
-    };
-    let after = match &page.after {
-        None => None,
-        Some((group, id)) => Some((group.parse::<WorkerGroup>()?, id.parse::<WorkerId>()?)),
     };
     let filter = MetadataFilter {
         state: call
@@ -30,6 +27,14 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
             .map_err(|bad| ApiError::input(format!("{bad}")))?,
         launch_config_id: call.query_id("launchConfigId")?,
         quarantined_at: (call.query("quarantined") == Some("true")).then_some(call.now),
+    };
+    if let Some(queue) = call.app.demands.outside() {
+        return outside::list(&call, queue, &pool_id, &filter).await;
+    }
+    let page = call.page::<(String, String)>()?;
+    let after = match &page.after {
+        None => None,
+        Some((group, id)) => Some((group.parse::<WorkerGroup>()?, id.parse::<WorkerId>()?)),
     };
     let limit = page.limit_and_one();
     let read = call.app.store.scan("worker_metadata_list", move |tx| {
@@ -68,11 +73,16 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         id: call.parameter("workerId").parse()?,
     };
     let now = call.now;
-    let read = call.app.store.read("worker_metadata_get", move |tx| {
-        store::worker_metadata_get(tx, &key)
-    });
-    let row = read
-        .await?
+    let row = match call.app.demands.outside() {
+        Some(queue) => outside::find(&call, queue, &key).await?,
+        None => {
+            let read = call.app.store.read("worker_metadata_get", move |tx| {
+                store::worker_metadata_get(tx, &key)
+            });
+            read.await?
+        }
+    };
+    let row = row
         .filter(|row| !row.queue.has_expired(now))
         .ok_or_else(not_found)?;
     Reply::json(&details(&row))

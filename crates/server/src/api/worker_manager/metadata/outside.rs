@@ -1,0 +1,90 @@
+//! Workers as the queue of another deployment knows them, together with our own rows.
+
+use backplane::{DemandError, TaskclusterQueue};
+use domain::id::{PoolId, WorkerKey};
+use domain::queue_worker::QueueWorker;
+use serde_json::{Value, json};
+use store::{MetadataFilter, StoreError, WorkerMetadata};
+
+use super::super::super::call::Call;
+use super::super::super::error::ApiError;
+use super::super::super::paging::Page;
+use super::super::super::reply::Reply;
+use super::summary;
+use crate::demand::{as_worker, chain};
+
+/// How many pages of the queue are read for one of ours, while the filters leave nothing of them.
+const MAX_PAGES: usize = 10;
+
+/// A page of ours is a page of the queue, of which the filters may leave less. Its token is the queue's.
+pub(super) async fn list(
+    call: &Call,
+    queue: &TaskclusterQueue,
+    pool_id: &PoolId,
+    filter: &MetadataFilter,
+) -> Result<Reply, ApiError> {
+    let limit = Page::<()>::parse(call.query("limit"), None)?.limit;
+    let mut token = call.query("continuationToken").map(str::to_owned);
+    let quarantined = filter.quarantined_at.is_some();
+    let mut rows = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let asked = queue.worker_page(pool_id, limit, token.as_deref(), quarantined);
+        let page = asked.await.map_err(|problem| unavailable(&problem))?;
+        let seen = page.workers.into_iter();
+        let seen = seen.map(|activity| as_worker(pool_id, activity, call.now));
+        rows = joined(call, seen.collect()).await?;
+        rows.retain(|row| passes(row, filter));
+        token = page.token;
+        if token.is_none() || !rows.is_empty() {
+            break;
+        }
+    }
+    let workers: Vec<Value> = rows.iter().map(summary).collect();
+    let mut reply = json!({ "workers": workers });
+    if let Some(token) = token {
+        reply["continuationToken"] = json!(token);
+    }
+    Reply::json(&reply)
+}
+
+pub(super) async fn find(
+    call: &Call,
+    queue: &TaskclusterQueue,
+    key: &WorkerKey,
+) -> Result<Option<WorkerMetadata>, ApiError> {
+    let found = queue.worker(key).await;
+    let Some(activity) = found.map_err(|problem| unavailable(&problem))? else {
+        return Ok(None);
+    };
+    let seen = as_worker(&key.pool_id, activity, call.now);
+    Ok(joined(call, vec![seen]).await?.pop())
+}
+
+/// Each with the row that we have of it: one indexed read for each, in one transaction.
+async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadata>, StoreError> {
+    let read = call.app.store.scan("worker_metadata_join", move |tx| {
+        let row = |queue: &QueueWorker| {
+            Ok(WorkerMetadata {
+                worker: store::worker_get(tx, &queue.key)?,
+                queue: queue.clone(),
+            })
+        };
+        seen.iter().map(row).collect()
+    });
+    read.await
+}
+
+/// As the statements of our own queue filter.
+fn passes(row: &WorkerMetadata, filter: &MetadataFilter) -> bool {
+    let worker = row.worker.as_ref();
+    let has_state = |state| worker.is_some_and(|worker| worker.state == state);
+    let has_config = |id| worker.is_some_and(|worker| worker.launch_config_id.as_ref() == Some(id));
+    let is_quarantined = |at| row.queue.is_quarantined(at);
+    filter.state.is_none_or(has_state)
+        && filter.launch_config_id.as_ref().is_none_or(has_config)
+        && filter.quarantined_at.is_none_or(is_quarantined)
+}
+
+fn unavailable(problem: &DemandError) -> ApiError {
+    ApiError::queue_unavailable(&chain(problem))
+}
