@@ -11,4 +11,5 @@ mod send;
 pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 pub(crate) use config_file::ConfigFile;
 pub(crate) use credentials::{Credentials, Flags, Settings, from_environment, resolve};
-pub(crate) use send::{Client, JSON, Opened, signature};
+pub(crate) use problem::NOT_OUR_SERVER;
+pub(crate) use send::{Client, JSON, Opened, is_loopback, signature};

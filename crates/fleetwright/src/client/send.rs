@@ -5,7 +5,7 @@ use std::time::Duration;
 use access::hawk::{RequestLine, payload_hash, sign_header};
 use access::slugid;
 use anyhow::Context as _;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
@@ -19,6 +19,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// No reply of the API is larger; what is will not be read to its end.
 const MAX_REPLY_BYTES: usize = 256 << 20;
+/// No chain of redirects is longer.
+const MAX_REDIRECTS: usize = 10;
 pub(crate) const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
@@ -40,6 +42,10 @@ struct Further<'a> {
 /// What became of opening a stream.
 pub(crate) enum Opened {
     Stream(Response),
+    /// The server says where it is instead.
+    Elsewhere(Url),
+    /// There is no such thing, or the server does not know the call.
+    Missing(Failure),
     /// It may work a moment later.
     Broken(String),
 }
@@ -135,15 +141,42 @@ impl Client {
         if status.is_server_error() {
             return Ok(Opened::Broken(format!("the server answered {status}")));
         }
-        match read(response).await {
-            Ok(answer) => Err(refused(
-                call,
-                status,
-                &answer.body,
-                self.credentials.is_some(),
-            )),
-            Err(problem) => Ok(Opened::Broken(innermost(&problem))),
+        if let Some(url) = redirect(&response, &self.root_url) {
+            return Ok(Opened::Elsewhere(url));
         }
+        let answer = match read(response).await {
+            Ok(answer) => answer,
+            Err(problem) => return Ok(Opened::Broken(innermost(&problem))),
+        };
+        let failure = refused(call, status, &answer.body, self.credentials.is_some());
+        match status {
+            StatusCode::NOT_FOUND => Ok(Opened::Missing(failure)),
+            _ => Err(failure),
+        }
+    }
+
+    /// Opens what a redirect led to, over further redirects. No credentials are sent: the URL is all that it takes, and it
+    /// may lead to anybody.
+    pub(crate) async fn open_elsewhere(
+        &self,
+        mut url: Url,
+        limit: Duration,
+    ) -> Result<Response, String> {
+        for _ in 0..=MAX_REDIRECTS {
+            let place = place_of(&url);
+            let sent = self.http.get(url.clone()).timeout(limit).send().await;
+            let response = sent.map_err(|problem| format!("{place}: {}", innermost(&problem)))?;
+            let status = response.status();
+            if self.verbose {
+                output::note(&format!("GET {place} -> {status}"));
+            }
+            if status.is_success() {
+                return Ok(response);
+            }
+            let next = redirect(&response, &url);
+            url = next.ok_or_else(|| format!("{place} answered {status}"))?;
+        }
+        Err(format!("more than {MAX_REDIRECTS} redirects"))
     }
 
     /// The failure of a call that never got an answer.
@@ -230,6 +263,25 @@ impl Client {
     }
 }
 
+/// Where a reply sends its reader, if that is somewhere on the web.
+fn redirect(response: &Response, base: &Url) -> Option<Url> {
+    if !response.status().is_redirection() {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let url = base.join(location).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
+
+/// Host and port of a URL, without what may be a secret.
+fn place_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
 async fn read(mut response: Response) -> Result<Answer, reqwest::Error> {
     let status = response.status();
     let mut body = Vec::new();
@@ -269,7 +321,8 @@ fn sign(credentials: &Credentials, line: &RequestLine<'_>, hash: Option<&str>) -
     )
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether a URL leads to this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     host == "localhost"
         || host
@@ -311,6 +364,63 @@ mod tests {
             client("http://127.0.0.1:8080/").unwrap().root_url(),
             "http://127.0.0.1:8080"
         );
+    }
+
+    /// `/n` leads to `/n-1`, and `/0` is the end; returns the heads of all requests.
+    async fn chain(listener: tokio::net::TcpListener) -> Vec<String> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut heads = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                if stream.read_buf(&mut head).await.unwrap() == 0 {
+                    return heads;
+                }
+            }
+            let head = String::from_utf8(head).unwrap().to_lowercase();
+            let number = head.split(['/', ' ']).nth(2).unwrap().to_owned();
+            heads.push(head);
+            let answer = match number.parse::<u32>().unwrap() {
+                0 => "200 OK\r\n".to_owned(),
+                number => format!("303 See Other\r\nlocation: /{}\r\n", number - 1),
+            };
+            let text = format!("HTTP/1.1 {answer}content-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_without_credentials_up_to_a_limit() {
+        let settings = Settings {
+            root_url: "http://127.0.0.1:1".to_owned(),
+            credentials: Some(Credentials {
+                client_id: "me".to_owned(),
+                access_token: access::Secret::new("t".repeat(44)),
+                extension: None,
+            }),
+        };
+        let client = Client::new(settings, false).unwrap();
+        for wanted in [
+            0,
+            1,
+            MAX_REDIRECTS - 1,
+            MAX_REDIRECTS,
+            MAX_REDIRECTS + 1,
+            10 * MAX_REDIRECTS,
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let serving = tokio::spawn(chain(listener));
+            let url = format!("http://{address}/{wanted}").parse().unwrap();
+            let opened = client.open_elsewhere(url, CALL_LIMIT).await;
+            assert_eq!(opened.is_ok(), wanted <= MAX_REDIRECTS, "{wanted}");
+            // A connection that says nothing ends the service.
+            drop(tokio::net::TcpStream::connect(address).await.unwrap());
+            let heads = serving.await.unwrap();
+            assert_eq!(heads.len(), wanted.min(MAX_REDIRECTS) + 1);
+            assert!(heads.iter().all(|head| !head.contains("authorization")));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{Session, name};
-use crate::client::{Call, FLEETWRIGHT, Opened};
+use crate::client::{Call, FLEETWRIGHT, NOT_OUR_SERVER, Opened};
 use crate::failure::Failure;
 use crate::{machine, output};
 
@@ -134,6 +134,11 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
                     }
                     End::Lost(reason) => reason,
                 }
+            }
+            Opened::Missing(failure) => return Err(failure),
+            Opened::Elsewhere(_) => {
+                let text = "could not listen to events: the server answered with a redirect";
+                return Err(Failure::failed(text).advise(NOT_OUR_SERVER));
             }
             Opened::Broken(reason) => reason,
         };

@@ -1,6 +1,7 @@
 //! Tasks: created, shown, followed, cancelled.
 
 mod follow;
+mod log;
 mod new;
 
 use clap::{ArgGroup, Args, Subcommand};
@@ -146,7 +147,7 @@ async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> R
                 .advise(format!("fleetwright task log --follow {task} waits for it"))
         })?,
     };
-    follow::log(task, run, false, session).await
+    log::Reading::of(task, run).print(false, session).await
 }
 
 async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {

@@ -10,8 +10,9 @@ use cloud::ProviderConfig;
 use server::config::{Config, ProviderTable, StaticClient};
 
 use super::first_pool::{self, FIRST_POOL};
+use super::first_role::{self, ANYBODY};
 use super::serve::{self, until_told_to_stop, url_of};
-use crate::client::Credentials;
+use crate::client::{Credentials, is_loopback};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
@@ -72,7 +73,8 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     let public_url = config.root_url.clone();
     let doctor = doctor(&arguments, &data);
     let has_owner = config.auth.taskcluster.is_none();
-    let begins_with_pool = is_new && has_owner && has_local_workers(&config);
+    let begins_with_pool = is_new && has_local_workers(&config);
+    let is_private = is_private(&config);
     let ready = |address| {
         let root_url = public_url.unwrap_or_else(|| url_of(address));
         if !has_owner {
@@ -81,23 +83,64 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         if let Err(failure) = data.set_root_url(&root_url) {
             output::failure(&failure);
         }
-        let text = welcome(&root_url, &data);
-        if !begins_with_pool {
-            return output::out(&text);
-        }
         let owner = data.owner_token();
+        let first = First {
+            pool: begins_with_pool,
+            role: is_new && is_private,
+            is_private,
+        };
+        let text = welcome(&root_url, &data, first.role);
         tokio::spawn(async move {
-            let made = match owner {
-                Ok(token) => first_pool::make(url_of(address), credentials(token)).await,
+            let done = match owner {
+                Ok(token) => first.take(&url_of(address), &token).await,
                 Err(failure) => Err(failure),
             };
-            if let Err(failure) = made {
+            if let Err(failure) = done {
                 output::failure(&failure);
             }
             output::out(&text);
         });
     };
     serve::run(config, until_told_to_stop()?, ready, &doctor).await
+}
+
+/// What a start does once the server answers.
+struct First {
+    /// Make the first pool.
+    pool: bool,
+    /// Make the role of everybody.
+    role: bool,
+    /// Nobody beyond this machine reaches the server.
+    is_private: bool,
+}
+
+impl First {
+    async fn take(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
+        let owner = || credentials(token.clone());
+        if self.pool {
+            first_pool::make(root_url.to_owned(), owner()).await?;
+        }
+        if self.role {
+            first_role::make(root_url.to_owned(), owner()).await?;
+        }
+        if self.is_private {
+            return Ok(());
+        }
+        let n_scopes = first_role::n_scopes(root_url.to_owned(), owner()).await?;
+        if n_scopes > 0 {
+            output::note(&format!(
+                "warning: everybody who reaches this server has the {n_scopes} scopes of the role {ANYBODY}; \
+                 `fleetwright role show {ANYBODY}` shows them, `fleetwright role delete {ANYBODY}` takes them away"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether only this machine reaches the server: by its address, and by the one that clients are given.
+fn is_private(config: &Config) -> bool {
+    let is_here = |url: &String| url.parse().is_ok_and(|url| is_loopback(&url));
+    config.listen.ip().is_loopback() && config.root_url.as_ref().is_none_or(is_here)
 }
 
 fn has_local_workers(config: &Config) -> bool {
@@ -215,15 +258,21 @@ fn warn_if_open(config: &Config) {
     }
 }
 
-fn welcome(root_url: &str, data: &DataFolder) -> String {
+fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
     let program = program_name();
+    let everybody = match has_role {
+        true => format!(
+            "\n  everybody    on this machine may read public artifacts, and tasks and their state\n               (role {ANYBODY}; `{program} role delete {ANYBODY}` takes that away)"
+        ),
+        false => String::new(),
+    };
     let owner = data.owner_file();
     format!(
         "\
 fleetwright is ready at {root_url}
 
   data folder  {}
-  credential   {} (client {OWNER}, may do everything)
+  credential   {} (client {OWNER}, may do everything){everybody}
 
 Try, in another terminal:
 

@@ -372,9 +372,11 @@ fn roles_scopes_and_their_history() {
     assert_eq!(server.ok(&["scope", "current"]), "*\n");
     server.ok(&["role", "update", "team:*", "--scope", "c"]);
     assert_eq!(server.json(&["role", "show", "team:*"])["description"], "d");
+    let listed = server.json(&["role", "list"]);
+    let team = &listed["roles"][1];
     assert_eq!(
-        server.json(&["role", "list"])["roles"][0]["scopes"],
-        json!(["c"])
+        (&team["roleId"], &team["scopes"]),
+        (&json!("team:*"), &json!(["c"]))
     );
     server.ok(&["role", "delete", "team:*", "--yes"]);
 

@@ -59,7 +59,8 @@ fn what_is_applied_is_there_and_the_second_plan_is_empty() {
     ] {
         assert!(first.out.contains(part), "{part}: {}", first.out);
     }
-    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+    let roles = server.json(&["role", "list"]);
+    assert_eq!(roles["roles"].as_array().unwrap().len(), 1, "{roles}");
 
     let applied = apply(&server, &folder);
     assert_eq!(applied.code, 0, "{}", applied.err);

@@ -15,6 +15,7 @@ mod import;
 mod import_rules;
 mod network;
 mod offline;
+mod other_workers;
 mod overrides;
 mod queue_calls;
 mod serve;

@@ -211,3 +211,85 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     let findings: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(findings["findings"][0]["state"], "good");
 }
+
+/// What somebody without credentials is answered.
+fn anybody(server: &Server, arguments: &[&str]) -> Done {
+    let mut command = server.home.command(arguments);
+    Done::of(
+        command
+            .env("TASKCLUSTER_ROOT_URL", server.root_url())
+            .output()
+            .unwrap(),
+    )
+}
+
+#[test]
+fn everybody_on_this_machine_may_read_what_tasks_publish_until_the_role_is_deleted() {
+    let server = Server::start();
+    assert!(
+        server.welcome.contains("role delete anonymous"),
+        "{}",
+        server.welcome
+    );
+    let role = server.json(&["role", "show", "anonymous"]);
+    let scopes: Vec<_> = role["scopes"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        scopes,
+        [
+            "purge-cache:purge-requests:*",
+            "queue:get-artifact:public/*",
+            "queue:get-task:*",
+            "queue:list-artifacts:*",
+            "queue:list-dependent-tasks:*",
+            "queue:list-task-group:*",
+            "queue:status:*",
+        ]
+    );
+    let made = server.ok(&[
+        "--json",
+        "task",
+        "create",
+        "--pool",
+        "local/default",
+        "--wait",
+        "--",
+        "echo",
+        "hello",
+    ]);
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let task = made["status"]["taskId"].as_str().unwrap();
+    let log = anybody(&server, &["task", "log", task]);
+    assert!(log.out.contains("hello\n"), "{}", log.err);
+    assert_eq!(anybody(&server, &["task", "status", task]).code, 0);
+    assert_eq!(anybody(&server, &["pool", "list"]).code, 4);
+
+    server.ok(&["role", "delete", "anonymous", "--yes"]);
+    let (_, home) = server.terminate();
+    let again = Server::start_in(home, &[]);
+    assert!(!again.welcome.contains("anonymous"), "{}", again.welcome);
+    assert_eq!(again.run(&["role", "show", "anonymous"]).code, 3);
+    assert_eq!(anybody(&again, &["task", "log", task]).code, 4);
+}
+
+#[test]
+fn a_server_that_others_reach_opens_nothing_to_them() {
+    let beyond = ["--root-url", "http://fleet.example.com"];
+    let server = Server::start_in(Home::new(), &beyond);
+    assert!(!server.welcome.contains("anonymous"), "{}", server.welcome);
+    let (_, home) = server.terminate();
+    let here = Server::start_in(home, &[]);
+    assert_eq!(here.run(&["role", "show", "anonymous"]).code, 3);
+    assert!(!here.home.read("log").contains("warning: everybody"));
+}
+
+#[test]
+fn a_role_of_everybody_is_warned_of_once_others_reach_the_server() {
+    let (_, home) = Server::start().terminate();
+    let server = Server::start_in(home, &["--root-url", "http://fleet.example.com"]);
+    let log = server.home.read("log");
+    assert!(
+        log.contains("warning: everybody who reaches this server"),
+        "{log}"
+    );
+    assert!(log.contains("fleetwright role delete anonymous"), "{log}");
+}

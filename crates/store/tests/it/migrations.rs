@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -71,6 +71,10 @@ const FILES: [(&str, &str); 16] = [
     (
         "0016_workers_by_region",
         include_str!("../../migrations/0016_workers_by_region.sql"),
+    ),
+    (
+        "0017_cache_purges",
+        include_str!("../../migrations/0017_cache_purges.sql"),
     ),
 ];
 

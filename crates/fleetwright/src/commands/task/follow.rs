@@ -1,25 +1,16 @@
-//! Follows a task: its log as it grows, run after run, and its state until it is resolved.
+//! Follows a task: the log of each run as it grows, and its state until it is resolved.
 
 use std::time::Duration;
 
-use reqwest::Response;
 use serde_json::Value;
-use tokio::time::timeout;
 
-use super::{LOOK, Session, status};
-use crate::client::{Call, FLEETWRIGHT, Opened};
+use super::log::Reading;
+use super::{Session, status};
 use crate::failure::{Exit, Failure};
 use crate::{machine, output};
 
 /// How often a task is looked at while there is no log to listen to.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// A log that is silent for so long may have been lost on the way: it is opened again where it stopped.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// No connection is older.
-const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// So often in a row a log is opened in vain.
-const MAX_TRIES: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Waits until the task is resolved, and returns where it stands then. With `shows_log` its log is printed.
 pub(super) async fn until_resolved(
@@ -27,28 +18,26 @@ pub(super) async fn until_resolved(
     shows_log: bool,
     session: &Session,
 ) -> Result<Value, Failure> {
-    let mut shown = None;
-    let mut has_log = shows_log;
+    let mut following: Option<Following> = None;
     loop {
         let status = status(task, session).await?;
-        let run = last_run(&status);
+        let run = last_run(&status).filter(|_| shows_log);
         if let Some(run) = run
-            && has_log
-            && shown != Some(run)
+            && following.as_ref().is_none_or(|it| it.reading.run != run)
         {
-            if shown.is_some() {
+            if following.is_some() {
                 output::note(&format!("the task is tried again: run {run}"));
             }
-            match log(task, run, true, session).await {
-                Ok(()) => shown = Some(run),
-                // Other workers keep logs elsewhere, and some runs end before they have one.
-                Err(failure) if failure.exit == Exit::NotFound => {
-                    output::note("there is no log here");
-                    has_log = false;
+            following = Some(Following::new(task, run));
+        }
+        match &mut following {
+            Some(following) if !following.is_done => {
+                following.go_on(has_ended(&status), session).await?;
+                if following.is_done {
+                    continue;
                 }
-                Err(failure) => return Err(failure),
             }
-            continue;
+            Some(_) | None => {}
         }
         if is_resolved(&status) {
             return Ok(status);
@@ -57,44 +46,47 @@ pub(super) async fn until_resolved(
     }
 }
 
-/// Prints the log of a run. With `follow` it goes on until the run has ended.
-pub(super) async fn log(
-    task: &str,
-    run: u64,
-    follow: bool,
-    session: &Session,
-) -> Result<(), Failure> {
-    let number = run.to_string();
-    let mut offset: u64 = 0;
-    let mut tries = 0;
-    loop {
-        let call = Call::get(FLEETWRIGHT, &["task", task, "runs", &number, "log"])
-            .query("offset", Some(offset))
-            .query("follow", follow.then_some("true"))
-            .to(format!("show the log of run {run} of task {task}"))
-            .look_with(LOOK);
-        let opened = session.client.open(&call, None, STREAM_LIMIT).await?;
-        let reason = match opened {
-            Opened::Stream(response) => {
-                let before = offset;
-                match print(response, &mut offset).await {
-                    Ended::Whole => return Ok(()),
-                    Ended::Silent => continue,
-                    Ended::Lost(reason) => {
-                        if offset > before {
-                            tries = 0;
-                        }
-                        reason
-                    }
+/// The log of a run that is shown as it grows.
+struct Following {
+    reading: Reading,
+    /// It cannot be reached while it is written: what it became in the end is shown.
+    waits_for_end: bool,
+    is_done: bool,
+}
+
+impl Following {
+    fn new(task: &str, run: u64) -> Self {
+        Self {
+            reading: Reading::of(task, run),
+            waits_for_end: false,
+            is_done: false,
+        }
+    }
+
+    /// Shows what there is. `has_ended` is what was known of the run before.
+    async fn go_on(&mut self, has_ended: bool, session: &Session) -> Result<(), Failure> {
+        if self.waits_for_end && !has_ended {
+            return Ok(());
+        }
+        match self.reading.print(true, session).await {
+            Ok(()) => self.is_done = true,
+            // Some runs end before they have a log; before that, one may still come.
+            Err(failure) if failure.exit == Exit::NotFound => {
+                self.is_done = has_ended;
+                if has_ended {
+                    output::note("there is no log here");
                 }
             }
-            Opened::Broken(reason) => reason,
-        };
-        tries += 1;
-        if tries >= MAX_TRIES {
-            return Err(session.client.unreachable(&call, &reason));
+            Err(failure) if failure.exit == Exit::Unreachable && !has_ended => {
+                output::note(&format!(
+                    "{}; the log is shown when the run has ended",
+                    failure.message
+                ));
+                self.waits_for_end = true;
+            }
+            Err(failure) => return Err(failure),
         }
-        machine::pause(FIRST_PAUSE * 2_u32.pow(tries.min(5) - 1)).await;
+        Ok(())
     }
 }
 
@@ -108,33 +100,17 @@ pub(super) fn reason(status: &Value) -> Option<&str> {
     status["runs"].as_array()?.last()?["reasonResolved"].as_str()
 }
 
+/// Whether the last run has ended.
+fn has_ended(status: &Value) -> bool {
+    let last = status["runs"].as_array().and_then(|runs| runs.last());
+    last.is_some_and(|run| run.get("resolved").is_some())
+}
+
 fn is_resolved(status: &Value) -> bool {
     matches!(
         status["state"].as_str(),
         Some("completed" | "failed" | "exception")
     )
-}
-
-/// How a part of a log ended.
-enum Ended {
-    /// There is no more of it.
-    Whole,
-    Silent,
-    Lost(String),
-}
-
-async fn print(mut response: Response, offset: &mut u64) -> Ended {
-    loop {
-        match timeout(SILENCE_LIMIT, response.chunk()).await {
-            Ok(Ok(Some(bytes))) => {
-                *offset += bytes.len() as u64;
-                output::out_raw(&bytes);
-            }
-            Ok(Ok(None)) => return Ended::Whole,
-            Ok(Err(problem)) => return Ended::Lost(problem.without_url().to_string()),
-            Err(_) => return Ended::Silent,
-        }
-    }
 }
 
 #[cfg(test)]
