@@ -82,9 +82,12 @@ def test_an_expired_client_is_locked_out(server, owner, client_id):
     assert_refused(failure, 401, "AuthenticationFailed", "listWorkerPools", "has expired")
 
 
-def test_a_client_cannot_be_created_twice(owner, client_id):
-    owner.auth.createClient(client_id, client_definition())
-    failure = refusal(owner.auth.createClient, client_id, client_definition())
+def test_a_client_is_created_once_and_a_repeat_gets_the_first_token(owner, client_id):
+    definition = client_definition(LIST)
+    created = owner.auth.createClient(client_id, definition)
+    assert owner.auth.createClient(client_id, definition)["accessToken"] == created["accessToken"]
+    other = {**definition, "description": "Another."}
+    failure = refusal(owner.auth.createClient, client_id, other)
     text = "Client already exists"
     assert_refused(failure, 409, "RequestConflict", "createClient", text)
 

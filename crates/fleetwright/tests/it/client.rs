@@ -387,7 +387,7 @@ fn roles_scopes_and_their_history() {
         .iter()
         .map(|entry| entry["actionType"].as_str().unwrap())
         .collect();
-    assert_eq!(actions, ["deleted", "updated", "created"]);
+    assert_eq!(actions, ["created", "updated", "deleted"]);
     assert!(
         server
             .ok(&["audit", "show", "role", "team:*"])

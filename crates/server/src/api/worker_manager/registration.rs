@@ -140,7 +140,7 @@ async fn claimed(
     }
     let worker = match worker {
         Some(worker) => worker,
-        None => match early::worker(&call.app, key, provider_id, proof).await? {
+        None => match early::worker(call, key, provider_id, proof).await? {
             Awaited::Worker(worker) => *worker,
             Awaited::NotOffered => {
                 let text = format!("Worker {name} in worker pool {pool_id} does not exist");

@@ -8,6 +8,7 @@ use domain::worker::Worker;
 use store::StoreError;
 use tokio::time::Instant;
 
+use super::super::super::call::Call;
 use crate::app::App;
 
 /// How long a registration waits for the answer of its launch. Clients give up after 30 seconds.
@@ -26,11 +27,12 @@ pub(super) enum Awaited {
 /// Waits for the row of a worker, if a launch that is not answered yet offered the worker's identity. Only the holder
 /// of the identity can make us wait: to everybody else the worker does not exist.
 pub(super) async fn worker(
-    app: &App,
+    call: &Call,
     key: &WorkerKey,
     provider_id: &ProviderId,
     proof: &Proof,
 ) -> Result<Awaited, StoreError> {
+    let app = &call.app;
     let provider = app.providers.get(provider_id).ok();
     let Some(token) = provider.and_then(|provider| provider.offered_by(key, proof)) else {
         return Ok(Awaited::NotOffered);
@@ -46,7 +48,10 @@ pub(super) async fn worker(
         let Some(awaiting) = awaiting.as_mut().filter(|_| !left.is_zero()) else {
             return Ok(Awaited::NotAnswered);
         };
-        awaiting.listener.woken_within(left).await;
+        tokio::select! {
+            _ = awaiting.listener.woken_within(left) => {}
+            () = call.gone.cancelled() => return Ok(Awaited::NotAnswered),
+        }
     }
 }
 
