@@ -496,7 +496,6 @@ impl Drop for Ends {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 #[test]
 fn taskclusters_own_worker_runs_a_task_if_it_is_on_the_path() {
     if !is_on_path("start-worker") || !is_on_path("generic-worker") {
