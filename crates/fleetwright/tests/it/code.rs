@@ -304,7 +304,7 @@ fn what_cannot_be_used_is_told_before_anything_is_done() {
         planned.err
     );
     assert_eq!(apply(&server, &folder).code, 1);
-    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+    assert_eq!(server.run(&["role", "show", "team:a"]).code, 3);
 }
 
 #[test]

@@ -232,6 +232,15 @@ fn make_executable(file: &str) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The head of a request. An answer before it would be taken for one to nothing.
+fn read_head(stream: &TcpStream) -> String {
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let head = lines
+        .map(Result::unwrap)
+        .take_while(|line| !line.is_empty());
+    head.map(|line| format!("{line}\n")).collect()
+}
+
 /// What a worker serves its log with: says what it is given, to one reader, and returns the head of the request.
 fn live_log() -> (String, Sender<&'static str>, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -239,14 +248,7 @@ fn live_log() -> (String, Sender<&'static str>, JoinHandle<String>) {
     let (say, said): (Sender<&'static str>, Receiver<&'static str>) = channel();
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-        let mut head = String::new();
-        while let Some(Ok(line)) = lines
-            .next()
-            .filter(|line| line.as_ref().is_ok_and(|it| !it.is_empty()))
-        {
-            head.push_str(&format!("{line}\n"));
-        }
+        let head = read_head(&stream);
         write!(
             stream,
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -424,6 +426,7 @@ fn a_log_that_breaks_off_goes_on_where_it_is_then() {
         .spawn()
         .unwrap();
     let (mut stream, _) = listener.accept().unwrap();
+    read_head(&stream);
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\none\n"
@@ -537,7 +540,8 @@ fn taskclusters_own_worker_runs_a_task_if_it_is_on_the_path() {
         {"file": "mounted", "content": {"taskId": first, "artifact": "public/built"}},
         {"cacheName": "a-cache", "directory": "cache"},
     ]});
-    let second = server.create_task(POOL, &payload("cat mounted; echo warm > cache/x", mounts));
+    let mounting = payload("cat mounted; echo warm > cache/x", mounts);
+    let second = server.create_task_with(POOL, &mounting, &["generic-worker:cache:a-cache"]);
     let state = server.resolved(&second)["state"].clone();
     let log = server.ok(&["task", "log", &second]);
     assert_eq!(state, "completed", "{log}\n{}", worker());

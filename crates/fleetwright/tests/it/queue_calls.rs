@@ -70,12 +70,17 @@ impl Server {
 
     /// Makes a task and returns its id.
     pub(crate) fn create_task(&self, queue: &str, payload: &Value) -> String {
+        self.create_task_with(queue, payload, &[])
+    }
+
+    pub(crate) fn create_task_with(&self, queue: &str, payload: &Value, scopes: &[&str]) -> String {
         let task = slugid::nice(&mut StdRng::try_from_rng(&mut SysRng).unwrap());
         let body = json!({
             "taskQueueId": queue,
             "created": moment(0),
             "deadline": moment(DEADLINE_SECONDS),
             "payload": payload,
+            "scopes": scopes,
             "metadata": {"name": "test", "description": "a task of a test",
                 "owner": "owner@example.com", "source": "https://example.com/"},
         });
