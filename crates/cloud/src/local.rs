@@ -23,7 +23,8 @@ use serde_json::Value;
 use self::host::{Host, Order, Step};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting, Verified,
+    NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting,
+    Verified,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";

@@ -28,8 +28,8 @@ use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotValidated, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed, Sighting,
-    Verified,
+    NotValidated, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed,
+    Sighting, Verified,
 };
 
 const VERSION: u32 = 1;
