@@ -77,15 +77,25 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Random,
 ) -> Result<Arc<App>, StartError> {
-    start_with(config, clock, random, Vec::new()).await
+    start_measured(config, clock, random, Vec::new(), Telemetry::of_process()).await
 }
 
-/// As `start`, with further providers that no configuration names: tests bring their own.
+/// As `start`, with further providers that no configuration names, and with metrics of its own: for tests.
 pub async fn start_with(
     config: Config,
     clock: Arc<dyn Clock>,
     random: Random,
     further: Vec<(ProviderId, Arc<dyn Provider>)>,
+) -> Result<Arc<App>, StartError> {
+    start_measured(config, clock, random, further, Telemetry::default()).await
+}
+
+async fn start_measured(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
+    telemetry: Telemetry,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
     let notices = notify::channels(&config)?;
@@ -143,7 +153,7 @@ pub async fn start_with(
         gate,
         issuer,
         queue: Queue::new(queue_issuer),
-        telemetry: Telemetry::install(),
+        telemetry,
         wake: Wake::default(),
         demands,
         launching: Launching::default(),

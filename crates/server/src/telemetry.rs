@@ -3,11 +3,13 @@
 pub mod catalogue;
 
 use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge, histogram};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
@@ -59,35 +61,50 @@ const WORKER_BUCKETS: [f64; 12] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
 ];
 
-/// The metrics of this process.
+/// A set of metrics. The program has one; each test has its own.
 #[derive(Clone)]
 pub struct Telemetry {
+    recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
 }
 
-impl Telemetry {
-    /// Metrics are global to a process; the first call installs their recorder.
-    pub fn install() -> Self {
-        static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
-        let handle = INSTALLED.get_or_init(|| {
-            let recorder = builder().build_recorder();
-            let handle = recorder.handle();
-            // Another recorder can only be there if a test has put it there; then ours stays empty.
-            let _ = metrics::set_global_recorder(recorder);
-            handle
+impl Default for Telemetry {
+    fn default() -> Self {
+        let recorder = Arc::new(builder().build_recorder());
+        metrics::with_local_recorder(&recorder, || {
+            // Set from the start, so that an alert on it finds a series.
+            counter!(REGISTRATIONS_REFUSED, "providerId" => "unknown").increment(0);
         });
-        let version = env!("CARGO_PKG_VERSION");
-        gauge!(BUILD_INFO, "version" => version).set(1.0);
-        // There from the start, so that an alert on it finds a series.
-        counter!(REGISTRATIONS_REFUSED, "providerId" => "unknown").increment(0);
         Self {
-            handle: handle.clone(),
+            handle: recorder.handle(),
+            recorder,
         }
+    }
+}
+
+impl Telemetry {
+    /// The metrics of this process: from the first call on, all threads record here.
+    pub fn of_process() -> Self {
+        static INSTALLED: OnceLock<Telemetry> = OnceLock::new();
+        let installed = INSTALLED.get_or_init(|| {
+            let telemetry = Self::default();
+            // Fails only if a test has installed a recorder; then ours stays empty.
+            let _ = metrics::set_global_recorder(telemetry.recorder());
+            telemetry
+        });
+        installed.clone()
+    }
+
+    /// For tests, which let only their own thread record here.
+    pub fn recorder(&self) -> Arc<PrometheusRecorder> {
+        Arc::clone(&self.recorder)
     }
 
     /// All metrics, as Prometheus reads them.
     pub fn render(&self) -> String {
-        gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        metrics::with_local_recorder(&self.recorder, || {
+            gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        });
         self.handle.render()
     }
 
@@ -120,6 +137,7 @@ fn builder() -> PrometheusBuilder {
         (TASK_SECONDS, &REQUEST_BUCKETS[..]),
         ("fleetwright_store_seconds", &REQUEST_BUCKETS[..]),
         ("fleetwright_store_wait_seconds", &REQUEST_BUCKETS[..]),
+        (LAUNCHES, &WORKER_BUCKETS[..]),
         (REGISTRATION_SECONDS, &WORKER_BUCKETS[..]),
         (PROVISION_SECONDS, &WORKER_BUCKETS[..]),
         (STARTUP_SECONDS, &WORKER_BUCKETS[..]),
@@ -193,12 +211,36 @@ mod tests {
 
     #[test]
     fn what_is_measured_can_be_read() {
-        let telemetry = Telemetry::install();
+        let telemetry = Telemetry::default();
         let took = Duration::from_millis(3);
-        telemetry.request("worker-manager", "ping", "GET".to_owned(), 200, took);
+        metrics::with_local_recorder(&telemetry.recorder(), || {
+            telemetry.request("worker-manager", "ping", "GET".to_owned(), 200, took);
+        });
         let text = telemetry.render();
         assert!(text.contains(r#"http_requests_total{service="worker-manager",name="ping""#));
         assert!(text.contains("fleetwright_build_info{version="));
+    }
+
+    #[test]
+    fn two_sets_of_metrics_share_nothing() {
+        let (one, other) = (Telemetry::default(), Telemetry::default());
+        metrics::with_local_recorder(&one.recorder(), || counter!(OUTCOMES).increment(1));
+        assert!(one.render().contains(OUTCOMES));
+        assert!(!other.render().contains(OUTCOMES));
+    }
+
+    #[test]
+    fn every_histogram_has_buckets() {
+        let telemetry = Telemetry::default();
+        let histograms = catalogue::METRICS.iter();
+        let histograms = histograms.filter(|metric| metric.kind == catalogue::Kind::Histogram);
+        for metric in histograms {
+            metrics::with_local_recorder(&telemetry.recorder(), || {
+                histogram!(metric.name).record(1.0);
+            });
+            let line = format!("# TYPE {} histogram", metric.name);
+            assert!(telemetry.render().contains(&line), "{}", metric.name);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod audit;
 mod cache_purge;
 mod client;
 mod configuration;
+mod counts;
 mod documentation;
 mod error;
 mod error_stats;
@@ -79,6 +80,7 @@ pub use configuration::{
     configuration_insert, configuration_list, configuration_update, configuration_version_get,
     configuration_version_insert, configuration_version_list, configuration_version_now,
 };
+pub use counts::Counts;
 pub use documentation::{
     documentation_configuration_of, documentation_delete, documentation_delete_orphans,
     documentation_get, documentation_list, documentation_put, documentation_record,

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::counts::Counter;
 use crate::error::StoreError;
 use crate::failure::Failure;
 use crate::pause::Pause;
@@ -20,6 +21,7 @@ pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) address: String,
     pub(crate) pause: Pause,
+    pub(crate) counter: Counter,
 }
 
 pub(crate) enum Connection {
@@ -94,6 +96,7 @@ impl Session {
         name: &'static str,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
     ) -> Attempt<Result<T, E>> {
+        self.counter.transaction(name);
         if let Err(failure) = self.begin(mode) {
             return match failure {
                 Failure::Conflict(_) => Attempt::Again,
@@ -199,6 +202,7 @@ impl Session {
         statement: &Statement,
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
+        self.counter.statement(statement, 0);
         match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.execute(statement, values),
             Connection::Postgres(postgres) => postgres.execute(statement, values),
@@ -211,10 +215,16 @@ impl Session {
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Result<Vec<T>, StoreError>, Failure> {
-        match &mut self.connection {
+        let rows = match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.rows(statement, values, read),
             Connection::Postgres(postgres) => postgres.rows(statement, values, read),
-        }
+        };
+        let n_rows = match &rows {
+            Ok(Ok(rows)) => rows.len(),
+            Ok(Err(_)) | Err(_) => 0,
+        };
+        self.counter.statement(statement, n_rows);
+        rows
     }
 
     /// How many parameters the database sees in the statement.

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use flume::{Receiver, Sender};
 use tokio::sync::oneshot;
 
+use crate::counts::Counter;
 use crate::error::{DriverError, StoreError};
 use crate::failure::Failure;
 use crate::in_place::InPlace;
@@ -53,6 +54,7 @@ pub(crate) struct Inner {
     engine: Engine,
     pub(crate) options: Options,
     pub(crate) in_place: InPlace,
+    pub(crate) counter: Counter,
     /// `None` once closed.
     queues: Mutex<Option<Queues>>,
     /// Connections for short reads on the caller's thread; SQLite only.
@@ -78,6 +80,7 @@ impl Store {
             address: target.address(),
             closing,
             connections: options.connection_count(),
+            counter: Counter::default(),
         };
         let (engine, sessions, inline_readers) = match target {
             Target::Sqlite { path } => {
@@ -111,6 +114,7 @@ impl Store {
                 engine,
                 options: options.clone(),
                 in_place: InPlace::default(),
+                counter: builder.counter,
                 queues: Mutex::new(Some(Queues {
                     write,
                     read,
@@ -255,6 +259,7 @@ struct Builder {
     address: String,
     closing: Receiver<()>,
     connections: usize,
+    counter: Counter,
 }
 
 impl Builder {
@@ -263,6 +268,7 @@ impl Builder {
             connection,
             address: self.address.clone(),
             pause: self.pause(number),
+            counter: self.counter.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
     CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY,
-    HTTP_REQUESTS, HTTP_SECONDS, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES,
+    HTTP_REQUESTS, HTTP_SECONDS, LAUNCHES, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES,
     POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
     REQUESTED_CAPACITY, STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
@@ -76,6 +76,13 @@ const CLOUD_OUTCOME: Labels = &[
         "answered, throttled by the cloud, or refused by our own limit",
     ),
 ];
+const LAUNCH: Labels = &[
+    ("providerId", "The provider"),
+    (
+        "outcome",
+        "accepted, withdrawn, unknown, or the cause of a refusal",
+    ),
+];
 const TASK: Labels = &[("name", "The task")];
 const STORE: Labels = &[
     ("name", "The transaction"),
@@ -103,7 +110,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 34] = [
+pub static METRICS: [Metric; 35] = [
     metric(
         None,
         Kind::Counter,
@@ -180,6 +187,13 @@ pub static METRICS: [Metric; 34] = [
         LIFETIME_SECONDS,
         POOL,
         "Seconds from a worker's registration to its end.",
+    ),
+    metric(
+        WM,
+        Kind::Histogram,
+        LAUNCHES,
+        LAUNCH,
+        "Seconds that providers took to answer a launch.",
     ),
     metric(
         WM,

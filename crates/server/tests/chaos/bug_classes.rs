@@ -23,6 +23,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Ask;
+use crate::measuring::measure_here;
 use crate::picture::Picture;
 use crate::world::{Process, World};
 
@@ -448,6 +449,7 @@ async fn b14_a_loop_that_is_slow_never_overlaps_itself_and_shows_its_age() {
         CancellationToken::new(),
         Arc::new(Notify::new()),
     );
+    let _measuring = measure_here(&app.telemetry);
     let mut driver = Driver::new(Arc::clone(&app.clock), stop.clone());
     let mut handle = driver.start_woken(Duration::from_secs(1), Arc::clone(&bell), task);
     for _ in 0..10 {

@@ -21,6 +21,8 @@ mod clouds;
     reason = "the other tests use both databases"
 )]
 mod database;
+#[path = "../it/measuring.rs"]
+mod measuring;
 mod mutants;
 mod people;
 mod picture;

@@ -6,7 +6,7 @@ use domain::launch::{Cause, LaunchState};
 use domain::pool::{Pool, PoolDefinition};
 use serde_json::{Value, json};
 
-use crate::database::Database;
+use crate::database::{Database, assert_snapshot};
 use crate::fleet_two_processes::{both_at_once, second};
 use crate::fleet_world::{Fleet, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machine, pool};
 use crate::samples::static_worker;
@@ -133,7 +133,7 @@ fleet_test!(
         ];
         fleet.spread(0, 9, &places).await;
         fleet.tasks(POOL, 2).await;
-        insta::assert_snapshot!(fleet.present_text().await, @r"
+        assert_snapshot!(fleet.present_text().await, @r"
     change 2, target 2
     launch 2 x b from three (1 unit each)
     because needed 2: 2 pending, maximum 9, ratio 1

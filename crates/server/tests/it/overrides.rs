@@ -6,6 +6,7 @@ use server::fleet;
 use server::tasks::Overrides;
 use server::tasks::driver::Task;
 
+use crate::database::assert_snapshot;
 use crate::fleet_two_processes::second;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool, round};
 
@@ -51,7 +52,7 @@ fleet_test!(
     |fleet| {
         fleet.tasks_wait(2).await;
         fleet.paused("freeze", "workerPoolId", POOL).await;
-        insta::assert_snapshot!(fleet.plan_now().await, @r"
+        assert_snapshot!(fleet.plan_now().await, @r"
     change 2, target 2
     because the pool is paused until 2026-09-21T14:23:20.000Z by static/root (override freeze): prices are up
     because needed 2: 2 pending, maximum 9, ratio 1
@@ -216,7 +217,7 @@ fleet_test!(a_pause_is_told_when_it_begins_changes_and_ends, |fleet| {
     };
     let path = "/override/freeze";
     fleet.put(path, body(5)).await.expect(200);
-    insta::assert_snapshot!(fleet.told().await, @r#"launch-config-paused primary.one.pp.ee._._.a._ {"launchConfigId":"a","overrideId":"freeze","owner":"static/root","providerId":"one","reason":"r","until":"2026-09-21T14:18:20.000Z","workerPoolId":"pp/ee"}"#);
+    assert_snapshot!(fleet.told().await, @r#"launch-config-paused primary.one.pp.ee._._.a._ {"launchConfigId":"a","overrideId":"freeze","owner":"static/root","providerId":"one","reason":"r","until":"2026-09-21T14:18:20.000Z","workerPoolId":"pp/ee"}"#);
     fleet.put(path, body(5)).await.expect(200);
     assert_eq!(fleet.news().await, Vec::<String>::new(), "the same again");
     fleet.put(path, body(6)).await.expect(200);

@@ -1,9 +1,10 @@
 //! What we publish about ourselves, compared with the contract where that is at hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use contract::Schemas;
+use regex::Regex;
 use serde_json::{Map, Value, json};
 use server::api::openapi;
 use server::tasks::Measure;
@@ -245,6 +246,24 @@ on_both!(everything_that_is_measured_is_in_the_catalogue, |world| {
     }
     assert!(n_measured >= 5, "{measured}");
 });
+
+#[test]
+fn every_name_of_a_metric_is_in_the_catalogue() {
+    let name =
+        Regex::new(r#""((?:http|auth|worker_manager|iterate|fleetwright)_[a-z_]+)""#).unwrap();
+    let sources = [
+        include_str!("../../src/telemetry.rs"),
+        include_str!("../../../store/src/session.rs"),
+        include_str!("../../../store/src/store.rs"),
+    ];
+    let named: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|text| name.captures_iter(text))
+        .map(|found| found.get(1).unwrap().as_str())
+        .collect();
+    let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!(named, known);
+}
 
 on_both!(everything_that_a_reference_names_is_served, |world| {
     let mut schemas = Vec::new();

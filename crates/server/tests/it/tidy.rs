@@ -11,7 +11,8 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// What each crate may be built on: the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
+    ("testing", &[]),
     ("access", &[]),
     ("contract", &[]),
     ("rules", &[]),
@@ -54,7 +55,7 @@ const NOT_BUILT: [&str; 4] = ["ring", "openssl", "openssl-sys", "native-tls"];
 /// locked as they could be switched on, and that nothing switches on.
 const LOCKED_ONLY: [&str; 1] = ["ring"];
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -71,7 +72,7 @@ fn cargo(arguments: &[&str]) -> String {
 }
 
 /// All Rust files of a folder below `crates/<name>/`, with their paths from the repository.
-fn rust_files(folders: &[&str]) -> Vec<(String, String)> {
+pub(crate) fn rust_files(folders: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for folder in std::fs::read_dir(repository().join("crates")).unwrap() {
         for part in folders {
@@ -116,8 +117,15 @@ fn crates_are_built_only_on_those_below_them() {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
         let ours = dependencies
             .filter(|dependency| dependency.get("path").is_some_and(Value::is_string))
-            .map(|dependency| short(dependency["name"].as_str().unwrap()));
-        uses.insert(name, ours.collect());
+            .map(|dependency| {
+                (
+                    short(dependency["name"].as_str().unwrap()),
+                    &dependency["kind"],
+                )
+            });
+        // Every crate's tests may use what is for tests only.
+        let ours = ours.filter(|(used, kind)| used != "testing" || *kind != "dev");
+        uses.insert(name, ours.map(|(used, _)| used).collect());
     }
     let known: BTreeSet<_> = MAY_USE.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(uses.keys().cloned().collect::<BTreeSet<_>>(), known);
@@ -140,6 +148,36 @@ fn files_are_short_and_begin_with_a_caption() {
         assert!(
             captioned,
             "{name} begins with {first:?} instead of a caption"
+        );
+    }
+}
+
+/// insta refuses an inline snapshot that is asserted twice in one process, which twins of one test do.
+#[test]
+fn tests_that_run_on_both_databases_assert_snapshots_by_our_own_macro() {
+    for (name, text) in rust_files(&["tests"]) {
+        let ours = name.starts_with("crates/server/") || name.starts_with("crates/store/");
+        let is_the_macro = name == "crates/server/tests/it/database.rs";
+        assert!(
+            !ours || is_the_macro || name.ends_with("tidy.rs") || !text.contains("insta::"),
+            "{name}: use `database::assert_snapshot!` instead of insta's"
+        );
+    }
+}
+
+/// Else tests of one process would see each other's metrics.
+#[test]
+fn only_the_program_itself_records_metrics_for_the_whole_process() {
+    for (name, text) in rust_files(&["src", "tests"]) {
+        let of_program = [
+            "server/src/telemetry.rs",
+            "server/src/start.rs",
+            "bench/fleet/host.rs",
+        ];
+        let of_program = of_program.iter().any(|file| name.ends_with(file));
+        assert!(
+            of_program || name.ends_with("tidy.rs") || !text.contains("Telemetry::of_process"),
+            "{name}: tests record with `measure_here`"
         );
     }
 }

@@ -25,12 +25,13 @@ use server::config::Config;
 use server::start::start_with;
 use server::tasks::driver::Task;
 use server::tasks::{Housekeeping, Outcomes, ProviderSetup};
-use store::{OutboxRow, StoreError, Tx};
+use store::{Counts, OutboxRow, StoreError, Tx};
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 
 use crate::ask::{Ask, Who};
 use crate::database::Database;
+use crate::measuring::{Measuring, measure_here};
 use crate::providers::{Pausing, Shaky};
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
@@ -106,6 +107,7 @@ pub(crate) struct World {
     // Dropped in this order: the store's connections must be gone before the database goes.
     pub(crate) database: Database,
     _folder: TempDir,
+    _measuring: Measuring,
     _capture: DefaultGuard,
 }
 
@@ -136,6 +138,7 @@ impl World {
         let app = start_with(config, Arc::clone(&clock) as _, random, providers)
             .await
             .unwrap();
+        let measuring = measure_here(&app.telemetry);
         Self {
             server: Arc::new(Server::new(Arc::clone(&app))),
             app,
@@ -146,6 +149,7 @@ impl World {
             errors_expected: Cell::new(false),
             database,
             _folder: folder,
+            _measuring: measuring,
             _capture: capture,
         }
     }
@@ -234,6 +238,13 @@ impl World {
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
         self.app.store.read("test_read", f).await.unwrap()
+    }
+
+    /// What came of this, and what the database did for it.
+    pub(crate) async fn counted<T>(&self, what: impl Future<Output = T>) -> (T, Counts) {
+        self.app.store.take_counts();
+        let value = what.await;
+        (value, self.app.store.take_counts())
     }
 
     /// What the metadata service of the fake cloud `google` gives to this worker.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
 use store::{
-    MAX_ATTEMPTS, Options, Store, StoreError, outbox_depth, outbox_push, pool_get, pool_insert,
-    pool_list, pool_update, worker_get, worker_insert, worker_update,
+    Counts, MAX_ATTEMPTS, Options, Store, StoreError, outbox_depth, outbox_push, pool_get,
+    pool_insert, pool_list, pool_update, worker_get, worker_insert, worker_update,
 };
 
 use crate::samples::{event, pool, pool_id, worker, worker_key};
@@ -30,6 +30,24 @@ on_both!(an_error_rolls_back_everything_the_outbox_too, |database| {
     assert!(matches!(failed, Err(StoreError::BadUrl(_))));
     assert_eq!(read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await, None);
     assert_eq!(read(&store, outbox_depth).await, 0);
+});
+
+on_both!(what_transactions_do_is_counted_by_name, |database| {
+    let store = database.migrated().await;
+    write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
+    assert_eq!(store.take_counts(), Counts::default(), "nobody counted yet");
+    for id in ["a/c", "a/d"] {
+        write(&store, move |tx| pool_insert(tx, &pool(id, "one"))).await;
+    }
+    let listed = read(&store, |tx| pool_list(tx, None, 9)).await;
+    let counts = store.take_counts();
+    assert_eq!(counts.transactions("test_write"), 2);
+    assert_eq!(counts.all_transactions(), 3);
+    assert_eq!(counts.statements("pool_insert"), 2);
+    assert_eq!(counts.all_statements(), 3);
+    assert_eq!(counts.rows("pool_list"), listed.len() as u64);
+    assert_eq!(counts.all_rows(), 3);
+    assert_eq!(store.take_counts(), Counts::default());
 });
 
 on_both!(a_failed_statement_cannot_be_overlooked, |database| {

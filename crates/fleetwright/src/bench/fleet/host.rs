@@ -105,6 +105,8 @@ impl Host {
         )];
         let random = Random::new(StdRng::seed_from_u64(7));
         let clock = Arc::new(SystemClock);
+        // What is measured costs as much as in a server.
+        server::telemetry::Telemetry::of_process();
         let app = server::start::start_with(config, clock, random, further).await;
         let app = app.context("the server's inside cannot start")?;
         Ok(Self { app, cloud, token })

@@ -1,0 +1,115 @@
+//! Every constant that bounds a batch, page, list, queue or number of things at once has a test that counts around it.
+//!
+//! Such a test goes through `testing::sizes_around("crate::module::CONSTANT", limit)`.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+
+use crate::bounds_listed::{EXCUSED, NOT_YET};
+use crate::tidy::rust_files;
+
+/// Names that say that they bound a time or a text.
+const OTHER_UNITS: [&str; 10] = [
+    "_MS",
+    "_SECONDS",
+    "_MINUTES",
+    "_HOURS",
+    "_DAYS",
+    "_BYTES",
+    "_CHARS",
+    "_CHARACTERS",
+    "_LENGTH",
+    "_MIB",
+];
+/// How many constants had no test when this was last looked at. It only becomes smaller.
+const N_NOT_YET: usize = 155;
+
+/// The whole numbers among the constants of all crates, by their paths.
+fn constants() -> BTreeSet<String> {
+    let constant =
+        r"(?m)^\s*(?:pub(?:\([a-z]+\))? )?const ([A-Z0-9_]+): (?:usize|[ui](?:8|16|32|64)) =";
+    let constant = Regex::new(constant).unwrap();
+    let mut found = BTreeSet::new();
+    for (file, text) in rust_files(&["src"]) {
+        if file.contains("/tests/") || file.ends_with("tests.rs") {
+            continue;
+        }
+        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for name in constant.captures_iter(shipped) {
+            let name = &name[1];
+            if !OTHER_UNITS.iter().any(|unit| name.ends_with(unit)) {
+                found.insert(format!("{}::{name}", module(&file)));
+            }
+        }
+    }
+    found
+}
+
+/// `crates/server/src/tasks/publish.rs` is `server::tasks::publish`.
+fn module(file: &str) -> String {
+    let path = file.strip_prefix("crates/").unwrap();
+    let path = path.strip_suffix(".rs").unwrap();
+    let path = path.replacen("/src/", "/", 1).replace('/', "::");
+    let root = ["::lib", "::main"];
+    let crate_root = root.iter().find_map(|root| path.strip_suffix(root));
+    crate_root.unwrap_or(&path).to_owned()
+}
+
+/// The constants around which a test counts.
+fn counted() -> BTreeSet<String> {
+    let named = Regex::new(r#"sizes_around\(\s*"([a-z0-9_:]+::[A-Z0-9_]+)""#).unwrap();
+    let files = rust_files(&["src", "tests"]);
+    let files = files
+        .iter()
+        .filter(|(file, _)| !file.starts_with("crates/testing/"));
+    let named = files.flat_map(|(_, text)| named.captures_iter(text));
+    named.map(|found| found[1].to_owned()).collect()
+}
+
+fn is_excused(constant: &str) -> bool {
+    let mut patterns = EXCUSED.iter().flat_map(|(_, patterns)| patterns.iter());
+    patterns.any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => constant.starts_with(start),
+        None => constant == *pattern,
+    })
+}
+
+#[test]
+fn every_constant_that_bounds_something_has_a_test_that_counts_around_it() {
+    let (constants, counted) = (constants(), counted());
+    assert!(constants.len() > 200, "the pattern finds what it is for");
+    let not_yet: BTreeSet<_> = NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+    let new: Vec<_> = constants
+        .iter()
+        .filter(|name| !counted.contains(*name) && !not_yet.contains(*name) && !is_excused(name))
+        .collect();
+    assert!(
+        new.is_empty(),
+        "{new:#?} may bound something: write a test that goes through `sizes_around` with this path, \
+         or give the reason why none is needed in bounds_listed.rs"
+    );
+}
+
+#[test]
+fn the_lists_of_bounds_name_what_exists_and_lacks_a_test() {
+    let (constants, counted) = (constants(), counted());
+    let unknown: Vec<_> = counted.difference(&constants).collect();
+    assert!(unknown.is_empty(), "no such constant: {unknown:#?}");
+    for (reason, patterns) in EXCUSED {
+        for pattern in *patterns {
+            let start = pattern.trim_end_matches('*');
+            let known = constants.iter().any(|name| name.starts_with(start));
+            assert!(known, "no such constant: {pattern} ({reason})");
+        }
+    }
+    for name in NOT_YET {
+        assert!(constants.contains(*name), "no such constant: {name}");
+        assert!(!counted.contains(*name), "{name} has a test now: remove it");
+        assert!(!is_excused(name), "{name} is in both lists");
+    }
+    assert!(
+        NOT_YET.len() <= N_NOT_YET,
+        "the list of constants without a test may only become shorter"
+    );
+}
