@@ -24,7 +24,7 @@ use crate::demand::{Demands, QueueUnusable};
 use crate::events::EventStream;
 use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
-use crate::notify::{self, ChannelsError};
+use crate::notify::{self, Channel, ChannelsError};
 use crate::rate_limit::{RateLimited, RealPauses};
 use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
@@ -77,7 +77,10 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Random,
 ) -> Result<Arc<App>, StartError> {
-    start_measured(config, clock, random, Vec::new(), Telemetry::of_process()).await
+    config.check()?;
+    let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
+    let store = open_store(&config)?;
+    assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
 }
 
 /// As `start`, with further providers that no configuration names, and with metrics of its own: for tests.
@@ -87,23 +90,56 @@ pub async fn start_with(
     random: Random,
     further: Vec<(ProviderId, Arc<dyn Provider>)>,
 ) -> Result<Arc<App>, StartError> {
-    start_measured(config, clock, random, further, Telemetry::default()).await
+    config.check()?;
+    let parts = Parts::of(&config)?;
+    let store = open_store(&config)?;
+    let telemetry = Telemetry::default();
+    assemble(config, parts, store, telemetry, clock, random, further).await
 }
 
-async fn start_measured(
+/// As `start_with`, on a database that is open: for simulations.
+pub async fn start_on(
+    store: Store,
     config: Config,
     clock: Arc<dyn Clock>,
     random: Random,
     further: Vec<(ProviderId, Arc<dyn Provider>)>,
-    telemetry: Telemetry,
 ) -> Result<Arc<App>, StartError> {
-    config.check()?;
-    let notices = notify::channels(&config)?;
-    let keyring = Arc::new(config.keyring()?);
-    let store = Store::open(&store::Options {
+    let (parts, telemetry) = (Parts::of(&config)?, Telemetry::default());
+    assemble(config, parts, store, telemetry, clock, random, further).await
+}
+
+/// What is made of the configuration alone, before a database is opened.
+struct Parts {
+    notices: Vec<Arc<dyn Channel>>,
+    keyring: Arc<Keyring>,
+}
+
+impl Parts {
+    fn of(config: &Config) -> Result<Self, StartError> {
+        Ok(Self {
+            notices: notify::channels(config)?,
+            keyring: Arc::new(config.keyring()?),
+        })
+    }
+}
+
+fn open_store(config: &Config) -> Result<Store, StoreError> {
+    Store::open(&store::Options {
         url: config.database.url.clone(),
         connections: config.database.connections,
-    })?;
+    })
+}
+
+async fn assemble(
+    config: Config,
+    Parts { notices, keyring }: Parts,
+    store: Store,
+    telemetry: Telemetry,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
+) -> Result<Arc<App>, StartError> {
     let now = clock.now();
     for applied in store.migrate(now.as_millis()).await? {
         tracing::info!("migrated the database: {applied}");

@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) address: String,
     pub(crate) pause: Pause,
     pub(crate) counter: Counter,
+    /// For simulations: nothing can be inserted.
+    pub(crate) is_full: bool,
 }
 
 pub(crate) enum Connection {
@@ -203,6 +205,9 @@ impl Session {
         values: &[Value<'_>],
     ) -> Result<u64, Failure> {
         self.counter.statement(statement, 0);
+        if self.is_full && statement.inserts() {
+            return Err(Failure::Other("database or disk is full".into()));
+        }
         match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.execute(statement, values),
             Connection::Postgres(postgres) => postgres.execute(statement, values),
@@ -215,6 +220,9 @@ impl Session {
         values: &[Value<'_>],
         read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
     ) -> Result<Result<Vec<T>, StoreError>, Failure> {
+        if self.is_full && statement.inserts() {
+            return Err(Failure::Other("database or disk is full".into()));
+        }
         let rows = match &mut self.connection {
             Connection::Sqlite(sqlite) => sqlite.rows(statement, values, read),
             Connection::Postgres(postgres) => postgres.rows(statement, values, read),

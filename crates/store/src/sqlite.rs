@@ -52,6 +52,14 @@ impl SqliteSession {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Self::prepared(connection, mode)
+    }
+
+    pub(crate) fn open_in_memory() -> Result<Self, Failure> {
+        Ok(Self::prepared(Connection::open_in_memory()?, Mode::Write)?)
+    }
+
+    fn prepared(connection: Connection, mode: Mode) -> rusqlite::Result<Self> {
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "query_only", mode == Mode::Read)?;
         // Otherwise SQLite plans a statement anew each time a parameter in a range is bound, which
@@ -59,6 +67,28 @@ impl SqliteSession {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         Ok(Self { connection })
+    }
+
+    /// Keeps a copy of every row beside the tables.
+    pub(crate) fn remember_rows(&self) -> Result<(), Failure> {
+        self.each_table("CREATE TEMP TABLE kept_{} AS SELECT * FROM main.{};")
+    }
+
+    /// Puts the kept rows in the place of all others. The tables stay, and with them every prepared statement.
+    pub(crate) fn restore_rows(&self) -> Result<(), Failure> {
+        self.each_table("DELETE FROM main.{}; INSERT INTO main.{} SELECT * FROM temp.kept_{};")
+    }
+
+    fn each_table(&self, sql: &str) -> Result<(), Failure> {
+        let names = "SELECT name FROM main.sqlite_master WHERE type = 'table'";
+        let mut names = self.connection.prepare_cached(names)?;
+        let names = names.query_map([], |row| row.get::<_, String>(0))?;
+        let mut batch = String::from("BEGIN;");
+        for name in names {
+            batch.push_str(&sql.replace("{}", &name?));
+        }
+        batch.push_str("COMMIT;");
+        self.batch(&batch)
     }
 
     pub(crate) fn begin(&self, mode: Mode) -> Result<(), Failure> {

@@ -19,6 +19,10 @@ impl Statement {
         Self { name, table, sql }
     }
 
+    pub(crate) fn inserts(&self) -> bool {
+        self.sql.trim_start().starts_with("INSERT")
+    }
+
     /// The highest number after a `$`.
     fn n_parameters(&self) -> usize {
         self.parameters().max().unwrap_or(0)

@@ -126,6 +126,39 @@ impl Store {
         })
     }
 
+    /// For simulations: everything runs in place.
+    pub(crate) fn without_threads(engine: Engine, options: &Options, in_place: InPlace) -> Self {
+        let (queue, _) = flume::bounded(0);
+        // Nothing closes this while it is in use, and pauses end at once.
+        let (open, _) = flume::bounded(0);
+        Self {
+            inner: Arc::new(Inner {
+                engine,
+                options: options.clone(),
+                in_place,
+                counter: Counter::default(),
+                queues: Mutex::new(Some(Queues {
+                    write: queue.clone(),
+                    read: queue,
+                    _open: open,
+                })),
+                inline_readers: Mutex::default(),
+                threads: Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn session_without_threads(&self, connection: Connection) -> Session {
+        let (_, closing) = flume::bounded(0);
+        let builder = Builder {
+            address: self.inner.options.url.clone(),
+            closing,
+            connections: 1,
+            counter: self.inner.counter.clone(),
+        };
+        builder.session(0, connection)
+    }
+
     pub fn engine(&self) -> Engine {
         self.inner.engine
     }
@@ -138,7 +171,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.queue(Mode::Read)?;
-        self.inner.in_place.begin(Mode::Read)?;
+        self.inner.in_place.begin(Mode::Read).await?;
         let spare = lock(&self.inner.inline_readers).pop();
         let Some(mut session) = spare else {
             return self.scan(name, f).await;
@@ -220,8 +253,9 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         let queue = self.queue(mode)?;
-        self.inner.in_place.begin(mode)?;
+        self.inner.in_place.begin(mode).await?;
         if let Some(mut session) = self.inner.in_place.take() {
+            session.counter = self.inner.counter.clone();
             let result = work(&mut session);
             self.inner.in_place.put_back(session);
             return result;
@@ -269,6 +303,7 @@ impl Builder {
             address: self.address.clone(),
             pause: self.pause(number),
             counter: self.counter.clone(),
+            is_full: false,
         }
     }
 

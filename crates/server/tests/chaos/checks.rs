@@ -74,6 +74,7 @@ impl World {
     /// calls gone though nobody told it to go (I2, I4).
     fn check_machines(&self, before: &Picture, after: &Picture) {
         let mut units: BTreeMap<PoolId, u64> = BTreeMap::new();
+        let has_frozen = self.state().has_frozen;
         for machine in self.clouds.iter().flat_map(|cloud| cloud.machines()) {
             let Some(token) = &machine.token else {
                 continue;
@@ -96,6 +97,8 @@ impl World {
                 None => match &launch.state {
                     LaunchState::Open | LaunchState::Unknown { .. } => true,
                     LaunchState::Refused { .. } => false,
+                    // A frozen process asks too late; then the next scan finds the machine.
+                    LaunchState::Accepted | LaunchState::Withdrawn { .. } if has_frozen => false,
                     LaunchState::Accepted | LaunchState::Withdrawn { .. } => {
                         self.problem(format!(
                             "{} has no row, and its launch is over",

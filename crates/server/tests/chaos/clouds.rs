@@ -1,7 +1,7 @@
 //! The clouds as one process sees them: they fail, they lie about the recent past, the process dies between a call
 //! and its answer, and others do something meanwhile.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use store::Store;
 
 use crate::world::World;
 
+const NO_ANSWER: &str = "no answer within 30 s";
 /// Never.
 const NEVER: i64 = i64::MAX;
 
@@ -28,6 +29,8 @@ pub(crate) struct Life {
     store: OnceLock<Store>,
     /// How many more times it comes to a point before or after a call to a cloud.
     points: AtomicI64,
+    /// It freezes there instead of dying, or before one of its next transactions.
+    may_freeze: AtomicBool,
 }
 
 /// Something that we could have got wrong.
@@ -45,6 +48,12 @@ pub(crate) enum Mutant {
     PlansOnOldFacts,
     /// Loses an end: it says that the machine is gone, and it is not.
     ForgetsToEnd,
+    /// Takes machines of a region that does not answer for gone.
+    TakesTheSilentForGone,
+    /// Lists none of our machines.
+    ListsNothing,
+    /// The harness launches what could not be written down.
+    LaunchesUnwritten,
 }
 
 pub(crate) struct Handle {
@@ -60,6 +69,7 @@ impl Life {
         Arc::new(Self {
             store: OnceLock::new(),
             points: AtomicI64::new(NEVER),
+            may_freeze: AtomicBool::new(false),
         })
     }
 
@@ -78,6 +88,34 @@ impl Life {
         self.store().stop_after(writes);
     }
 
+    /// Freezes at the so many-th point before or after a call to a cloud.
+    pub(crate) fn freeze_at_point(&self, points: i64) {
+        self.may_freeze.store(true, Ordering::SeqCst);
+        self.points.store(points, Ordering::SeqCst);
+    }
+
+    /// Freezes before one of its transactions, after so many that write.
+    pub(crate) fn freeze_after_writes(&self, writes: u64) {
+        self.may_freeze.store(true, Ordering::SeqCst);
+        self.store().freeze_after(writes);
+    }
+
+    /// Goes on where it was, and freezes no more.
+    pub(crate) fn thaw(&self) {
+        if self.may_freeze.swap(false, Ordering::SeqCst) {
+            self.points.store(NEVER, Ordering::SeqCst);
+            self.store().thaw();
+        }
+    }
+
+    pub(crate) fn may_freeze(&self) -> bool {
+        self.may_freeze.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.store().is_frozen()
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.store().is_stopped()
     }
@@ -87,14 +125,18 @@ impl Life {
     }
 
     /// Comes to such a point; whether it is still alive then.
-    fn pass(&self) -> bool {
+    async fn pass(&self) -> bool {
         let before = self.points.load(Ordering::SeqCst);
         if before != NEVER {
             self.points.store(before - 1, Ordering::SeqCst);
-            if before <= 0 {
+            if before <= 0 && self.may_freeze() {
+                self.points.store(NEVER, Ordering::SeqCst);
+                self.store().freeze_after(0);
+            } else if before <= 0 {
                 self.store().stop_after(0);
             }
         }
+        self.store().await_thaw().await;
         !self.is_over()
     }
 }
@@ -115,7 +157,7 @@ impl Handle {
     /// Before a call: the process may die, others may do something, the cloud may not work.
     async fn before(&self) -> Result<(), CloudError> {
         let world = self.world();
-        if !self.life.pass() {
+        if !self.life.pass().await {
             return Err(dead());
         }
         world.meanwhile(&self.life).await;
@@ -140,7 +182,7 @@ impl Handle {
 
     /// After it, before the answer is read.
     async fn after(&self) -> Result<(), CloudError> {
-        if !self.life.pass() {
+        if !self.life.pass().await {
             return Err(dead());
         }
         self.world().meanwhile(&self.life).await;
@@ -148,6 +190,10 @@ impl Handle {
             true => Err(dead()),
             false => Ok(()),
         }
+    }
+
+    fn is_hung(&self, region: Option<&WorkerGroup>) -> bool {
+        region.is_some_and(|region| self.world().is_hung(self.place, region))
     }
 
     fn fate(&self) -> Fate {
@@ -162,6 +208,10 @@ impl Handle {
         let world = self.world();
         if !world.makes_trouble() {
             return Fate::Made;
+        }
+        let refusing = world.state().refusing[self.place];
+        if let Some(cause) = refusing {
+            return Fate::Refused(cause);
         }
         match world.chance.below(20) {
             0 | 1 => Fate::AnswerLost,
@@ -227,7 +277,12 @@ impl Machines for Handle {
                 }
             });
         }
-        self.cloud.next_launches([self.fate()]);
+        let is_hung = self.is_hung(self.cloud.group(order.launch_config).as_ref());
+        let is_lost = is_hung && self.world().chance.percent(50);
+        self.cloud.next_launches([match is_lost {
+            true => Fate::CallLost,
+            false => self.fate(),
+        }]);
         let answer = if self.is_mutant(Mutant::IgnoresTokens) {
             let token: LaunchToken = self.world().fresh_token();
             let order = LaunchOrder {
@@ -239,6 +294,7 @@ impl Machines for Handle {
             self.cloud.launch(order).await
         };
         match self.after().await {
+            Ok(()) if is_hung => Err(LaunchError::Unknown(NO_ANSWER.to_owned())),
             Ok(()) => answer,
             Err(problem) => Err(LaunchError::Unknown(problem.to_string())),
         }
@@ -250,6 +306,15 @@ impl Machines for Handle {
         let world = self.world();
         if world.makes_trouble() && world.chance.percent(5) {
             seen.truncate(world.chance.below(seen.len() + 1));
+        }
+        if self.is_mutant(Mutant::TakesTheSilentForGone) {
+            for (key, sighting) in &mut seen {
+                if self.is_hung(Some(&key.group)) {
+                    *sighting = Sighting::Gone(None);
+                }
+            }
+        } else {
+            seen.retain(|(key, _)| !self.is_hung(Some(&key.group)));
         }
         if self.is_mutant(Mutant::TakesTheUnseenForGone) {
             for (_, sighting) in &mut seen {
@@ -286,6 +351,9 @@ impl Machines for Handle {
             }
         }
         let mut owned = self.cloud.owned_page(region, after).await?;
+        if self.is_mutant(Mutant::ListsNothing) {
+            owned.machines.clear();
+        }
         // Some clouds list no states, and a few of the machines must be looked at.
         if self.world().makes_trouble() && self.world().chance.percent(50) {
             for one in &mut owned.machines {
@@ -302,6 +370,9 @@ impl Machines for Handle {
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
         self.before().await?;
+        if self.is_hung(Some(&worker.key.group)) {
+            return Err(CloudError::Unavailable(NO_ANSWER.to_owned()));
+        }
         if !self.is_mutant(Mutant::ForgetsToEnd) {
             self.cloud.end(worker).await?;
         }

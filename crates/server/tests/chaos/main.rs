@@ -21,6 +21,7 @@ mod clouds;
     reason = "the other tests use both databases"
 )]
 mod database;
+mod freezing;
 #[path = "../it/measuring.rs"]
 mod measuring;
 mod mutants;
@@ -31,10 +32,15 @@ mod run;
 mod state;
 mod steps;
 mod told;
+mod weather;
 mod workers;
 mod world;
 
 use run::{run, runs};
+
+/// Worlds are made of many small things.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Seeds of each test; all tests together are what `./check` runs.
 const SEEDS_EACH: u64 = 100;

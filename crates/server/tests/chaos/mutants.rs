@@ -12,7 +12,7 @@ use crate::run::run;
 use crate::world::{Process, World};
 
 /// A mutant that is not found within so many seeds is not found.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 200;
 
 /// Some seed must find it, and say this.
 async fn is_found(mutant: Mutant, invariant: &str) {
@@ -61,6 +61,21 @@ async fn deciding_on_old_facts_without_a_turn_is_found() {
     is_found(Mutant::PlansOnOldFacts, "I").await;
 }
 
+#[tokio::test]
+async fn a_provider_that_takes_a_silent_region_for_gone_is_found() {
+    is_found(Mutant::TakesTheSilentForGone, "I4").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_lists_nothing_is_found() {
+    is_found(Mutant::ListsNothing, "I11").await;
+}
+
+#[tokio::test]
+async fn launching_what_a_full_disk_refused_is_found() {
+    is_found(Mutant::LaunchesUnwritten, "I2").await;
+}
+
 impl World {
     /// As one might do it: what was read is planned, and what is planned is launched.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {
@@ -98,7 +113,8 @@ impl World {
             intents.try_for_each(|launch| store::launch_insert(tx, launch))
         });
         let written: Result<(), StoreError> = written.await;
-        if written.is_ok() {
+        let does_not_care = self.mutant == Some(Mutant::LaunchesUnwritten);
+        if written.is_ok() != does_not_care {
             fleet::launch(&process.app, &facts.pool, launches);
         }
     }

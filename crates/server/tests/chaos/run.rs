@@ -52,10 +52,12 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
     ran
 }
 
-/// No connection is open when the database goes.
+/// No connection is open when the database goes, and nothing that still runs changes that of the next world.
 async fn close(world: Arc<World>) {
+    let processes = world.processes();
+    world.end_processes();
     if world.is_postgres() {
-        for process in world.processes() {
+        for process in processes {
             process.app.store.close().await;
         }
         world.observer.close().await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::WorkerKey;
-use domain::launch::Launch;
+use domain::launch::{Cause, Launch};
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -36,6 +36,14 @@ pub(crate) struct State {
     pub(crate) told: BTreeMap<WorkerKey, Vec<usize>>,
     /// Every worker that there ever was, as it was last seen.
     pub(crate) rows: BTreeMap<WorkerKey, Worker>,
+    /// A process was frozen, or soon will be.
+    pub(crate) has_frozen: bool,
+    /// Nothing can be inserted into the database.
+    pub(crate) is_full: bool,
+    /// Of each cloud: why it refuses every launch now.
+    pub(crate) refusing: [Option<Cause>; 2],
+    /// Of each cloud: the region that answers nothing now.
+    pub(crate) hung: [Option<&'static str>; 2],
     /// What the last check saw.
     pub(crate) before: Option<Picture>,
 }

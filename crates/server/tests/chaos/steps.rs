@@ -12,14 +12,10 @@ use server::tasks::{
 };
 use store::StoreError;
 
+use crate::clouds::Mutant;
 use crate::people::POOLS;
 use crate::world::{Process, World};
 
-const SECOND_MS: i64 = 1_000;
-const MINUTE_MS: i64 = 60 * SECOND_MS;
-const HOUR_MS: i64 = 60 * MINUTE_MS;
-/// No cloud hides what happened for longer.
-const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
 /// Two processes see all that three could.
 const MAX_PROCESSES: usize = 2;
 
@@ -79,27 +75,50 @@ impl World {
             return;
         };
         let number = process.number;
-        match self.chance.below(100) {
+        match self.chance.below(104) {
             0..=9 => self.create_tasks().await,
             10..=24 => {
                 self.note(format!("process {number} provisions"));
-                process.provision(self.rings).await;
+                let rings = self.rings;
+                self.lets(
+                    &process,
+                    |process| async move { process.provision(rings).await },
+                )
+                .await;
             }
             25..=31 => {
                 self.note(format!("process {number} makes its round"));
-                process.round().await;
+                self.lets(&process, |process| async move { process.round().await })
+                    .await;
             }
             32..=41 => {
                 self.note(format!("process {number} scans"));
-                process.scan().await;
+                self.lets(&process, |process| async move { process.scan().await })
+                    .await;
             }
             42..=46 => {
                 self.note(format!("process {number} ends"));
-                process.end().await;
+                self.lets(&process, |process| async move { process.end().await })
+                    .await;
             }
-            47..=49 => process.publish().await,
-            50..=52 => process.mind_the_queue().await,
-            53 => process.keep_house().await,
+            47..=49 => {
+                self.lets(&process, |process| async move { process.publish().await })
+                    .await;
+            }
+            50..=52 => {
+                self.lets(
+                    &process,
+                    |process| async move { process.mind_the_queue().await },
+                )
+                .await;
+            }
+            53 => {
+                self.lets(
+                    &process,
+                    |process| async move { process.keep_house().await },
+                )
+                .await;
+            }
             54..=69 => self.workers_act().await,
             70..=77 => self.time_passes(),
             78..=80 => self.edit_pool().await,
@@ -107,13 +126,16 @@ impl World {
             82 => self.add_foreign_machine(),
             83 => self.register_wrongly().await,
             84 => self.cancel_task().await,
-            85..=87 => self.arrange_a_death(&process),
+            85 | 86 => self.arrange_a_death(&process),
+            87 => self.arrange_a_freeze(&process),
             88..=89 => self.add_another_process().await,
+            // What they do is done by the process, and by us; neither may freeze.
+            90..=92 | 97..=98 if process.life.may_freeze() => {}
             90..=92 => self.decide_late(&process).await,
-            93..=95 => self.change_the_weather(),
+            93..=95 | 100.. => self.change_the_weather(),
             96 => self.a_machine_dies(),
             97..=98 => self.preview(&process).await,
-            _ => self.answer_again(&process),
+            99 => self.answer_again(&process),
         }
         self.let_things_happen().await;
     }
@@ -127,31 +149,24 @@ impl World {
                     "meanwhile process {} makes its round",
                     other.number
                 ));
-                other.round().await;
+                self.lets(other, |other| async move { other.round().await })
+                    .await;
             }
             (Some(other), 2) => {
                 self.note(format!("meanwhile process {} scans", other.number));
-                other.scan().await;
+                self.lets(other, |other| async move { other.scan().await })
+                    .await;
             }
             (Some(other), 3) => {
                 self.note(format!("meanwhile process {} ends", other.number));
-                other.end().await;
+                self.lets(other, |other| async move { other.end().await })
+                    .await;
             }
             (Some(_), _) | (None, _) => {
                 self.note("meanwhile workers act");
                 self.workers_act().await;
             }
         }
-    }
-
-    fn time_passes(&self) {
-        let millis = match self.chance.below(10) {
-            0..=5 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
-            6..=8 => self.chance.between(2 * MINUTE_MS, 20 * MINUTE_MS),
-            _ => self.chance.between(HOUR_MS, 7 * HOUR_MS),
-        };
-        self.note(format!("{} s pass", millis / SECOND_MS));
-        self.advance_ms(millis);
     }
 
     /// The process dies soon: between two transactions, or before or after a call to a cloud.
@@ -193,26 +208,6 @@ impl World {
         self.state().foreign.push((place, key));
     }
 
-    fn change_the_weather(&self) {
-        let place = self.chance.below(self.clouds.len());
-        let cloud = &self.clouds[place];
-        match self.chance.below(6) {
-            0 => cloud.set_lag_ms(self.chance.between(0, MAX_LAG_MS)),
-            1 => cloud.set_stop_ms(self.chance.between(0, 5 * MINUTE_MS)),
-            // Late answers are for where one thread makes them come in order.
-            2 if !self.is_postgres() => {
-                cloud.set_answer_delay_ms(self.chance.between(0, 10 * MINUTE_MS))
-            }
-            3 => cloud.set_repeats_itself(self.chance.percent(50)),
-            4 => self.set_down(place, self.chance.percent(50)),
-            _ => {
-                cloud.set_lag_ms(0);
-                cloud.set_answer_delay_ms(0);
-            }
-        }
-        self.note(format!("cloud {place} changes its mood"));
-    }
-
     fn a_machine_dies(&self) {
         let place = self.chance.below(self.clouds.len());
         let machines = self.clouds[place].machines();
@@ -252,11 +247,15 @@ impl World {
             2 => process.scan().await,
             _ => {
                 if let Some(other) = self.any_process() {
-                    other.round().await;
+                    self.lets(&other, |other| async move { other.round().await })
+                        .await;
                 }
             }
         }
-        if self.mutant == Some(crate::clouds::Mutant::PlansOnOldFacts) {
+        if matches!(
+            self.mutant,
+            Some(Mutant::PlansOnOldFacts | Mutant::LaunchesUnwritten)
+        ) {
             self.launch_without_a_turn(process, &facts).await;
             return;
         }

@@ -1,8 +1,8 @@
 //! One simulated world: a database, two clouds that machines really exist in, a clock, and processes that come and go.
 
-use std::path::PathBuf;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
@@ -13,7 +13,7 @@ use http::Method;
 use server::api::listener::Server;
 use server::app::{App, Random};
 use server::config::Config;
-use server::start::start_with;
+use server::start::{start_on, start_with};
 use server::tasks::Ending;
 use store::{Options, Store};
 use tempfile::TempDir;
@@ -64,8 +64,11 @@ pub(crate) struct World {
     pub(crate) clouds: Vec<Arc<FakeCloud>>,
     /// Looks at the database and never dies.
     pub(crate) observer: Store,
+    /// What the servers take for the time; somebody may set it.
     clock: Arc<TestClock>,
-    config: String,
+    /// The time of the clouds.
+    true_clock: Arc<TestClock>,
+    config: Config,
     trouble: AtomicBool,
     down: [AtomicBool; 2],
     depth: AtomicU32,
@@ -73,15 +76,7 @@ pub(crate) struct World {
     processes: Mutex<Vec<Arc<Process>>>,
     state: Mutex<State>,
     // Dropped last, when no connection is open any more.
-    _home: Home,
-}
-
-enum Home {
-    Folder(#[expect(dead_code, reason = "dropped with the world")] TempDir),
-    Postgres(
-        #[expect(dead_code, reason = "dropped with the world")] TempDir,
-        #[expect(dead_code, reason = "dropped with the world")] Database,
-    ),
+    _postgres: Option<Database>,
 }
 
 impl World {
@@ -90,28 +85,10 @@ impl World {
         mutant: Option<Mutant>,
         postgres: Option<Database>,
     ) -> Arc<Self> {
-        let folder = folder();
-        let url = match &postgres {
-            Some(database) => database.url.clone(),
-            None => {
-                let path = folder.path().join("server.db");
-                std::fs::write(&path, template().await).unwrap();
-                format!("sqlite:{}", path.display())
-            }
-        };
-        let keys = folder.path().join("keys");
-        std::fs::write(&keys, "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
-        let config = config(&url, &keys);
-        let clock = Arc::new(TestClock(AtomicI64::new(START_MS)));
-        let observer = Store::open(&Options {
-            url,
-            connections: 2,
-        })
-        .unwrap();
-        observer.migrate(START_MS).await.unwrap();
-        observer.run_in_place().unwrap();
-        let parsed = Config::from_toml(&config, "chaos.toml".as_ref()).unwrap();
-        let keyring = Arc::new(parsed.keyring().unwrap());
+        let (observer, config) = Home::open(postgres.as_ref()).await;
+        let clock = || Arc::new(TestClock(AtomicI64::new(START_MS)));
+        let (clock, true_clock) = (clock(), clock());
+        let keyring = Arc::new(config.keyring().unwrap());
         let cloud = |(id, _): &(&str, Option<u64>)| {
             let context = ProviderContext {
                 id: id.parse().unwrap(),
@@ -119,7 +96,7 @@ impl World {
                 keyring: Arc::clone(&keyring),
                 root_url: ROOT_URL.to_owned(),
                 data: None,
-                clock: Arc::clone(&clock) as _,
+                clock: Arc::clone(&true_clock) as _,
             };
             Arc::new(FakeCloud::new(context, FakeSettings::default()))
         };
@@ -132,6 +109,7 @@ impl World {
             chance,
             observer,
             clock,
+            true_clock,
             config,
             trouble: AtomicBool::new(true),
             down: [AtomicBool::new(false), AtomicBool::new(false)],
@@ -139,10 +117,7 @@ impl World {
             next_process: AtomicU32::new(0),
             processes: Mutex::default(),
             state: Mutex::default(),
-            _home: match postgres {
-                Some(database) => Home::Postgres(folder, database),
-                None => Home::Folder(folder),
-            },
+            _postgres: postgres,
         });
         world.add_process().await;
         world
@@ -168,8 +143,14 @@ impl World {
         self.clock.now()
     }
 
+    /// The clocks of the servers are set.
+    pub(crate) fn set_clocks_by_ms(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::SeqCst);
+    }
+
     pub(crate) fn advance_ms(&self, millis: i64) {
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
+        self.true_clock.0.fetch_add(millis, Ordering::SeqCst);
         for cloud in &self.clouds {
             cloud.clock_moved();
         }
@@ -191,6 +172,10 @@ impl World {
             cloud.set_stop_ms(0);
             cloud.set_answer_delay_ms(0);
             cloud.set_repeats_itself(false);
+        }
+        self.calm_the_weather();
+        for process in self.lock_processes().iter() {
+            process.life.thaw();
         }
     }
 
@@ -233,11 +218,16 @@ impl World {
             (id, Arc::new(handle) as Arc<dyn Provider>)
         };
         let providers = CLOUDS.iter().enumerate().map(handle).collect();
-        let config = Config::from_toml(&self.config, "chaos.toml".as_ref()).unwrap();
+        let config = self.config.clone();
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let started = start_with(config, clock, Random::new(random.clone()), providers);
-        let app = Box::pin(started).await.unwrap();
-        app.store.run_in_place().unwrap();
+        let dice = Random::new(random.clone());
+        let app = if self.is_postgres() {
+            Box::pin(start_with(config, clock, dice, providers)).await
+        } else {
+            let store = self.observer.another_process();
+            Box::pin(start_on(store, config, clock, dice, providers)).await
+        };
+        let app = app.unwrap();
         life.begins(&app.store);
         let process = Process {
             number: number as usize,
@@ -257,11 +247,27 @@ impl World {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that live.
+    /// Those that live and are not frozen.
     pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
         let processes = self.lock_processes();
-        let alive = processes.iter().filter(|process| !process.life.is_over());
-        alive.cloned().collect()
+        let is_there =
+            |process: &&Arc<Process>| !process.life.is_over() && !process.life.is_frozen();
+        processes.iter().filter(is_there).cloned().collect()
+    }
+
+    pub(crate) fn frozen_processes(&self) -> Vec<Arc<Process>> {
+        let processes = self.lock_processes();
+        let is_frozen =
+            |process: &&Arc<Process>| !process.life.is_over() && process.life.is_frozen();
+        processes.iter().filter(is_frozen).cloned().collect()
+    }
+
+    /// No process does anything any more.
+    pub(crate) fn end_processes(&self) {
+        for process in self.lock_processes().iter() {
+            process.app.store.stop_after(0);
+            process.life.thaw();
+        }
     }
 
     /// Forgets those that are dead, and makes sure that one is there.
@@ -340,7 +346,7 @@ impl World {
         };
         let answer = self.within_limits(Box::pin(ask.send())).await?;
         if answer.status >= 500 {
-            if !process.life.is_over() {
+            if !process.life.is_over() && !self.state().is_full {
                 self.problem(format!(
                     "{path} is answered {}: {}",
                     answer.status, answer.text
@@ -369,49 +375,70 @@ impl World {
     }
 }
 
-/// In memory, if there is such a place.
-fn folder() -> TempDir {
-    let memory = PathBuf::from("/dev/shm");
-    match memory.is_dir() {
-        true => tempfile::tempdir_in(memory).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    }
+/// What the worlds of one thread share, one after the other.
+struct Home {
+    config: Config,
+    /// The database, with all that it has learnt of our statements.
+    store: Store,
+    _keys: TempDir,
 }
 
-/// An empty database, made once.
-async fn template() -> &'static [u8] {
-    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
-    if let Some(bytes) = TEMPLATE.get() {
-        return bytes;
-    }
-    let folder = folder();
-    let path = folder.path().join("template.db");
-    let url = format!("sqlite:{}", path.display());
-    let store = Store::open(&Options {
-        url,
-        connections: 1,
-    })
-    .unwrap();
-    store.migrate(START_MS).await.unwrap();
-    store.close().await;
-    drop(store);
-    let bytes = std::fs::read(&path).unwrap();
-    TEMPLATE.get_or_init(|| bytes)
+thread_local! {
+    static HOME: RefCell<Option<Home>> = const { RefCell::new(None) };
 }
 
-fn config(url: &str, keys: &std::path::Path) -> String {
-    format!(
-        r#"
-        root_url = "{ROOT_URL}"
-        database = {{ url = "{url}", connections = 2 }}
-        keys.file = "{}"
+impl Home {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = folder.path().join("keys");
+        std::fs::write(&keys, "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+        let text = format!(
+            r#"
+            root_url = "{ROOT_URL}"
+            database = {{ url = "sqlite:in-memory", connections = 2 }}
+            keys.file = "{}"
 
-        [[auth.static_clients]]
-        client_id = "static/root"
-        access_token = "{ROOT_TOKEN}"
-        scopes = ["*"]
-        description = "May do everything"
-        "#,
-        keys.display(),
-    )
+            [[auth.static_clients]]
+            client_id = "static/root"
+            access_token = "{ROOT_TOKEN}"
+            scopes = ["*"]
+            description = "May do everything"
+            "#,
+            keys.display(),
+        );
+        let store = Store::in_memory().unwrap();
+        store.migrate(START_MS).await.unwrap();
+        store.remember_rows().unwrap();
+        Self {
+            config: Config::from_toml(&text, "chaos.toml".as_ref()).unwrap(),
+            store,
+            _keys: folder,
+        }
+    }
+
+    /// An empty database, and a configuration that names it.
+    async fn open(postgres: Option<&Database>) -> (Store, Config) {
+        if HOME.with_borrow(Option::is_none) {
+            let home = Self::new().await;
+            HOME.set(Some(home));
+        }
+        let memory = HOME.with_borrow(|home| {
+            let home = home.as_ref().expect("it was made above");
+            home.store.set_full(false);
+            home.store.restore_rows().unwrap();
+            (home.store.another_process(), home.config.clone())
+        });
+        let Some(database) = postgres else {
+            return memory;
+        };
+        let (_, mut config) = memory;
+        config.database.url.clone_from(&database.url);
+        let store = Store::open(&Options {
+            url: database.url.clone(),
+            connections: 2,
+        });
+        let store = store.unwrap();
+        store.migrate(START_MS).await.unwrap();
+        (store, config)
+    }
 }

@@ -1,6 +1,6 @@
 //! Every constant that bounds a batch, page, list, queue or number of things at once has a test that counts around it.
 //!
-//! Such a test goes through `testing::sizes_around("crate::module::CONSTANT", limit)`.
+//! Such a test goes through `testing::sizes_around`, which it gives the path of the constant.
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,111 @@
+//! What changes around the processes: the clock, the moods of the clouds, the disk.
+
+use cloud::CloudError;
+use domain::id::WorkerGroup;
+use domain::launch::Cause;
+
+use crate::world::World;
+
+const SECOND_MS: i64 = 1_000;
+const MINUTE_MS: i64 = 60 * SECOND_MS;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// No cloud hides what happened for longer.
+const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
+/// A clock that was wrong is set right by as much as this.
+const CLOCK_STEP_MS: i64 = 2 * HOUR_MS;
+/// Where launch configs put machines.
+const REGIONS: [&str; 2] = ["r1", "r2"];
+
+impl World {
+    pub(crate) fn time_passes(&self) {
+        let millis = match self.chance.below(100) {
+            0..=2 => {
+                let step = self.chance.pick(&[CLOCK_STEP_MS, -CLOCK_STEP_MS]);
+                let step = *step.expect("there are two");
+                self.note(format!("the clocks are set by {} s", step / SECOND_MS));
+                self.set_clocks_by_ms(step);
+                return;
+            }
+            0..=59 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
+            60..=89 => self.chance.between(2 * MINUTE_MS, 20 * MINUTE_MS),
+            _ => self.chance.between(HOUR_MS, 7 * HOUR_MS),
+        };
+        self.note(format!("{} s pass", millis / SECOND_MS));
+        self.advance_ms(millis);
+        self.thaw_some();
+    }
+
+    pub(crate) fn change_the_weather(&self) {
+        let place = self.chance.below(self.clouds.len());
+        let cloud = &self.clouds[place];
+        match self.chance.below(9) {
+            0 => cloud.set_lag_ms(self.chance.between(0, MAX_LAG_MS)),
+            1 => cloud.set_stop_ms(self.chance.between(0, 5 * MINUTE_MS)),
+            // Late answers are for where one thread makes them come in order.
+            2 if !self.is_postgres() => {
+                cloud.set_answer_delay_ms(self.chance.between(0, 10 * MINUTE_MS))
+            }
+            3 => cloud.set_repeats_itself(self.chance.percent(50)),
+            4 => self.set_down(place, self.chance.percent(50)),
+            5 => self.refuse_launches(place),
+            6 => self.hang_a_region(place),
+            7 => self.fill_the_disk(self.chance.percent(50)),
+            _ => {
+                cloud.set_lag_ms(0);
+                cloud.set_answer_delay_ms(0);
+            }
+        }
+        self.note(format!("cloud {place} changes its mood"));
+    }
+
+    /// The cloud makes no machine any more, though it did; or it does again.
+    fn refuse_launches(&self, place: usize) {
+        const CAUSES: [Cause; 4] = [
+            Cause::Capacity,
+            Cause::Capacity,
+            Cause::Quota,
+            Cause::Configuration,
+        ];
+        let cause = self.chance.percent(60).then(|| self.chance.pick(&CAUSES));
+        self.state().refusing[place] = cause.flatten().copied();
+    }
+
+    /// One region of the cloud answers nothing, or all do again.
+    fn hang_a_region(&self, place: usize) {
+        let region = self.chance.percent(60).then(|| self.chance.pick(&REGIONS));
+        self.set_hung(place, region.flatten().copied());
+    }
+
+    fn set_hung(&self, place: usize, region: Option<&'static str>) {
+        for known in REGIONS {
+            let late = || CloudError::Unavailable("no answer within 30 s".to_owned());
+            let why = (region == Some(known)).then(late);
+            self.clouds[place].set_unlisted(&group(known), why);
+        }
+        self.state().hung[place] = region;
+    }
+
+    pub(crate) fn is_hung(&self, place: usize, region: &WorkerGroup) -> bool {
+        self.state().hung[place].is_some_and(|hung| hung == region.as_str())
+    }
+
+    fn fill_the_disk(&self, is_full: bool) {
+        // Its own tests fill the disk of PostgreSQL.
+        if !self.is_postgres() {
+            self.observer.set_full(is_full);
+            self.state().is_full = is_full;
+        }
+    }
+
+    pub(crate) fn calm_the_weather(&self) {
+        for place in 0..self.clouds.len() {
+            self.set_hung(place, None);
+        }
+        self.fill_the_disk(false);
+        self.state().refusing = [None; 2];
+    }
+}
+
+fn group(region: &str) -> WorkerGroup {
+    region.parse().expect("a region is a group")
+}
