@@ -259,6 +259,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -287,6 +288,30 @@ mod tests {
         assert_eq!(payload.artifacts[0].kind, ArtifactKind::File);
         let expires = payload.artifacts[1].expires.unwrap();
         assert_eq!(expires.as_millis(), 1_790_000_000_000);
+    }
+
+    #[test]
+    fn lists_are_taken_up_to_their_limits_and_refused_beyond() {
+        let takes = |key: &str, value: Value| {
+            let mut payload = json!({"command": ["x"]});
+            payload[key] = value;
+            Payload::read(&payload).is_ok()
+        };
+        for count in sizes_around("worker::payload::MAX_ARGUMENTS", MAX_ARGUMENTS) {
+            let is_taken = takes("command", json!(vec!["x"; count]));
+            assert_eq!(is_taken, (1..=MAX_ARGUMENTS).contains(&count), "{count}");
+        }
+        for count in sizes_around("worker::payload::MAX_VARIABLES", MAX_VARIABLES) {
+            let names = (0..count).map(|number| (format!("A{number}"), json!("1")));
+            let is_taken = takes("env", Value::Object(names.collect()));
+            assert_eq!(is_taken, count <= MAX_VARIABLES, "{count}");
+        }
+        for count in sizes_around("worker::payload::MAX_ARTIFACTS", MAX_ARTIFACTS) {
+            let artifact =
+                |number| json!({"name": format!("public/{number}"), "path": "x", "type": "file"});
+            let is_taken = takes("artifacts", (0..count).map(artifact).collect());
+            assert_eq!(is_taken, count <= MAX_ARTIFACTS, "{count}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on should say where"
 )]
 
+mod bounds;
 mod chance;
 mod documents;
 mod edits;

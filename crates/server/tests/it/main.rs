@@ -40,6 +40,7 @@ mod fleet_storm;
 mod fleet_supply;
 mod fleet_two_processes;
 mod fleet_world;
+mod full_disk;
 mod hawk;
 mod limits;
 mod measuring;

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use domain::Version;
+use domain::event::{Event, EventBody};
 use domain::overrides::{Effect, Override, Target};
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
-use server::tasks::{Overrides, QueueClaims, QueueDeadlines};
+use server::tasks::{Overrides, Publish, QueueClaims, QueueDeadlines};
 use testing::sizes_around;
 
 use crate::database::on_both;
-use crate::queue_samples::HOUR_MS;
+use crate::queue_samples::{HOUR_MS, task_id};
+use crate::samples::DAY_MS;
 use crate::world::World;
 
 /// A worker takes so many tasks at once.
@@ -92,28 +95,32 @@ on_both!(tasks_past_their_deadline_are_ended_in_batches, |world| {
     }
 });
 
+/// Pauses that end at this time.
+async fn pause(world: &World, count: usize, until: Timestamp, ended: Option<Timestamp>) {
+    world
+        .write(move |tx| {
+            (0..count).try_for_each(|number| {
+                let given = Override {
+                    id: format!("of-{count}-{number}").parse().unwrap(),
+                    target: Target::Provider("google".parse().unwrap()),
+                    effect: Effect::Pause,
+                    reason: "prices are up".to_owned(),
+                    owner: "team/ann".parse().unwrap(),
+                    created: until,
+                    until,
+                    ended,
+                    version: Version::FIRST,
+                };
+                store::override_insert(tx, &given).map(drop)
+            })
+        })
+        .await;
+}
+
 on_both!(overrides_that_end_are_written_down_in_batches, |world| {
     const BATCH: usize = 200;
     for count in sizes_around("server::tasks::overrides::BATCH", BATCH) {
-        let now = world.now();
-        world
-            .write(move |tx| {
-                (0..count).try_for_each(|number| {
-                    let given = Override {
-                        id: format!("of-{count}-{number}").parse().unwrap(),
-                        target: Target::Provider("google".parse().unwrap()),
-                        effect: Effect::Pause,
-                        reason: "prices are up".to_owned(),
-                        owner: "team/ann".parse().unwrap(),
-                        created: now,
-                        until: now,
-                        ended: None,
-                        version: Version::FIRST,
-                    };
-                    store::override_insert(tx, &given).map(drop)
-                })
-            })
-            .await;
+        pause(world, count, world.now(), None).await;
         // One batch for each activation; the rest waits for the next.
         let mut left = count;
         while left > 0 {
@@ -127,5 +134,68 @@ on_both!(overrides_that_end_are_written_down_in_batches, |world| {
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), Value::Null);
         assert_eq!(counts.all_transactions(), 1, "it looks once");
+    }
+});
+
+on_both!(what_has_had_its_time_is_forgotten_in_batches, |world| {
+    const BATCH: usize = 500;
+    let long_ago = world.now().plus_millis(-100 * DAY_MS);
+    for count in sizes_around("server::tasks::housekeeping::BATCH", BATCH) {
+        pause(world, count, long_ago, Some(long_ago)).await;
+        let (forgotten, counts) = world.counted(world.keep_house()).await;
+        assert_eq!(forgotten, done("overrides", count));
+        assert_eq!(
+            counts.transactions("override_expire"),
+            n_looks(count, BATCH)
+        );
+    }
+});
+
+on_both!(events_get_their_places_in_batches, |world| {
+    const BATCH: usize = 500;
+    Publish(Arc::clone(&world.app)).activate().await.unwrap();
+    for count in sizes_around("server::tasks::publish::BATCH", BATCH) {
+        let created = world.now();
+        world
+            .write(move |tx| {
+                (0..count).try_for_each(|number| {
+                    let event = Event {
+                        id: format!("of-{count}-{number}"),
+                        created,
+                        body: EventBody::PoolCreated {
+                            pool_id: "pp/ee".parse().unwrap(),
+                            provider_id: "google".parse().unwrap(),
+                        },
+                    };
+                    store::outbox_push(tx, &event)
+                })
+            })
+            .await;
+        let mut task = Publish(Arc::clone(&world.app));
+        let (published, counts) = world.counted(task.activate()).await;
+        published.unwrap();
+        assert_eq!(counts.transactions("event_place"), n_batches(count, BATCH));
+        assert_eq!(counts.transactions("event_look"), n_looks(count, BATCH));
+        assert_eq!(world.read(store::outbox_depth).await, 0);
+    }
+});
+
+on_both!(a_group_is_cancelled_in_batches, |world| {
+    const BATCH: usize = 100;
+    let mut number = 0;
+    for count in sizes_around("server::api::queue::groups::BATCH", BATCH) {
+        let group = task_id(number);
+        // One that is resolved, so that there is a group of none.
+        world.created(number, json!({"taskGroupId": group})).await;
+        world.about_task(number, "cancel").await.expect(200);
+        create(world, number + 1, count, &json!({"taskGroupId": group})).await;
+        number += 1 + u32::try_from(count).unwrap();
+        let cancelled = world.post(&format!("queue:/task-group/{group}/cancel"), json!({}));
+        let (answer, counts) = world.counted(async { cancelled.await.expect(200) }).await;
+        assert_eq!(answer["cancelledCount"], count);
+        assert_eq!(
+            counts.transactions("task_group_move"),
+            n_looks(count, BATCH)
+        );
     }
 });
