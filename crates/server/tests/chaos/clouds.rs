@@ -350,6 +350,13 @@ impl Machines for Handle {
                 self.cloud.kill(&key);
             }
         }
+        let group = match region {
+            Region::Group(group) => Some(group),
+            Region::Everything => None,
+        };
+        if self.is_mutant(Mutant::TakesTheSilentForGone) && self.is_hung(group) {
+            return Ok(OwnedPage::only(Vec::new()));
+        }
         let mut owned = self.cloud.owned_page(region, after).await?;
         if self.is_mutant(Mutant::ListsNothing) {
             owned.machines.clear();
