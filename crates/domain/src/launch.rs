@@ -160,6 +160,19 @@ impl Launch {
     pub fn capacity(&self) -> u64 {
         u64::from(self.machines) * u64::from(self.capacity_each)
     }
+
+    /// Machines that the cloud did not make, where that speaks against the launch config: it
+    /// refused for such a cause, or it made fewer than were asked for.
+    pub fn not_made(&self) -> u32 {
+        match &self.state {
+            LaunchState::Refused { cause, .. } if cause.is_ill_health() => self.machines,
+            LaunchState::Accepted => self.machines.saturating_sub(self.made),
+            LaunchState::Refused { .. }
+            | LaunchState::Open
+            | LaunchState::Unknown { .. }
+            | LaunchState::Withdrawn { .. } => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod letting_go;
 mod need;
 mod notes;
 mod offer;
+mod pause;
 mod settings;
 pub mod spot_bids;
 pub mod spot_prices;
@@ -22,13 +23,14 @@ mod text;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-pub use choose::chances;
-pub use health::START_UP_MS;
+pub use choose::{MAX_TRIED, chances};
+pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use letting_go::{
     MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED, REASON_OVER_CAPACITY,
     REASON_QUARANTINED,
 };
 pub use need::Load;
+pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
 
@@ -148,36 +150,49 @@ pub struct Offer {
     pub bid: Result<Bid, String>,
 }
 
-/// What became of the launches of the last hour, in machines.
+/// What became of launches, in machines: of all those of which something was heard in the last
+/// hour, or that still owe machines. Launches that were withdrawn, or turned away for reasons that
+/// do not speak against the launch config, are no attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Health {
     pub attempted: u64,
     /// Refused for reasons that speak against the launch config.
     pub failed: u64,
+    /// Not made by launches that made others.
+    #[serde(default)]
+    pub short: u64,
     /// Made machines.
     pub created: u64,
     /// Proved themselves.
     pub registered: u64,
     /// Ended without ever having proved themselves.
     pub never_registered: u64,
+    /// Made more than [`START_UP_MS`] ago, and still not registered.
+    #[serde(default)]
+    pub overdue: u64,
+    /// Registered more than [`FIRST_CLAIM_MS`] ago, and never asked for work. Not known of an
+    /// outside queue.
+    #[serde(default)]
+    pub silent: u64,
     /// When the last failure was, of either kind.
     #[serde(with = "stored::plain_option")]
     pub last_failure: Option<Timestamp>,
 }
 
-/// When the launches of the last hour were; whatever is not known may be left out.
+/// When the launches of the last hour were, and how they failed; whatever is not known may be left
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tries {
-    /// Launches that failed: a burst of machines refused at once is one. Not known: machines are counted.
-    pub failed_launches: Option<u64>,
-    /// The newest launch.
+    #[serde(default)]
+    pub refusals: Option<Refusals>,
+    /// Plans whose machines did not register or did not work: a burst counts once.
+    #[serde(default)]
+    pub plans_without_workers: u64,
+    /// The newest launch of which a provider was asked.
     #[serde(with = "stored::plain_option")]
     pub last: Option<Timestamp>,
-    /// The oldest launch with machines of which nobody knows yet whether they will register.
-    #[serde(with = "stored::plain_option")]
-    pub awaited_since: Option<Timestamp>,
 }
 
 /// What a provider would give for a launch config.
@@ -236,6 +251,9 @@ pub struct Plan {
     pub reasons: Vec<String>,
     /// Something that a person should look at.
     pub alarm: Option<String>,
+    /// Something is missing, and then the first pause of a launch config ends: worth another look.
+    #[serde(with = "stored::plain_option", default)]
+    pub again_at: Option<Timestamp>,
 }
 
 /// Start so many machines this way.
@@ -282,16 +300,17 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     }
     let standing = letting_go::settle(snapshot);
     need::note(snapshot, &standing.load, &mut notes);
-    let awards = choose::choose(snapshot, standing.change, &mut notes, rng);
+    let choice = choose::choose(snapshot, standing.change, &mut notes, rng);
     let advice = standing.advice(snapshot.now, &mut notes);
     let (reasons, alarm) = notes.close();
     Plan {
         change: standing.change,
         target: standing.target,
-        awards,
+        awards: choice.awards,
         advice,
         reasons,
         alarm,
+        again_at: choice.again_at,
     }
 }
 

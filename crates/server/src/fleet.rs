@@ -21,9 +21,9 @@ mod unsettled;
 
 pub use answers::LaunchAnswers;
 pub use changes::{gone, told_to_go};
-pub use decide::{Decided, decide, preview};
+pub use decide::{Decided, decide, is_content, is_planned, preview};
 pub use ending::Ender;
-pub use facts::{Facts, page_of_facts};
+pub use facts::{Facts, most_pending, page_of_facts, page_of_supply};
 pub use launching::{Launching, launch};
 pub use overriding::{end_override, tell_pause};
 pub use problems::{Problem, report};

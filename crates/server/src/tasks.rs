@@ -31,7 +31,7 @@ pub use notify::Notify;
 pub use outcomes::{Outcomes, OutsideOutcomes};
 pub use overrides::Overrides;
 pub use provider_setup::ProviderSetup;
-pub use provision::{Provision, Rounds};
+pub use provision::{PageLimits, Provision, Rounds};
 pub use publish::{Publish, PublishToBroker, READER as BROKER_READER, leave as leave_broker};
 pub use queue_claims::QueueClaims;
 pub use queue_deadlines::QueueDeadlines;
@@ -56,7 +56,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start_woken(every(300), Arc::clone(&app.wake.refresh), Refresh(own()));
     if plays(Role::Provisioner) {
         let bell = Arc::clone(&app.wake.provision);
-        driver.start_woken(fleet.round(), bell, Provision(own()));
+        driver.start_woken(fleet.round(), bell, Provision::new(own()));
         driver.start(fleet.round(), Rounds(own()));
         driver.start(every(5), Overrides(own()));
         if let Some(pulse) = app.demands.pulse() {

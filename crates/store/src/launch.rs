@@ -25,11 +25,12 @@ macro_rules! columns {
 statements! { TABLE;
     GET "launch_get" = concat!("SELECT ", columns!(), " FROM launches WHERE token = $1");
     INSERT "launch_insert" = concat!(
-        "INSERT INTO launches (", columns!(), ", failed, registered, never_registered) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, 0, 0)");
+        "INSERT INTO launches (", columns!(), ", failed, registered, never_registered, last_event) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, 0, 0, \
+         $17)");
     UPDATE "launch_update" =
         "UPDATE launches SET state = $1, cause = $2, problem = $3, made = $4, last_modified = $5, \
-         failed = $6, last_failure = COALESCE($7, last_failure), asked = $8, \
+         last_event = $5, failed = $6, last_failure = COALESCE($7, last_failure), asked = $8, \
          version = version + 1 WHERE token = $9 AND version = $10";
     LIST_PENDING "launch_list_pending" = concat!(
         "SELECT ", columns!(), " FROM launches WHERE provider_id = $1 \
@@ -52,12 +53,16 @@ statements! { TABLE;
         "SELECT DISTINCT provider_id FROM launches WHERE worker_pool_id = $1 \
          AND state IN ('open', 'unknown') ORDER BY provider_id LIMIT $2";
     REGISTERED "launch_note_registered" =
-        "UPDATE launches SET registered = registered + 1 WHERE token = $1";
+        "UPDATE launches SET registered = registered + 1, last_registered = $1, last_event = $1 \
+         WHERE token = $2";
     CLAIMED "launch_note_claimed" =
         "UPDATE launches SET claimed = claimed + 1 WHERE token = $1";
+    SILENT "launch_note_silent" =
+        "UPDATE launches SET last_failure = $1, last_event = $1 \
+         WHERE token = $2 AND registered > claimed";
     NEVER_REGISTERED "launch_note_never_registered" =
-        "UPDATE launches SET never_registered = never_registered + 1, last_failure = $1 \
-         WHERE token = $2";
+        "UPDATE launches SET never_registered = never_registered + 1, last_failure = $1, \
+         last_event = $1 WHERE token = $2";
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
          WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
@@ -100,6 +105,7 @@ pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError>
             launch.last_modified.into(),
             launch.version.into(),
             launch.asked.into(),
+            launch.last_modified.into(),
         ],
     )
     .map(drop)
@@ -108,8 +114,7 @@ pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError>
 /// Writes state and count, if nobody changed them since they were read. Returns the new version.
 pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
     let (cause, problem) = state_columns(&launch.state);
-    let ill = matches!(&launch.state, LaunchState::Refused { cause, .. } if cause.is_ill_health());
-    let failed = if ill { launch.machines } else { 0 };
+    let failed = launch.not_made();
     tx.execute_guarded(
         &UPDATE,
         &[
@@ -119,7 +124,7 @@ pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreE
             launch.made.into(),
             launch.last_modified.into(),
             failed.into(),
-            ill.then_some(launch.last_modified).into(),
+            (failed > 0).then_some(launch.last_modified).into(),
             launch.asked.into(),
             launch.token.as_str().into(),
             launch.version.into(),
@@ -203,13 +208,28 @@ pub fn launch_pending_providers(
 }
 
 /// One of its machines has proved itself.
-pub fn launch_note_registered(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
-    tx.execute(&REGISTERED, &[token.as_str().into()]).map(drop)
+pub fn launch_note_registered(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [now.into(), token.as_str().into()];
+    tx.execute(&REGISTERED, &values).map(drop)
 }
 
 /// One of its machines has asked for work for the first time.
 pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
     tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
+}
+
+/// One of its machines has ended that had registered, and perhaps never asked for work.
+pub fn launch_note_silent(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [now.into(), token.as_str().into()];
+    tx.execute(&SILENT, &values).map(drop)
 }
 
 /// One of its machines has ended without ever having proved itself.

@@ -35,6 +35,10 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
          ORDER BY worker_pool_id, position, launch_config_id LIMIT $3");
+    COUNT_BETWEEN "launch_config_count_between" =
+        "SELECT worker_pool_id, COUNT(*) FROM launch_configs \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id ORDER BY worker_pool_id LIMIT $3";
     INSERT "launch_config_insert" = concat!(
         "INSERT INTO launch_configs (", columns!(), ") \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING");
@@ -103,6 +107,18 @@ pub fn launch_config_active_between(
 ) -> Result<Vec<LaunchConfig>, StoreError> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
     tx.rows(&ACTIVE_BETWEEN, &values, launch_config)
+}
+
+/// How many launch configs, archived ones included, the pools from the first to the last have.
+pub fn launch_config_count_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolId, u64)>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&COUNT_BETWEEN, &values, |row| {
+        Ok((row.text(0)?.parse()?, row.number(1)?))
+    })
 }
 
 /// `false` if there is one of this id already; nothing changes then.

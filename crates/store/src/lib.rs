@@ -98,15 +98,15 @@ pub use event_stream::{
 };
 pub use launch::{
     AwaitedLaunches, launch_delete_before, launch_get, launch_insert, launch_list,
-    launch_list_pending, launch_note_never_registered, launch_note_registered,
+    launch_list_pending, launch_note_never_registered, launch_note_registered, launch_note_silent,
     launch_pending_between, launch_pending_machines, launch_pending_providers, launch_update,
 };
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,
-    launch_config_delete_expirable, launch_config_get, launch_config_insert, launch_config_list,
-    launch_config_update,
+    launch_config_count_between, launch_config_delete_expirable, launch_config_get,
+    launch_config_insert, launch_config_list, launch_config_update,
 };
-pub use launch_health::{Record as LaunchRecord, launch_health_between};
+pub use launch_health::{HealthWindow, Record as LaunchRecord, launch_health_between};
 pub use notice::{
     Notice, notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
     notice_recent, notice_update, notice_waiting,
@@ -146,8 +146,8 @@ pub use session::MAX_ATTEMPTS;
 pub use store::{Engine, Store};
 pub use task::{task_get, task_insert, task_several, task_touch, task_update};
 pub use task_claimed::{
-    ClaimedTask, task_busy_workers, task_demand_all, task_demand_of, task_list_claimed,
-    task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
+    ClaimedTask, task_busy_workers, task_demand_all, task_demand_of, task_demand_up_to,
+    task_list_claimed, task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
 };
 pub use task_dependency::{
     task_dependency_release, task_dependents, task_dependents_to_release, task_open_dependencies,
@@ -184,7 +184,8 @@ pub use worker_metadata::{
 };
 pub use worker_supply::{
     Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
-    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
+    worker_pools_with_archived_between, worker_supply_between, worker_supply_overdue_between,
+    worker_supply_quarantined_between,
 };
 pub use worker_type::{
     worker_type_claim, worker_type_get, worker_type_judged_by, worker_type_list,

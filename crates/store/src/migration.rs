@@ -47,6 +47,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     15 "0015_launches_asked"
     16 "0016_workers_by_region"
     17 "0017_cache_purges"
+    18 "0018_health_by_events"
 };
 
 static TABLE: Table = Table {

@@ -72,6 +72,19 @@ pub fn task_demand_of(
     Ok(Demand { pending, claimed })
 }
 
+/// The same, where more waiting tasks than this make no difference: they are not counted.
+pub fn task_demand_up_to(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+    most_pending: u32,
+) -> Result<Demand, StoreError> {
+    let pending = task_pending::count_up_to(tx, pool_id, now, most_pending)?;
+    let values = [pool_id.as_str().into(), now.into()];
+    let claimed = tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0);
+    Ok(Demand { pending, claimed })
+}
+
 /// The same for every pool that has any, by pool id; as many as the limit means: ask again.
 pub fn task_demand_all(
     tx: &mut Tx<'_>,

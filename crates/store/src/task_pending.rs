@@ -51,6 +51,9 @@ statements! { TABLE;
     LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
     COUNT "task_count_pending" =
         "SELECT COUNT(*) FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2";
+    COUNT_UP_TO "task_count_pending_up_to" =
+        "SELECT COUNT(*) FROM (SELECT task_id FROM pending_tasks \
+         WHERE task_queue_id = $1 AND deadline > $2 LIMIT $3) AS some";
     COUNT_ALL "task_count_pending_all" =
         "SELECT task_queue_id, COUNT(*) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
@@ -108,6 +111,18 @@ pub fn task_list_pending(
 pub(crate) fn count(tx: &mut Tx<'_>, queue: &PoolId, now: Timestamp) -> Result<u64, StoreError> {
     let values = [queue.as_str().into(), now.into()];
     Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
+}
+
+/// Reads no more rows than that.
+pub(crate) fn count_up_to(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    now: Timestamp,
+    most: u32,
+) -> Result<u64, StoreError> {
+    let values = [queue.as_str().into(), now.into(), most.into()];
+    let found = tx.row(&COUNT_UP_TO, &values, |row| row.number(0))?;
+    Ok(found.unwrap_or(0))
 }
 
 /// By queue, for those queues that have any.

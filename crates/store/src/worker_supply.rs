@@ -42,6 +42,14 @@ statements! { TABLE;
          AND REPLACE(p.further_provider_ids, '\"' || workers.provider_id || '\"', '') \
          = p.further_provider_ids)) GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
+    ARCHIVED "worker_pools_with_archived_between" =
+        "SELECT DISTINCT w.worker_pool_id FROM (\
+         SELECT DISTINCT worker_pool_id, launch_config_id FROM workers \
+         WHERE state <> 'stopped' AND state = 'running' AND launch_config_id IS NOT NULL \
+         AND worker_pool_id >= $1 AND worker_pool_id <= $2) AS w \
+         LEFT JOIN launch_configs AS c ON c.worker_pool_id = w.worker_pool_id \
+         AND c.launch_config_id = w.launch_config_id WHERE COALESCE(c.archived, 1) = 1 \
+         ORDER BY w.worker_pool_id LIMIT $3";
     MACHINES "worker_live_machines" =
         "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";
     STATE "worker_list_in_state" = concat!(
@@ -110,6 +118,17 @@ pub fn worker_supply_overdue_between(
         ALL_ROWS.into(),
     ];
     tx.rows(&OVERDUE, &values, supply)
+}
+
+/// Of the pools from the first to the last those with running workers of which the launch config is
+/// archived.
+pub fn worker_pools_with_archived_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<PoolId>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&ARCHIVED, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
 /// How many machines of a provider there are, in all pools.

@@ -12,6 +12,10 @@ use super::spot_bids::{self, Budget, Choice, NoBid, Pricing};
 use super::{Award, MAX_MACHINES, NO_MAX_PRICE, Offer, Settings, Snapshot, StrategyName};
 use crate::time::Timestamp;
 
+/// One plan tries at most this many launch configs whose pause is over, those first that have
+/// waited longest.
+pub const MAX_TRIED: usize = 20;
+
 /// An offer that can be used now.
 struct Lot<'a> {
     /// Its place among the offers.
@@ -30,12 +34,32 @@ struct Lot<'a> {
     won: u32,
 }
 
+/// What is launched, and when more may be.
+#[derive(Default)]
+pub(super) struct Chosen {
+    pub(super) awards: Vec<Award>,
+    pub(super) again_at: Option<Timestamp>,
+}
+
+/// Why an offer is not used now.
+struct Skipped {
+    why: String,
+    /// It is left alone until then.
+    until: Option<Timestamp>,
+}
+
+impl From<String> for Skipped {
+    fn from(why: String) -> Self {
+        Self { why, until: None }
+    }
+}
+
 pub(super) fn choose(
     snapshot: &Snapshot,
     change: f64,
     notes: &mut Notes,
     rng: &mut dyn Rng,
-) -> Vec<Award> {
+) -> Chosen {
     let mut budget = Budget::of(snapshot, change);
     if change > exact(budget.units) {
         let (wanted, room) = (units(change), budget.units);
@@ -53,9 +77,9 @@ pub(super) fn choose(
             };
             notes.add(format!("{who} no more machines now"));
         }
-        return Vec::new();
+        return Chosen::default();
     }
-    let mut lots = sift(snapshot, &budget, notes);
+    let (mut lots, resting_until) = sift(snapshot, &budget, notes);
     try_again(snapshot, &mut lots, &mut budget, notes);
     match snapshot.settings.strategy {
         StrategyName::Weighted => draw(&mut lots, &mut budget, rng),
@@ -66,11 +90,14 @@ pub(super) fn choose(
         let why = shortage(snapshot, &budget);
         notes.add(format!("short by {missing}: {why}"));
     }
+    let is_short = budget.wanted > 0.0;
     lots.retain(|lot| lot.won > 0);
     lots.sort_by_key(|lot| lot.index);
-    lots.into_iter()
-        .map(|lot| lot.award(snapshot, notes))
-        .collect()
+    let awards = lots.into_iter().map(|lot| lot.award(snapshot, notes));
+    Chosen {
+        awards: awards.collect(),
+        again_at: resting_until.filter(|_| is_short),
+    }
 }
 
 /// Why there is not as much as is wanted.
@@ -104,7 +131,7 @@ pub fn chances(snapshot: &Snapshot) -> Vec<f64> {
         machines: 1,
         rooms: snapshot.rooms(),
     };
-    let lots = sift(snapshot, &budget, &mut Notes::default());
+    let (lots, _) = sift(snapshot, &budget, &mut Notes::default());
     let weights = weights(&lots, &budget);
     let total: f64 = weights.iter().sum();
     let mut chances = vec![0.0; snapshot.offers.len()];
@@ -183,20 +210,29 @@ impl Lot<'_> {
     }
 }
 
-/// The offers that can be used or tried now, those with the least weight first.
-fn sift<'a>(snapshot: &'a Snapshot, budget: &Budget, notes: &mut Notes) -> Vec<Lot<'a>> {
+/// The offers that can be used or tried now, those with the least weight first; and when the next
+/// one can be.
+fn sift<'a>(
+    snapshot: &'a Snapshot,
+    budget: &Budget,
+    notes: &mut Notes,
+) -> (Vec<Lot<'a>>, Option<Timestamp>) {
     let mut lots = Vec::new();
+    let mut resting_until: Option<Timestamp> = None;
     for (index, offer) in snapshot.offers.iter().enumerate() {
         match lot(snapshot, index, offer, budget, notes) {
             Ok(lot) => lots.push(lot),
-            Err(why) => notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer))),
+            Err(Skipped { why, until }) => {
+                notes.add(format!("{}: skipped, {why}", snapshot.name_of(offer)));
+                resting_until = resting_until.into_iter().chain(until).min();
+            }
         }
     }
     lots.sort_by(|a: &Lot<'_>, b| {
         let weight = |lot: &Lot<'_>| lot.weight.unwrap_or(0.0);
         weight(a).total_cmp(&weight(b))
     });
-    lots
+    (lots, resting_until)
 }
 
 fn lot<'a>(
@@ -205,7 +241,7 @@ fn lot<'a>(
     offer: &'a Offer,
     budget: &Budget,
     notes: &mut Notes,
-) -> Result<Lot<'a>, String> {
+) -> Result<Lot<'a>, Skipped> {
     let settings = &snapshot.settings;
     let each = offer.capacity_each.max(1);
     let left = offer.machines(settings.max_capacity)?;
@@ -214,34 +250,17 @@ fn lot<'a>(
     let source = sources.position(|source| source.provider_id == *id);
     let source = source.ok_or_else(|| format!("the pool has no provider {id}"))?;
     if !budget.has_room(source) {
-        return Err(format!("the provider {id} takes no more machines now"));
+        let why = format!("the provider {id} takes no more machines now");
+        return Err(why.into());
     }
     if !budget.has_units(each) {
         let room = budget.units;
-        return Err(format!(
-            "a machine has {each} units, and there is room for {room}"
-        ));
+        let why = format!("a machine has {each} units, and there is room for {room}");
+        return Err(why.into());
     }
     let literal = is_literal(settings);
-    let condition = if literal {
-        // The original had no memory of failures.
-        Condition::Usable(1.0)
-    } else {
-        offer.health.condition(&offer.tries, snapshot.now)
-    };
-    let trouble = offer.health.trouble().unwrap_or_default();
-    let weight = match condition {
-        Condition::Usable(share) => Some(offer.initial_weight * share),
-        Condition::Due => None,
-        Condition::Resting { until } => {
-            return Err(format!("{trouble}, tried again at {}", time_of_day(until)));
-        }
-        Condition::Awaited => {
-            return Err(format!(
-                "{trouble}, tried again when it is known whether its last machine comes up"
-            ));
-        }
-    };
+    let weight = weight(offer, literal, snapshot.now)?;
+    let trouble = offer.trouble().unwrap_or_default();
     let mut max_price = None;
     if settings.strategy == StrategyName::AwsProvisioner && !literal {
         let quote = pricing(settings).quote(&choice(offer, left, source));
@@ -272,8 +291,30 @@ fn lot<'a>(
     })
 }
 
-/// Tries those whose pause is over with one machine each; next to others that work, only one of them, and not
-/// with the only machine that is wanted if its failure would be long in showing.
+/// How much it counts when machines are drawn; `None`: it is only to be tried.
+fn weight(offer: &Offer, literal: bool, now: Timestamp) -> Result<Option<f64>, Skipped> {
+    let condition = match literal {
+        true => offer.health.condition_without_memory(&offer.tries, now),
+        false => offer.health.condition(&offer.tries, now),
+    };
+    let trouble = || offer.trouble().unwrap_or_default();
+    match condition {
+        Condition::Usable(share) => Ok(Some(offer.initial_weight * share)),
+        Condition::Due => Ok(None),
+        Condition::Resting { until } => Err(Skipped {
+            why: format!("{}, tried again at {}", trouble(), time_of_day(until)),
+            until: Some(until),
+        }),
+        Condition::Awaited => {
+            let when = "tried again when it is known whether its last machine comes up";
+            Err(format!("{}, {when}", trouble()).into())
+        }
+    }
+}
+
+/// Tries those whose pause is over with one machine each, at most [`MAX_TRIED`]; next to others
+/// that work, only one of them, and not with the only machine that is wanted if its failure would
+/// be long in showing.
 fn try_again(snapshot: &Snapshot, lots: &mut [Lot<'_>], budget: &mut Budget, notes: &mut Notes) {
     let some_work = lots.iter().any(|lot| lot.weight.is_some());
     let mut due: Vec<usize> = (0..lots.len())
@@ -294,11 +335,11 @@ fn try_again(snapshot: &Snapshot, lots: &mut [Lot<'_>], budget: &mut Budget, not
         });
         due.truncate(1);
     }
-    for at in due {
+    for at in due.into_iter().take(MAX_TRIED) {
         if budget.is_open() && lots[at].can_give(budget) {
             lots[at].give(budget);
             let offer = lots[at].offer;
-            let trouble = offer.health.trouble().unwrap_or_default();
+            let trouble = offer.trouble().unwrap_or_default();
             let name = snapshot.name_of(offer);
             notes.add(format!("{name}: tried again, {trouble}"));
         }
@@ -405,7 +446,7 @@ fn choice(offer: &Offer, limit: u64, source: usize) -> Choice {
 /// Nothing is launched, and yet people want to know how the launch configs are.
 fn note_trouble(snapshot: &Snapshot, notes: &mut Notes) {
     for offer in &snapshot.offers {
-        if let Some(trouble) = offer.health.trouble() {
+        if let Some(trouble) = offer.trouble() {
             notes.add(format!("{}: {trouble}", snapshot.name_of(offer)));
         }
     }

@@ -1,18 +1,18 @@
 //! How a launch config has been doing, and what follows from it (RFC 191).
 //!
-//! Only its own launches count, never those of others. One that is ill is not used but tried again now and then
-//! with one machine, so that it can come back: not before a pause after its last failure, which doubles with each.
+//! Only its own launches count, never those of others. After a refusal it is left alone for a while
+//! and then tried with one machine. So is one that is ill, because nothing of it works, until one
+//! of its machines registers.
 
 use super::need::exact;
-use super::{Health, Tries};
-use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
+use super::pause::AFTER_MACHINES;
+use super::{Health, Offer, Tries};
+use crate::time::{MINUTE_MS, Timestamp};
 
 /// A machine that has not registered for so long is not expected to any more.
 pub const START_UP_MS: i64 = 30 * MINUTE_MS;
-/// The pause after a first failure.
-const FIRST_PAUSE_MS: i64 = 60 * SECOND_MS;
-/// The longest pause.
-const LONGEST_PAUSE_MS: i64 = 480 * SECOND_MS;
+/// A worker that has registered and has not asked for work for so long is not expected to any more.
+pub const FIRST_CLAIM_MS: i64 = 15 * MINUTE_MS;
 
 /// What to do with a launch config now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub(super) enum Condition {
     Usable(f64),
     /// To be tried with one machine.
     Due,
-    /// Ill, and not to be tried before then.
+    /// Refused or ill, and not to be tried before then.
     Resting { until: Timestamp },
     /// Ill; whether the machine with which it was tried registers is not known yet.
     Awaited,
@@ -29,65 +29,81 @@ pub(super) enum Condition {
 
 impl Health {
     pub(super) fn failures(&self) -> u64 {
-        self.failed.saturating_add(self.never_registered)
+        self.failed.saturating_add(self.useless())
+    }
+
+    /// Machines that were made for nothing.
+    fn useless(&self) -> u64 {
+        let late = self.never_registered.saturating_add(self.overdue);
+        late.saturating_add(self.silent)
     }
 
     /// Did machines fail that had been made? Such a failure takes its time to show.
     pub(super) fn fails_late(&self) -> bool {
-        self.never_registered > 0 || self.created > self.registered
+        self.useless() > 0 || self.created > self.registered
     }
 
     pub(super) fn condition(&self, tries: &Tries, now: Timestamp) -> Condition {
-        let share = self.share(tries, now);
-        if share > 0.0 {
-            return Condition::Usable(share);
-        }
+        let share = self.share();
+        let is_ill = share <= 0.0;
         let too_late = |since: Timestamp| now.millis_since(since) >= START_UP_MS;
-        if self.is_unsettled(tries) && !tries.last.is_some_and(too_late) {
+        if is_ill && self.is_unsettled(tries) && !tries.last.is_some_and(too_late) {
             return Condition::Awaited;
         }
-        let Some(last) = self.last_failure.max(tries.last) else {
-            return Condition::Due;
-        };
-        let until = last.plus_millis(self.pause_ms(tries));
-        if until <= now {
-            Condition::Due
-        } else {
-            Condition::Resting { until }
+        let refused = tries
+            .refusals
+            .map(|refusals| refusals.pause_ends(tries.last));
+        let ill = self.last_failure.max(tries.last).filter(|_| is_ill);
+        let ill = ill.filter(|_| refused.is_none() || self.useless() > 0);
+        let ill = ill.map(|last| {
+            let pause = AFTER_MACHINES.length_ms(tries.plans_without_workers);
+            last.plus_millis(pause)
+        });
+        match refused.max(ill) {
+            Some(until) if until > now => Condition::Resting { until },
+            None if !is_ill => Condition::Usable(share),
+            Some(_) | None => Condition::Due,
         }
     }
 
-    /// RFC 191: the share of attempts that did not fail. While none of its machines has registered, nothing is known
-    /// in its favour: then it has no share as soon as anything failed, or the time to start up has passed.
-    fn share(&self, tries: &Tries, now: Timestamp) -> f64 {
+    /// For a strategy that remembers no failures: only a provider that refuses is left alone for a
+    /// while.
+    pub(super) fn condition_without_memory(&self, tries: &Tries, now: Timestamp) -> Condition {
+        let refusals = tries
+            .refusals
+            .map(|refusals| refusals.pause_ends(tries.last));
+        match refusals {
+            Some(until) if until > now => Condition::Resting { until },
+            Some(_) | None => Condition::Usable(1.0),
+        }
+    }
+
+    /// RFC 191: the share of attempts that did not fail. While none of its machines has registered,
+    /// nothing is known in its favour: then it has no share as soon as anything failed.
+    fn share(&self) -> f64 {
         let failures = self.failures();
-        if self.registered == 0 {
-            let too_late = |since: Timestamp| now.millis_since(since) >= START_UP_MS;
-            let never_came = self.created > 0 && tries.awaited_since.is_some_and(too_late);
-            return if failures > 0 || never_came { 0.0 } else { 1.0 };
+        if self.registered == 0 && failures > 0 {
+            return 0.0;
         }
-        let attempts = self.attempted.max(failures).max(1);
-        exact(attempts - failures) / exact(attempts)
+        let lost = failures.saturating_add(self.short);
+        let attempts = self.attempted.max(lost).max(1);
+        exact(attempts - lost) / exact(attempts)
     }
 
-    /// Is there a machine, or a launch without an answer, of which nobody knows yet what becomes of it? A launch
-    /// that was refused for other reasons than its own looks like one without an answer; the time of the newest
-    /// launch says more.
+    /// Is there a machine, or a launch without an answer, of which nobody knows yet what becomes of
+    /// it? The time of the newest launch says more about a launch without an answer.
     fn is_unsettled(&self, tries: &Tries) -> bool {
-        let unanswered = self.attempted > self.failed.saturating_add(self.created);
-        self.created > self.registered.saturating_add(self.never_registered)
-            || unanswered && tries.last.is_none()
-    }
-
-    fn pause_ms(&self, tries: &Tries) -> i64 {
-        let bursts = tries.failed_launches.unwrap_or(self.failed);
-        let failures = bursts.saturating_add(self.never_registered).max(1);
-        let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(8);
-        (FIRST_PAUSE_MS << doublings).min(LONGEST_PAUSE_MS)
+        let answered = self
+            .failed
+            .saturating_add(self.created)
+            .saturating_add(self.short);
+        let known = self.registered.saturating_add(self.never_registered);
+        self.created > known.saturating_add(self.overdue)
+            || self.attempted > answered && tries.last.is_none()
     }
 
     /// For people: what went wrong, if anything.
-    pub(super) fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Option<String> {
         let failures = self.failures();
         if failures > 0 {
             let attempts = self.attempted.max(failures);
@@ -109,9 +125,29 @@ impl Health {
     }
 }
 
+impl Offer {
+    /// For people: what went wrong, if anything.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let refused = self.tries.refusals.map(|refusals| {
+            let (times, cause) = (refusals.in_a_row.max(1), refusals.cause);
+            let times = if times == 1 {
+                "last launch was refused".to_owned()
+            } else {
+                format!("last {times} launches were refused")
+            };
+            format!("{times} ({cause})")
+        });
+        let parts: Vec<String> = self.health.trouble().into_iter().chain(refused).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::Cause;
+    use crate::plan::Refusals;
+    use crate::time::SECOND_MS;
 
     const NOW: i64 = 100_000_000;
 
@@ -131,6 +167,18 @@ mod tests {
         }
     }
 
+    fn refused(cause: Cause, in_a_row: u64, seconds_ago: i64) -> Tries {
+        Tries {
+            refusals: Some(Refusals {
+                in_a_row,
+                cause,
+                last: at(seconds_ago),
+            }),
+            last: Some(at(seconds_ago)),
+            ..Tries::default()
+        }
+    }
+
     fn condition(health: Health, tries: Tries) -> Condition {
         health.condition(&tries, at(0))
     }
@@ -142,7 +190,8 @@ mod tests {
         assert_eq!(condition(failed(1, 1_000), none), Condition::Usable(0.999));
         assert_eq!(condition(failed(8, 10), none), Condition::Usable(0.2));
         let late = Health {
-            never_registered: 2,
+            never_registered: 1,
+            overdue: 1,
             created: 4,
             registered: 2,
             ..failed(1, 5)
@@ -151,66 +200,125 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_never_take_a_task_lower_the_share() {
+        let silent = |silent| Health {
+            silent,
+            ..failed(0, 4)
+        };
+        let none = Tries::default();
+        assert_eq!(condition(silent(0), none), Condition::Usable(1.0));
+        assert_eq!(condition(silent(1), none), Condition::Usable(0.75));
+        let resting = Condition::Resting { until: at(-30) };
+        assert_eq!(condition(silent(4), none), resting);
+        let long_ago = Health {
+            last_failure: Some(at(60)),
+            ..silent(4)
+        };
+        assert_eq!(condition(long_ago, none), Condition::Due);
+    }
+
+    #[test]
+    fn a_refusal_after_any_number_of_successes_pauses_and_is_tried_with_one_machine() {
+        for cause in Cause::ALL {
+            let lasts = matches!(cause, Cause::Configuration | Cause::Lost);
+            let first = if lasts { 60 } else { 10 };
+            let n_failed = u64::from(cause.is_ill_health());
+            let health = failed(n_failed, 1_000);
+            let resting = Condition::Resting { until: at(-1) };
+            let condition = |ago| condition(health, refused(cause, 1, ago));
+            assert_eq!(condition(first - 1), resting, "{cause}");
+            assert_eq!(condition(first), Condition::Due, "{cause}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_made_of_a_launch_lowers_the_share_and_makes_nothing_ill() {
+        let partial = Health {
+            attempted: 50,
+            short: 47,
+            created: 3,
+            ..Health::default()
+        };
+        assert_eq!(
+            condition(partial, Tries::default()),
+            Condition::Usable(0.06)
+        );
+        let resting = Condition::Resting { until: at(-4) };
+        assert_eq!(condition(partial, refused(Cause::Capacity, 1, 6)), resting);
+        let worked = Health {
+            registered: 3,
+            ..partial
+        };
+        assert_eq!(condition(worked, Tries::default()), Condition::Usable(0.06));
+    }
+
+    #[test]
     fn machines_that_never_showed_up_are_judged_by_the_three_cases() {
-        let created = |failed, registered| Health {
+        let created = |failed, registered, overdue| Health {
             attempted: 3 + failed,
             created: 3,
             registered,
             failed,
+            overdue,
             last_failure: (failed > 0).then(|| at(30)),
             ..Health::default()
         };
-        let since = |seconds_ago| Tries {
-            awaited_since: Some(at(seconds_ago)),
+        let tried = |seconds_ago| Tries {
             last: Some(at(seconds_ago)),
             ..Tries::default()
         };
-        assert_eq!(
-            condition(created(0, 0), since(1_799)),
-            Condition::Usable(1.0)
-        );
-        assert_eq!(
-            condition(created(0, 0), Tries::default()),
-            Condition::Usable(1.0)
-        );
-        assert_eq!(condition(created(2, 0), since(60)), Condition::Awaited);
-        assert_eq!(condition(created(2, 1), since(60)), Condition::Usable(0.6));
-        assert_eq!(condition(created(0, 0), since(1_800)), Condition::Due);
+        let (young, old) = (tried(60), tried(1_800));
+        assert_eq!(condition(created(0, 0, 0), young), Condition::Usable(1.0));
+        let nothing = Tries::default();
+        assert_eq!(condition(created(0, 0, 0), nothing), Condition::Usable(1.0));
+        assert_eq!(condition(created(2, 0, 0), young), Condition::Awaited);
+        assert_eq!(condition(created(2, 1, 0), young), Condition::Usable(0.6));
+        assert_eq!(condition(created(0, 0, 3), old), Condition::Due);
+        // Half of them came: the others count from the moment at which they should have.
+        let half = Health {
+            overdue: 2,
+            ..failed(0, 4)
+        };
+        assert_eq!(condition(half, old), Condition::Usable(0.5));
     }
 
     #[test]
-    fn the_pause_doubles_with_each_failed_launch_up_to_eight_minutes() {
-        let pause = |failed_launches: u64| {
+    fn the_pause_of_one_that_is_ill_doubles_with_each_plan_up_to_eight_minutes() {
+        let pause = |plans_without_workers| {
             let tries = Tries {
-                failed_launches: Some(failed_launches),
+                plans_without_workers,
                 ..Tries::default()
             };
-            failed(10, 10).pause_ms(&tries) / SECOND_MS
+            let health = Health {
+                never_registered: 10,
+                created: 10,
+                last_failure: Some(at(0)),
+                ..Health::default()
+            };
+            match condition(health, tries) {
+                Condition::Resting { until } => until.millis_since(at(0)) / SECOND_MS,
+                other => panic!("{other:?}"),
+            }
         };
         assert_eq!(
             [0, 1, 2, 3, 4, 5, u64::MAX].map(pause),
             [60, 60, 120, 240, 480, 480, 480]
         );
-        assert_eq!(failed(2, 2).pause_ms(&Tries::default()), 120 * SECOND_MS);
     }
 
     #[test]
     fn one_that_is_ill_is_tried_when_its_pause_is_over() {
-        let tries = |seconds_ago| Tries {
-            failed_launches: Some(1),
-            last: Some(at(seconds_ago)),
-            ..Tries::default()
-        };
+        let tries = |seconds_ago| refused(Cause::Configuration, 1, seconds_ago);
         let resting = Condition::Resting { until: at(-30) };
         assert_eq!(condition(failed(3, 3), tries(30)), resting);
-        let long_ago = Health {
-            last_failure: Some(at(60)),
-            ..failed(3, 3)
-        };
-        assert_eq!(condition(long_ago, tries(60)), Condition::Due);
+        assert_eq!(condition(failed(3, 3), tries(60)), Condition::Due);
         // A try whose outcome is not known yet is a try.
+        let asked_again = Tries {
+            last: Some(at(10)),
+            ..tries(60)
+        };
         let resting = Condition::Resting { until: at(-50) };
-        assert_eq!(condition(long_ago, tries(10)), resting);
+        assert_eq!(condition(failed(3, 3), asked_again), resting);
         let unknown_when = Health {
             last_failure: None,
             ..failed(3, 3)
@@ -244,9 +352,8 @@ mod tests {
         };
         assert_eq!(condition(asked, Tries::default()), Condition::Awaited);
         let tried = |seconds_ago| Tries {
-            failed_launches: Some(1),
             last: Some(at(seconds_ago)),
-            ..Tries::default()
+            ..refused(Cause::Lost, 1, 90)
         };
         let resting = Condition::Resting { until: at(-20) };
         assert_eq!(condition(asked, tried(40)), resting);
@@ -254,17 +361,34 @@ mod tests {
     }
 
     #[test]
+    fn a_strategy_without_memory_still_leaves_alone_what_was_just_refused() {
+        let condition = |ago| {
+            let tries = refused(Cause::Throttled, 1, ago);
+            failed(9, 9).condition_without_memory(&tries, at(0))
+        };
+        assert_eq!(condition(9), Condition::Resting { until: at(-1) });
+        assert_eq!(condition(10), Condition::Usable(1.0));
+    }
+
+    #[test]
     fn nonsense_is_survived() {
         let health = Health {
             attempted: 0,
             failed: u64::MAX,
+            short: u64::MAX,
             created: u64::MAX,
             registered: u64::MAX,
             never_registered: u64::MAX,
+            overdue: u64::MAX,
+            silent: u64::MAX,
             last_failure: Some(at(0)),
         };
+        let tries = Tries {
+            plans_without_workers: u64::MAX,
+            ..Tries::default()
+        };
         assert_eq!(
-            condition(health, Tries::default()),
+            condition(health, tries),
             Condition::Resting { until: at(-480) }
         );
     }

@@ -104,8 +104,12 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, notes: &mut Notes) {
         ));
     }
     let change = load.change(settings);
+    let at_least = match snapshot.demand.pending == settings.most_pending() {
+        true => "at least ",
+        false => "",
+    };
     let mut line = format!(
-        "needed {}: {} pending",
+        "needed {}: {at_least}{} pending",
         units(change.max(0.0)),
         load.pending
     );

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::need::exact;
 use super::{Settings, StrategyName};
 
 /// No price is too high.
@@ -51,6 +52,26 @@ impl Settings {
                 Some(other) => return Err(bad("literal", "true or false".to_owned(), other)),
             },
         })
+    }
+
+    /// More waiting tasks than this change no plan: with so many, as much is wanted as may be had.
+    /// Whoever counts tasks may stop there.
+    pub fn most_pending(&self) -> u64 {
+        let max = exact(self.max_capacity);
+        let to_fill = match self.strategy {
+            // A part of them is served, after those that idle workers take.
+            StrategyName::Weighted if self.scaling_ratio > 0.0 => max / self.scaling_ratio,
+            StrategyName::Weighted => 0.0,
+            // A multiple of what runs may wait.
+            StrategyName::AwsProvisioner => max * self.scaling_ratio.max(0.0),
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; what is too large becomes the largest number"
+        )]
+        let most = (max + to_fill).ceil() as u64;
+        most.saturating_add(1)
     }
 
     /// The minimum that counts: never above the maximum.

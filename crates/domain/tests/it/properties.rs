@@ -1,8 +1,9 @@
 //! What holds for every snapshot.
 
+use domain::launch::Cause;
 use domain::plan::{
     Candidate, Health, MAX_MACHINES, MAX_QUARANTINE_MS, Offer, Plan, REASON_OVER_CAPACITY,
-    Snapshot, StrategyName, Tries, chances,
+    Refusals, Snapshot, StrategyName, Tries, chances,
 };
 use domain::time::SECOND_MS;
 use proptest::prelude::*;
@@ -41,17 +42,24 @@ fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
             max_capacity,
             live,
             health: Health {
-                attempted: failed + created,
+                attempted: failed + failed / 3 + created,
                 failed,
                 created,
                 registered,
                 never_registered,
+                short: failed / 3,
+                overdue: starting / 2,
+                silent: registered / 3,
                 last_failure: troubled.then(|| seconds_ago(seconds)),
             },
             ..base.tried(Tries {
-                failed_launches: troubled.then_some(failed.min(2)),
+                refusals: (failed > 1).then(|| Refusals {
+                    in_a_row: failed.min(2),
+                    cause: Cause::ALL[usize::from(bid) % Cause::ALL.len()],
+                    last: seconds_ago(seconds),
+                }),
+                plans_without_workers: never_registered.min(2),
                 last: (failed + created > 0).then(|| seconds_ago(seconds / 2)),
-                awaited_since: (starting > 0).then(|| seconds_ago(seconds)),
             })
         }
     })
@@ -180,6 +188,24 @@ proptest! {
             let max = offer.max_capacity.unwrap_or(u64::MAX);
             prop_assert!(own == 0 || offer.live + own <= max);
         }
+    }
+
+    #[test]
+    fn tasks_beyond_the_most_that_matter_change_nothing(
+        snapshot in a_snapshot(),
+        further in 0..1_000_u64,
+        seed in any::<u64>(),
+    ) {
+        let mut snapshot = snapshot;
+        let capacity = &mut snapshot.capacity;
+        let running = capacity.running + capacity.draining + capacity.quarantined;
+        snapshot.settings.max_capacity = snapshot.settings.max_capacity.max(running);
+        snapshot.demand.pending = snapshot.settings.most_pending();
+        let counted = decide_with(&snapshot, seed);
+        snapshot.demand.pending += further;
+        let all = decide_with(&snapshot, seed);
+        let of = |plan: &Plan| (plan.change, plan.target, plan.awards.clone(), plan.advice.clone());
+        prop_assert_eq!(of(&counted), of(&all));
     }
 
     #[test]

@@ -1,26 +1,37 @@
 //! A launch config that is ill is left alone, tried again, and comes back.
 
-use domain::plan::{Health, Offer, Plan, Snapshot, StrategyName, Tries};
+use domain::launch::Cause;
+use domain::plan::{
+    Health, LONGEST_PAUSE_MS, MAX_TRIED, Offer, Plan, Refusals, Snapshot, StrategyName, Tries,
+};
 use domain::time::SECOND_MS;
+use testing::sizes_around;
 
 use crate::common::{decide, decide_with, launched, machines, offer, pool, seconds_ago};
 
-/// All its launches failed, the last one so many seconds ago.
-fn ill(id: &str, failed_launches: u64, seconds: i64) -> Offer {
+/// All its launches failed, for want of a good configuration, the last one so many seconds ago.
+fn ill(id: &str, in_a_row: u64, seconds: i64) -> Offer {
     let health = Health {
         attempted: 4,
         failed: 4,
         last_failure: Some(seconds_ago(seconds)),
         ..Health::default()
     };
-    let tries = Tries {
-        failed_launches: Some(failed_launches),
-        last: Some(seconds_ago(seconds)),
-        awaited_since: None,
-    };
     Offer {
         health,
-        ..offer(id).tried(tries)
+        ..offer(id).tried(refused(Cause::Configuration, in_a_row, seconds))
+    }
+}
+
+fn refused(cause: Cause, in_a_row: u64, seconds: i64) -> Tries {
+    Tries {
+        refusals: Some(Refusals {
+            in_a_row,
+            cause,
+            last: seconds_ago(seconds),
+        }),
+        last: Some(seconds_ago(seconds)),
+        ..Tries::default()
     }
 }
 
@@ -42,13 +53,14 @@ fn one_that_is_ill_is_left_alone_until_its_pause_is_over() {
     assert_eq!(machines(&plan), "b:5");
     assert!(has(
         &plan,
-        "a: skipped, 4 of 4 launches failed in the last hour, tried again at 14:13:21"
+        "a: skipped, 4 of 4 launches failed in the last hour, last launch was refused (configuration), \
+         tried again at 14:13:21"
     ));
     let plan = decide(&waiting(5, vec![ill("a", 1, 60), offer("b")]));
     assert_eq!(machines(&plan), "a:1 b:4");
     assert!(has(
         &plan,
-        "a: tried again, 4 of 4 launches failed in the last hour"
+        "a: tried again, 4 of 4 launches failed in the last hour, last launch was refused (configuration)"
     ));
 }
 
@@ -85,7 +97,7 @@ fn a_try_is_not_repeated_before_its_outcome_is_known() {
     let tried = &mut snapshot.offers[0];
     tried.health.created = 1;
     tried.tries.last = Some(seconds_ago(1_799));
-    tried.tries.awaited_since = tried.tries.last;
+    tried.tries.refusals = None;
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 0);
     assert!(has(
@@ -102,6 +114,7 @@ fn one_that_came_up_again_is_used_again() {
     let mut snapshot = waiting(5, vec![ill("a", 1, 100)]);
     let health = &mut snapshot.offers[0].health;
     (health.attempted, health.created, health.registered) = (5, 1, 1);
+    snapshot.offers[0].tries.refusals = None;
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 5);
     assert!(has(
@@ -146,9 +159,75 @@ fn while_work_waits_something_is_tried_within_eight_minutes() {
         while launched(&decide(&snapshot)) == 0 {
             waited_s += 1;
             snapshot.now = start.plus_millis(waited_s * SECOND_MS);
-            assert!(waited_s <= 480, "{strategy:?}");
+            assert!(waited_s * SECOND_MS <= LONGEST_PAUSE_MS, "{strategy:?}");
         }
         assert_eq!(waited_s, 480);
+    }
+}
+
+#[test]
+fn a_refusal_pauses_a_launch_config_however_well_it_did_before() {
+    for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+        let mut snapshot = waiting(5, vec![offer("a")]);
+        snapshot.settings.strategy = strategy;
+        let health = &mut snapshot.offers[0].health;
+        (health.attempted, health.created, health.registered) = (100, 99, 99);
+        health.failed = 1;
+        for (in_a_row, seconds) in [(1, 10), (2, 20), (3, 40), (6, 320), (60, 320)] {
+            snapshot.offers[0].tries = refused(Cause::Capacity, in_a_row, seconds - 1);
+            let plan = decide(&snapshot);
+            assert_eq!(launched(&plan), 0);
+            assert_eq!(plan.again_at, Some(seconds_ago(-1)));
+            // One machine shows whether there is any again.
+            snapshot.offers[0].tries = refused(Cause::Capacity, in_a_row, seconds);
+            assert_eq!(machines(&decide(&snapshot)), "a:1");
+        }
+        snapshot.offers[0].tries.refusals = None;
+        let plan = decide(&snapshot);
+        assert_eq!((launched(&plan), plan.again_at), (5, None));
+    }
+}
+
+#[test]
+fn a_pool_is_looked_at_again_when_the_first_pause_ends_and_something_is_missing() {
+    let resting = |id, seconds| offer(id).tried(refused(Cause::Quota, 1, seconds));
+    let offers = vec![resting("a", 2), resting("b", 7), resting("c", 1)];
+    let mut snapshot = waiting(3, offers);
+    assert_eq!(decide(&snapshot).again_at, Some(seconds_ago(-3)));
+    snapshot.offers.push(offer("d"));
+    assert_eq!(decide(&snapshot).again_at, None, "d gives all");
+    snapshot.offers[3].max_capacity = Some(2);
+    assert_eq!(decide(&snapshot).again_at, Some(seconds_ago(-3)));
+    snapshot.demand.pending = 0;
+    assert_eq!(decide(&snapshot).again_at, None);
+}
+
+#[test]
+fn one_plan_tries_a_bounded_number_of_launch_configs_and_the_next_ones_the_others() {
+    for count in sizes_around("domain::plan::choose::MAX_TRIED", MAX_TRIED) {
+        let due = |number: usize| {
+            let waited = 1_000 + i64::try_from(number).unwrap();
+            offer(&format!("lc-{number:03}")).tried(refused(Cause::Capacity, 1, waited))
+        };
+        let mut snapshot = waiting(1_000, (0..count).map(due).collect());
+        snapshot.settings.max_capacity = 2_000;
+        let mut tried = 0;
+        while tried < count {
+            let plan = decide(&snapshot);
+            assert_eq!(
+                plan.awards.len(),
+                MAX_TRIED.min(count - tried),
+                "of {count}"
+            );
+            for award in &plan.awards {
+                let found = snapshot.offers.iter_mut();
+                let mut found =
+                    found.filter(|offer| offer.launch_config_id == award.launch_config_id);
+                found.next().unwrap().tries.last = Some(seconds_ago(0));
+            }
+            tried += plan.awards.len();
+        }
+        assert_eq!(launched(&decide(&snapshot)), 0, "all of {count} were tried");
     }
 }
 
@@ -157,7 +236,10 @@ fn nothing_is_tried_when_nothing_waits() {
     let plan = decide(&waiting(0, vec![ill("a", 1, 5_000)]));
     assert!(plan.is_idle());
     assert!(
-        has(&plan, "a: 4 of 4 launches failed in the last hour"),
+        has(
+            &plan,
+            "a: 4 of 4 launches failed in the last hour, last launch was refused (configuration)"
+        ),
         "but how it is doing is told"
     );
 }
@@ -169,6 +251,8 @@ fn aws_provisioner_leaves_ill_ones_alone_unless_it_is_literal() {
     snapshot.settings.scaling_ratio = 0.0;
     assert_eq!(machines(&decide(&snapshot)), "b:8");
     snapshot.settings.literal = true;
+    assert_eq!(machines(&decide(&snapshot)), "b:8", "it was just refused");
+    snapshot.offers[0] = ill("a", 1, 60);
     let plans: Vec<_> = (0..20)
         .map(|seed| machines(&decide_with(&snapshot, seed)))
         .collect();

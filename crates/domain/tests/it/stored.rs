@@ -1,6 +1,9 @@
 //! Snapshots and plans as documents and as text.
 
-use domain::plan::{BadDocument, Bid, Health, Offer, Plan, Snapshot, StrategyName, Tries};
+use domain::launch::Cause;
+use domain::plan::{
+    BadDocument, Bid, Health, Offer, Plan, Refusals, Snapshot, StrategyName, Tries,
+};
 use serde_json::{Value, json};
 
 use crate::common::{busy, decide, idle, offer, pool, seconds_ago, told};
@@ -32,9 +35,13 @@ fn snapshot() -> Snapshot {
         bid: Ok(bid.clone()),
         max_capacity: Some(5),
         ..offer("ill").tried(Tries {
-            failed_launches: Some(2),
+            refusals: Some(Refusals {
+                in_a_row: 2,
+                cause: Cause::Lost,
+                last: seconds_ago(20),
+            }),
+            plans_without_workers: 1,
             last: Some(seconds_ago(30)),
-            awaited_since: Some(seconds_ago(50)),
         })
     };
     let mute = Offer {
@@ -160,7 +167,7 @@ fn a_plan_reads_well() {
     tell proj/linux/g/old to go: launch config archived
     tell proj/linux/g/leaving to stay: needed
     because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2
-    because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, tried again at 14:15:00
+    because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, last 2 launches were refused (lost), tried again at 14:15:00
     because mute: skipped, no prices yet
     because us-west-2a m5.large spot (good): 2 machines, at most $0.066667 an hour each
     because told 1 to go: launch config archived

@@ -19,7 +19,7 @@ pub fn told_to_go(
     if worker.state >= WorkerState::Stopping {
         return Ok(false);
     }
-    note_unregistered(tx, worker, now)?;
+    note_end(tx, worker, now)?;
     worker.leave(WorkerState::Stopping, now);
     worker
         .terms
@@ -44,7 +44,7 @@ pub fn gone(
         return Ok(false);
     }
     if worker.state < WorkerState::Stopping {
-        note_unregistered(tx, worker, now)?;
+        note_end(tx, worker, now)?;
     }
     worker.leave(WorkerState::Stopped, now);
     worker.last_checked = now;
@@ -58,18 +58,22 @@ pub fn gone(
     Ok(true)
 }
 
-/// That a machine never proved itself speaks against its launch config.
-fn note_unregistered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
-    let token = worker
-        .terms
-        .launch_token
-        .as_ref()
-        .and_then(|token| token.parse().ok());
-    match token {
-        Some(token) if worker.state == WorkerState::Requested => {
-            store::launch_note_never_registered(tx, &token, now)
+/// That a machine never proved itself, or that its worker never asked for work, speaks against its
+/// launch config. If it was advised to go before it came to that, it does not.
+fn note_end(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
+    let token = worker.terms.launch_token.as_ref();
+    let Some(token) = token.and_then(|token| token.parse().ok()) else {
+        return Ok(());
+    };
+    let advice = worker.terms.advice.as_ref();
+    let is_draining = advice.is_some_and(|advice| advice.terminate);
+    match worker.state {
+        WorkerState::Requested => store::launch_note_never_registered(tx, &token, now),
+        WorkerState::Running if is_draining => {
+            store::worker_note_first_claim(tx, &worker.key, now).map(drop)
         }
-        Some(_) | None => Ok(()),
+        WorkerState::Running => store::launch_note_silent(tx, &token, now),
+        WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ use store::{PlanRecord, StoreError, Tx};
 
 use super::bids;
 use super::candidates::{self, Busy};
-use super::facts::{Facts, page_of_facts};
+use super::facts::{Facts, most_pending, page_of_facts};
 use crate::app::App;
 
 /// Plans of a pool that are kept.
@@ -59,12 +59,40 @@ struct Outside {
     seed: u64,
 }
 
+/// Whether there is nothing to do for a pool, whatever its launch configs are like: for facts
+/// without them.
+pub fn is_content(facts: &Facts) -> bool {
+    if facts.nothing_to_think_about() {
+        return true;
+    }
+    let Ok(snapshot) = facts.snapshot(&[], &BTreeMap::new(), Vec::new()) else {
+        return true;
+    };
+    // Without launch configs nothing is drawn, so any chance will do.
+    let plan = plan(&snapshot, &mut StdRng::seed_from_u64(0));
+    plan.change <= 0.0 && plan.is_idle() && !concerns_single_workers(facts, &snapshot, &plan)
+}
+
+/// Whether the pool has, or has had, a provider that makes machines. Of others people declare the
+/// workers.
+pub fn is_planned(app: &App, pool: &Pool) -> bool {
+    let previous = pool.previous_provider_ids.iter();
+    let mut ids = pool.provider_ids().chain(previous);
+    ids.any(|id| match app.providers.get(id) {
+        Ok(provider) => provider.machines().is_some(),
+        Err(_) => true,
+    })
+}
+
 /// `None`: there is nothing to do.
 pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, StoreError> {
     if facts.nothing_to_think_about() {
         return Ok(None);
     }
     let (outside, thought) = look(app, facts).await?;
+    if let Some(at) = thought.as_ref().and_then(|(_, plan)| plan.again_at) {
+        app.wake.pool_at(&facts.pool.id, at);
+    }
     let Some((_, first)) = thought.filter(|(_, plan)| !plan.is_idle()) else {
         return Ok(None);
     };
@@ -72,6 +100,9 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
         return Ok(None);
     }
     let (inner, pool_id) = (Arc::clone(app), facts.pool.id.clone());
+    // Pools that share a provider with a limit would only be in each other's way.
+    let shared = outside.max_machines.keys().cloned().collect();
+    let _turns = app.launching.take_turns(shared).await;
     // The queue may have taken its time to answer.
     let now = app.clock.now();
     app.write("plan_commit", move |tx| {
@@ -234,7 +265,14 @@ fn think_alone(
     rooms: &BTreeMap<ProviderId, u64>,
 ) -> Option<(Snapshot, Plan)> {
     match facts.snapshot(&outside.bids, rooms, Vec::new()) {
-        Ok(snapshot) => {
+        Ok(mut snapshot) => {
+            if outside.demand.is_some() {
+                // An outside queue does not tell us who has asked it for work.
+                snapshot
+                    .offers
+                    .iter_mut()
+                    .for_each(|offer| offer.health.silent = 0);
+            }
             let plan = plan(&snapshot, &mut StdRng::seed_from_u64(outside.seed));
             Some((snapshot, plan))
         }
@@ -275,7 +313,7 @@ fn commit(
     }
     let demand = match outside.demand {
         Some(demand) => demand,
-        None => store::task_demand_of(tx, pool_id, now)?,
+        None => store::task_demand_up_to(tx, pool_id, now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
     let Some(facts) = page_of_facts(tx, vec![pool], &demand, now)?.pop() else {
@@ -336,11 +374,8 @@ fn intents(
     award: &Award,
     plan: i64,
 ) -> Vec<Launch> {
-    let mut left = award.machines;
     let mut launches = Vec::new();
-    while left > 0 {
-        let machines = left.min(MAX_MACHINES);
-        left -= machines;
+    for machines in parts(award.machines, MAX_MACHINES) {
         launches.push(Launch {
             token: token(app),
             pool_id: facts.pool.id.clone(),
@@ -361,7 +396,36 @@ fn intents(
     launches
 }
 
+/// The machines of an award, at most so many at a time.
+fn parts(machines: u32, most: u32) -> Vec<u32> {
+    let mut parts = Vec::new();
+    let mut left = machines;
+    while left > 0 {
+        parts.push(left.min(most));
+        left -= left.min(most);
+    }
+    parts
+}
+
 fn token(app: &App) -> LaunchToken {
     let text = app.random.slugid();
     text.parse().expect("a slugid is a launch token")
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn an_award_is_asked_for_in_parts_that_no_cloud_finds_too_large() {
+        let most = usize::try_from(MAX_MACHINES).unwrap();
+        for size in sizes_around("server::fleet::decide::MAX_MACHINES", most) {
+            let parts = parts(u32::try_from(size).unwrap(), MAX_MACHINES);
+            assert_eq!(parts.len(), size.div_ceil(most));
+            assert_eq!(parts.iter().map(|part| *part as usize).sum::<usize>(), size);
+            assert!(parts.iter().all(|part| (1..=MAX_MACHINES).contains(part)));
+        }
+    }
 }

@@ -7,20 +7,16 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, START_UP_MS, Settings, Snapshot, Source,
+    BadSettings, Bid, Candidate, Capacity, FIRST_CLAIM_MS, Offer, START_UP_MS, Settings, Snapshot,
+    Source,
 };
 use domain::pool::Pool;
-use domain::time::{HOUR_MS, SECOND_MS, Timestamp};
+use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::WorkerState;
-use store::{AwaitedLaunches, LaunchRecord, StoreError, Supply, Tx};
+use store::{AwaitedLaunches, HealthWindow, LaunchRecord, StoreError, Supply, Tx};
 
 /// Health looks back so far.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
-
-/// For how long nothing is asked of a launch config after it was turned away for the first time.
-const FIRST_PAUSE_MS: i64 = 10 * SECOND_MS;
-/// Each further time doubles that, up to 320 s.
-const MAX_DOUBLINGS: u64 = 5;
 
 /// What is true of one pool now.
 #[derive(Clone, Debug)]
@@ -37,6 +33,8 @@ pub struct Facts {
     /// Launches without an answer.
     awaited: Vec<AwaitedLaunches>,
     overdue: Vec<Supply>,
+    /// Some running worker is of a launch config that is not active any more.
+    has_archived: bool,
     records: Vec<(LaunchConfigId, LaunchRecord)>,
 }
 
@@ -47,15 +45,22 @@ pub fn page_of_facts(
     demand: &BTreeMap<PoolId, Demand>,
     now: Timestamp,
 ) -> Result<Vec<Facts>, StoreError> {
+    let mut facts = page_of_supply(tx, pools, demand, now)?;
+    read_launch_configs(tx, &mut facts, now)?;
+    Ok(facts)
+}
+
+/// The same without launch configs: enough to find out which pools are content.
+pub fn page_of_supply(
+    tx: &mut Tx<'_>,
+    pools: Vec<Pool>,
+    demand: &BTreeMap<PoolId, Demand>,
+    now: Timestamp,
+) -> Result<Vec<Facts>, StoreError> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
     };
     let (first, last) = (first.id.clone(), last.id.clone());
-    let since = now.plus_millis(-HEALTH_WINDOW_MS);
-    let mut configs = grouped(
-        store::launch_config_active_between(tx, &first, &last)?,
-        |config| config.pool_id.clone(),
-    );
     let mut supply = grouped(store::worker_supply_between(tx, &first, &last)?, |supply| {
         supply.pool_id.clone()
     });
@@ -72,28 +77,70 @@ pub fn page_of_facts(
         store::worker_supply_overdue_between(tx, old, &first, &last)?,
         |supply| supply.pool_id.clone(),
     );
-    let mut records = grouped(
-        store::launch_health_between(tx, since, &first, &last)?,
-        |(pool, _, _)| pool.clone(),
-    );
+    let archived = store::worker_pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::override_list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
         let id = &pool.id;
         let own = overrides.iter().filter(|given| given.concerns(&pool));
         Facts {
             overrides: own.cloned().collect(),
-            launch_configs: configs.remove(id).unwrap_or_default(),
-            demand: demand.get(id).copied().unwrap_or_default(),
+            launch_configs: Vec::new(),
+            demand: what_matters(&pool, demand.get(id).copied().unwrap_or_default()),
             now,
             supply: supply.remove(id).unwrap_or_default(),
             quarantined: quarantined.remove(id).unwrap_or_default(),
             awaited: awaited.remove(id).unwrap_or_default(),
             overdue: overdue.remove(id).unwrap_or_default(),
-            records: of_pool(records.remove(id)),
+            has_archived: archived.binary_search(id).is_ok(),
+            records: Vec::new(),
             pool,
         }
     });
     Ok(facts.collect())
+}
+
+/// Fills in the launch configs, and how they have been doing.
+fn read_launch_configs(
+    tx: &mut Tx<'_>,
+    facts: &mut [Facts],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (Some(first), Some(last)) = (facts.first(), facts.last()) else {
+        return Ok(());
+    };
+    let (first, last) = (first.pool.id.clone(), last.pool.id.clone());
+    let mut configs = grouped(
+        store::launch_config_active_between(tx, &first, &last)?,
+        |config| config.pool_id.clone(),
+    );
+    let window = HealthWindow {
+        since: now.plus_millis(-HEALTH_WINDOW_MS),
+        launched_before: now.plus_millis(-START_UP_MS),
+        registered_before: now.plus_millis(-FIRST_CLAIM_MS),
+    };
+    let mut records = grouped(
+        store::launch_health_between(tx, &window, &first, &last)?,
+        |(pool, _, _)| pool.clone(),
+    );
+    for facts in facts {
+        let id = &facts.pool.id;
+        facts.launch_configs = configs.remove(id).unwrap_or_default();
+        facts.records = of_pool(records.remove(id));
+    }
+    Ok(())
+}
+
+/// Tasks beyond what any plan of the pool could serve need not be counted, and do not count.
+fn what_matters(pool: &Pool, demand: Demand) -> Demand {
+    let pending = demand.pending.min(u64::from(most_pending(pool)));
+    Demand { pending, ..demand }
+}
+
+/// How many waiting tasks of a pool are worth counting.
+pub fn most_pending(pool: &Pool) -> u32 {
+    let settings = Settings::parse(&pool.definition.config);
+    let most = settings.map_or(u64::MAX, |settings| settings.most_pending());
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
@@ -110,6 +157,13 @@ fn of_pool<T>(rows: Option<Vec<(PoolId, LaunchConfigId, T)>>) -> Vec<(LaunchConf
 }
 
 impl Facts {
+    /// With the launch configs, which a page of supply lacks.
+    pub fn complete(mut self, tx: &mut Tx<'_>) -> Result<Self, StoreError> {
+        let now = self.now;
+        read_launch_configs(tx, std::slice::from_mut(&mut self), now)?;
+        Ok(self)
+    }
+
     /// Nothing is there, nothing is wanted, nothing waits: the usual pool at night.
     pub fn nothing_to_think_about(&self) -> bool {
         let min_capacity = self.pool.definition.config.get("minCapacity");
@@ -124,19 +178,10 @@ impl Facts {
             && self.awaited.is_empty()
     }
 
-    /// Workers that no active launch config of the pool stands behind, or whose provider the pool has left, must
-    /// be looked at one by one.
+    /// Workers of archived launch configs, or of a provider that the pool has left, must be looked
+    /// at one by one.
     pub fn has_strangers(&self) -> bool {
-        let active =
-            |id: &LaunchConfigId| self.launch_configs.iter().any(|config| config.id == *id);
-        let archived = |group: &Supply| {
-            group.state == WorkerState::Running
-                && group
-                    .launch_config_id
-                    .as_ref()
-                    .is_some_and(|id| !active(id))
-        };
-        !self.pool.previous_provider_ids.is_empty() || self.supply.iter().any(archived)
+        !self.pool.previous_provider_ids.is_empty() || self.has_archived
     }
 
     pub fn capacity(&self) -> Capacity {
@@ -188,17 +233,10 @@ impl Facts {
         let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
             let live = self.live(&config.id);
             let provider_id = config.provider_id(&self.pool);
-            let Some(record) = of_config(&self.records, &config.id) else {
-                return Offer::of(config, provider_id, live, Health::default(), bid.clone());
-            };
-            let bid = match turned_away_until(record, self.now) {
-                Some(until) => Err(format!(
-                    "the provider turned {} of its launches away; asked again at {until}",
-                    record.turned_away
-                )),
-                None => bid.clone(),
-            };
-            Offer::of(config, provider_id, live, record.health, bid).tried(record.tries)
+            let record = of_config(&self.records, &config.id);
+            let health = record.map(|record| record.health).unwrap_or_default();
+            let tries = record.map(|record| record.tries).unwrap_or_default();
+            Offer::of(config, provider_id, live, health, bid.clone()).tried(tries)
         });
         let mut settings = Settings::parse(&self.pool.definition.config)?;
         let lines = self.overrides.iter().flat_map(|given| {
@@ -244,48 +282,4 @@ impl Facts {
 fn of_config<'a, T>(facts: &'a [(LaunchConfigId, T)], id: &LaunchConfigId) -> Option<&'a T> {
     let found = facts.iter().find(|(known, _)| known == id);
     found.map(|(_, fact)| fact)
-}
-
-/// Of a launch config that its provider turns away (a quota, too many calls, no credentials, broken) nothing is asked
-/// for a while, longer each time, until one is accepted.
-fn turned_away_until(record: &LaunchRecord, now: Timestamp) -> Option<Timestamp> {
-    let last = record.last_turned_away?;
-    if record
-        .last_accepted
-        .is_some_and(|accepted| accepted >= last)
-    {
-        return None;
-    }
-    let doublings = record.turned_away.saturating_sub(1).min(MAX_DOUBLINGS);
-    let until = last.plus_millis(FIRST_PAUSE_MS << doublings);
-    (until > now).then_some(until)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(turned_away: u64, last: i64, accepted: Option<i64>) -> LaunchRecord {
-        LaunchRecord {
-            health: Health::default(),
-            tries: domain::plan::Tries::default(),
-            turned_away,
-            last_turned_away: Some(Timestamp::from_millis(last)),
-            last_accepted: accepted.map(Timestamp::from_millis),
-            claimed: 0,
-        }
-    }
-
-    #[test]
-    fn what_is_turned_away_is_left_alone_longer_each_time() {
-        let until = |record: &LaunchRecord| {
-            turned_away_until(record, Timestamp::from_millis(0)).map(Timestamp::as_millis)
-        };
-        assert_eq!(until(&record(1, 1_000, None)), Some(11_000));
-        assert_eq!(until(&record(3, 1_000, None)), Some(41_000));
-        assert_eq!(until(&record(1_000, 1_000, None)), Some(321_000));
-        assert_eq!(until(&record(3, 1_000, Some(1_000))), None);
-        let later = Timestamp::from_millis(11_000);
-        assert_eq!(turned_away_until(&record(1, 1_000, None), later), None);
-    }
 }

@@ -1,6 +1,6 @@
 //! Carrying a launch out: the call to the cloud, and writing down what it said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,13 +12,14 @@ use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
+use domain::plan::first_pause_ms;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker, WorkerState};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
 use store::{StoreError, Tx};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::changes::{event, told_to_go};
@@ -37,13 +38,36 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 pub struct Launching {
     tracker: TaskTracker,
     places: Mutex<BTreeMap<ProviderId, Arc<Semaphore>>>,
+    turns: Mutex<BTreeMap<ProviderId, Arc<Turn>>>,
 }
+
+/// Whoever takes from what a provider has left waits for the others of this process. Those of other
+/// processes are seen by the store.
+type Turn = tokio::sync::Mutex<()>;
 
 impl Launching {
     /// Waits a moment for the answers that are still to come. What they would have said the next process finds out.
     pub async fn finish(&self) {
         self.tracker.close();
         let _ = tokio::time::timeout(LAST_ANSWERS, self.tracker.wait()).await;
+    }
+
+    /// Waits until nobody else in this process decides about what these providers have left. They
+    /// come in order, so that nobody waits in a circle.
+    pub(super) async fn take_turns(
+        &self,
+        providers: BTreeSet<ProviderId>,
+    ) -> Vec<OwnedMutexGuard<()>> {
+        let mut taken = Vec::new();
+        for id in providers {
+            taken.push(self.turn_of(id).lock_owned().await);
+        }
+        taken
+    }
+
+    fn turn_of(&self, provider_id: ProviderId) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(provider_id).or_default())
     }
 
     fn places_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
@@ -87,6 +111,7 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
     metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
     let (inner, token) = (Arc::clone(app), launch.token.clone());
     let now = app.clock.now();
+    let look_again = next_look(&answer, now);
     let written = app.write("launch_settle", move |tx| {
         let Some(launch) = store::launch_get(tx, &token)? else {
             return Ok(Vec::new());
@@ -95,7 +120,9 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
     });
     let written: Result<Vec<Adopted>, StoreError> = written.await;
     app.launch_answers.wake(&launch.token);
-    app.wake.pool(&launch.pool_id);
+    if let Some(at) = look_again {
+        app.wake.pool_at(&launch.pool_id, at);
+    }
     match written {
         Ok(adopted) if adopted.contains(&Adopted::ToldToGo) => {
             app.wake.ending(&launch.provider_id).notify_one();
@@ -106,6 +133,19 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
             tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
                 "the outcome of a launch could not be stored: {problem}");
         }
+    }
+}
+
+/// When to look at the pool because of this answer: at once if the launch config may give more or
+/// was not asked, after its pause if it refused. `None`: nothing follows that the next round would
+/// not see.
+fn next_look(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+    match answer {
+        Answer::Asked(Ok(_)) | Answer::NotAsked { .. } => Some(now),
+        Answer::Asked(Err(LaunchError::Refused { cause, .. })) => {
+            Some(now.plus_millis(first_pause_ms(*cause)))
+        }
+        Answer::Asked(Err(LaunchError::Unknown(_))) => None,
     }
 }
 

@@ -32,6 +32,12 @@ pub trait Task: Send + 'static {
 
     /// Returns what it did, for people; `Null` if there was nothing to do.
     async fn activate(&mut self) -> Result<Value, String>;
+
+    /// How long there is nothing to do, if that is known and less than a period: the task is then
+    /// activated again.
+    fn idle_for(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// How a task is doing.
@@ -125,9 +131,10 @@ async fn run<T: Task>(
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let idle_for = task.idle_for().unwrap_or(period);
         tokio::select! {
             _ = ticks.tick() => {}
-            () = wake.notified() => {}
+            _ = tokio::time::timeout(idle_for, wake.notified()) => {}
             () = stop.cancelled() => return,
         }
         let outcome = activate(&mut task, &*clock).await;
@@ -241,6 +248,36 @@ mod tests {
         handle.finished(1).await;
         handle.wake();
         handle.finished(2).await;
+        stop.cancel();
+        driver.join().await;
+    }
+
+    /// Is activated this many times more, each a moment after the other.
+    struct Soon(u32);
+
+    #[async_trait]
+    impl Task for Soon {
+        const NAME: &'static str = "soon";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            self.0 = self.0.saturating_sub(1);
+            Ok(json!(self.0))
+        }
+
+        fn idle_for(&self) -> Option<Duration> {
+            (self.0 > 0).then_some(Duration::from_millis(3))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_knows_when_it_has_something_to_do_is_activated_then() {
+        let (mut driver, stop) = driver();
+        let begun = tokio::time::Instant::now();
+        let an_age = Duration::from_secs(1_000_000);
+        let mut handle = driver.start(an_age, Soon(4));
+        assert_eq!(handle.finished(4).await.last, Some(Ok(json!(0))));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(100), "{took:?}");
         stop.cancel();
         driver.join().await;
     }

@@ -1,39 +1,182 @@
-//! Gives pools the workers that they need: those that ring at once, all of them now and then.
+//! Gives pools the workers that they need, as soon as they ring.
+//!
+//! What rings within a moment is read together. Each pool is then decided on alone, beside the
+//! others, and the task goes on to look at what rings meanwhile: a pool that takes its time delays
+//! no other. One pool is never decided on twice at the same time, nor too soon after it was
+//! ([`Paces`]).
 
-use std::collections::BTreeMap;
+mod decisions;
+mod paces;
+mod rounds;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::pool::Pool;
-use futures_util::StreamExt;
-use futures_util::stream;
+use domain::time::Timestamp;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
-use store::StoreError;
+use store::{StoreError, Tx};
+use tokio::time::Instant;
 
-use super::driver::{Task, summary};
+use super::driver::Task;
 use crate::app::App;
 use crate::fleet::{self, Facts};
+use decisions::{AT_ONCE, Decision, Done, NotRead, decide};
+use paces::Paces;
+pub use rounds::{PageLimits, Rounds};
 
-/// Pools that are read at a time.
-const PAGE: u32 = 500;
-/// Task queues that are read at a time.
-const QUEUES: u32 = 10_000;
-/// Pools that are decided on at the same time.
-const AT_ONCE: usize = 16;
+/// Pools that rang and are read together.
+const PAGE: usize = 500;
+/// One activation ends after this time at the latest; the next one goes on with what is under way.
+const LONGEST_ACTIVATION: Duration = Duration::from_secs(30);
 
 /// Looks at the pools that rang.
-pub struct Provision(pub Arc<App>);
+pub struct Provision {
+    app: Arc<App>,
+    /// What is under way.
+    steps: FuturesUnordered<BoxFuture<'static, Step>>,
+    n_reading: usize,
+    n_deciding: usize,
+    /// The pools that are being looked at.
+    busy: BTreeSet<PoolId>,
+    /// Pools of which the facts were read, and that need a decision.
+    waiting: VecDeque<Facts>,
+    /// Pools that were read together with one of which a row cannot be read: each is read alone.
+    alone: Vec<PoolId>,
+    paces: Paces,
+}
 
-/// Looks at all pools: what rings too early, in another process or not at all is only late.
-pub struct Rounds(pub Arc<App>);
+enum Step {
+    Read(Vec<PoolId>, Result<Vec<Facts>, NotRead>),
+    Decided(Box<Decision>),
+}
 
-#[derive(Default)]
-struct Done {
-    pools: u64,
-    launches: u64,
-    advised: u64,
+impl Provision {
+    pub fn new(app: Arc<App>) -> Self {
+        Self {
+            app,
+            steps: FuturesUnordered::new(),
+            n_reading: 0,
+            n_deciding: 0,
+            busy: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            alone: Vec::new(),
+            paces: Paces::default(),
+        }
+    }
+
+    /// Begins with as much as may be under way at the same time.
+    fn begin(&mut self) {
+        while self.n_deciding < AT_ONCE
+            && let Some(facts) = self.waiting.pop_front()
+        {
+            self.n_deciding += 1;
+            let app = Arc::clone(&self.app);
+            let step = async move { Step::Decided(Box::new(decide(&app, facts).await)) };
+            self.steps.push(step.boxed());
+        }
+        while self.has_room() {
+            let ids = match self.alone.pop() {
+                Some(id) => vec![id],
+                None => self.due(),
+            };
+            if ids.is_empty() {
+                return;
+            }
+            self.busy.extend(ids.iter().cloned());
+            self.n_reading += 1;
+            let (app, asked) = (Arc::clone(&self.app), ids.clone());
+            let reading = AssertUnwindSafe(async move { read(&app, &asked).await }).catch_unwind();
+            let step = async move {
+                let panicked = |_| Err("looking at pools panicked".to_owned().into());
+                Step::Read(ids, reading.await.unwrap_or_else(panicked))
+            };
+            self.steps.push(step.boxed());
+        }
+    }
+
+    /// Whether further pools may be read.
+    fn has_room(&self) -> bool {
+        self.n_reading < AT_ONCE && self.waiting.len() < PAGE
+    }
+
+    /// The next pools that are read together. An outside queue is asked about each alone: for one
+    /// it may take its time.
+    fn due(&mut self) -> Vec<PoolId> {
+        let limit = match self.app.demands.is_outside() {
+            true => 1,
+            false => PAGE,
+        };
+        let now = self.app.clock.now();
+        loop {
+            let mut due = self.app.wake.due_pools(now, limit, &self.busy);
+            let n_rang = due.len();
+            due.retain(|id| match self.paces.not_before(id, now) {
+                Some(at) => {
+                    self.app.wake.hold(id, at);
+                    false
+                }
+                None => true,
+            });
+            if !due.is_empty() || n_rang == 0 {
+                return due;
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step, done: &mut Done) {
+        let now = self.app.clock.now();
+        match step {
+            Step::Read(ids, Ok(facts)) => {
+                self.n_reading -= 1;
+                let to_decide: BTreeSet<&PoolId> =
+                    facts.iter().map(|facts| &facts.pool.id).collect();
+                for id in ids.iter().filter(|id| !to_decide.contains(id)) {
+                    self.busy.remove(id);
+                    self.paces.looked(id, now);
+                }
+                self.waiting.extend(facts);
+            }
+            Step::Read(ids, Err(NotRead::Corrupt(_))) if ids.len() > 1 => {
+                self.n_reading -= 1;
+                self.alone.extend(ids);
+            }
+            Step::Read(ids, Err(problem)) => {
+                self.n_reading -= 1;
+                let problem = problem.to_string();
+                for id in ids {
+                    self.busy.remove(&id);
+                    let again = self.paces.failed(&id, now);
+                    self.app.wake.hold(&id, again);
+                    done.failed(id, problem.clone());
+                }
+            }
+            Step::Decided(decision) => {
+                self.n_deciding -= 1;
+                let id = &decision.pool_id;
+                self.busy.remove(id);
+                match &decision.result {
+                    Ok(Some(decided)) if !decided.launches.is_empty() => {
+                        self.paces.launched(id, now);
+                    }
+                    Ok(_) => self.paces.looked(id, now),
+                    Err(_) => {
+                        let again = self.paces.failed(id, now);
+                        self.app.wake.hold(id, again);
+                    }
+                }
+                done.add(&self.app, *decision);
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -41,215 +184,123 @@ impl Task for Provision {
     const NAME: &'static str = "provision";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let app = &self.0;
-        let ids = app.wake.take_pools();
-        let mut pools = Vec::new();
-        for id in ids {
-            pools.push(pool(app, id));
-        }
         let mut done = Done::default();
-        let mut failed = None;
-        let mut results = stream::iter(pools).buffer_unordered(AT_ONCE);
-        while let Some(result) = results.next().await {
-            match result {
-                Ok(one) => done.add(&one),
-                Err(problem) => failed = Some(problem),
+        let bell = Arc::clone(&self.app.wake.provision);
+        let end = Instant::now() + LONGEST_ACTIVATION;
+        loop {
+            self.begin();
+            if self.steps.is_empty() {
+                break;
+            }
+            if Instant::now() >= end {
+                bell.notify_one();
+                break;
+            }
+            let rest = end.saturating_duration_since(Instant::now());
+            let wait = match self.has_room() {
+                true => self.idle_for().map_or(rest, |due| due.min(rest)),
+                false => rest,
+            };
+            tokio::select! {
+                Some(step) = self.steps.next() => self.take(step, &mut done),
+                _ = tokio::time::timeout(wait, bell.notified()) => {}
             }
         }
-        finish(&done, failed)
+        done.summary()
+    }
+
+    fn idle_for(&self) -> Option<Duration> {
+        let next = self
+            .app
+            .wake
+            .next_pool_ms(self.app.clock.now(), &self.busy)?;
+        Some(Duration::from_millis(u64::try_from(next).unwrap_or(0)))
     }
 }
 
-#[async_trait]
-impl Task for Rounds {
-    const NAME: &'static str = "provision_round";
-
-    async fn activate(&mut self) -> Result<Value, String> {
-        round(&self.0).await
+/// The facts about those of these pools for which there may be something to do.
+async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
+    let mut demand = BTreeMap::new();
+    let is_outside = app.demands.is_outside();
+    if is_outside {
+        let ours = known(app, ids).await?;
+        demand = app.demands.of(app, &ours).await?;
     }
-}
-
-async fn pool(app: &Arc<App>, id: PoolId) -> Result<Done, String> {
-    if app.demands.is_outside() && !is_ours(app, &id).await? {
-        return Ok(Done::default());
-    }
-    let demand = app.demands.of(app, std::slice::from_ref(&id)).await?;
-    let now = app.clock.now();
-    let embedded = !app.demands.is_outside();
-    let read = app.store.read("provision_facts", move |tx| {
-        let Some(pool) = store::pool_get(tx, &id)? else {
-            return Ok(Vec::new());
-        };
-        let mut demand = demand.clone();
-        if embedded {
-            demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
+    let (inner, ids, now) = (Arc::clone(app), ids.to_vec(), app.clock.now());
+    let is_short = ids.len() == 1;
+    let read = move |tx: &mut Tx<'_>| {
+        let mut facts = Vec::new();
+        for mut run in runs(tx, &ids)? {
+            // What is not known is not zero: of such pools nothing is decided now.
+            run.retain(|pool| {
+                let is_known = !is_outside || demand.contains_key(&pool.id);
+                is_known && fleet::is_planned(&inner, pool)
+            });
+            let demand = match is_outside {
+                true => demand.clone(),
+                false => embedded_demand(tx, &run, now)?,
+            };
+            facts.extend(fleet::page_of_supply(tx, run, &demand, now)?);
         }
-        // What is not known is not zero.
-        if !demand.contains_key(&id) {
-            return Ok(Vec::new());
-        }
-        fleet::page_of_facts(tx, vec![pool], &demand, now)
-    });
-    let read: Result<Vec<Facts>, StoreError> = read.await;
-    let facts = read.map_err(|problem| problem.to_string())?;
-    decide(app, facts).await
+        facts.retain(|facts| !fleet::is_content(facts));
+        Ok::<_, StoreError>(facts)
+    };
+    let facts = match is_short {
+        true => app.store.read("provision_facts", read).await,
+        false => app.store.scan("provision_facts", read).await,
+    };
+    Ok(facts?)
 }
 
 /// An outside queue rings for other people's pools, too.
-async fn is_ours(app: &Arc<App>, id: &PoolId) -> Result<bool, String> {
-    let id = id.clone();
-    let known = app
-        .store
-        .read("pool_get", move |tx| store::pool_get(tx, &id));
-    let known: Result<Option<Pool>, StoreError> = known.await;
-    known
-        .map(|pool| pool.is_some())
-        .map_err(|problem| problem.to_string())
-}
-
-/// All pools, page by page; one that fails holds up no other.
-async fn round(app: &Arc<App>) -> Result<Value, String> {
-    let mut done = Done::default();
-    let mut failed = None;
-    let waiting = waiting(app).await?;
-    let mut after: Option<PoolId> = None;
-    loop {
-        let start = after.take();
-        let read = app.store.scan("provision_pools", move |tx| {
-            store::pool_list(tx, start.as_ref(), PAGE)
-        });
-        let pools: Result<Vec<Pool>, StoreError> = read.await;
-        let pools = pools.map_err(|problem| problem.to_string())?;
-        let Some(last) = pools.last().map(|pool| pool.id.clone()) else {
-            break;
-        };
-        let full = pools.len() == PAGE as usize;
-        match page(app, pools, waiting.as_ref()).await {
-            Ok(one) => done.add(&one),
-            Err(problem) => failed = Some(problem),
+async fn known(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<PoolId>, StoreError> {
+    let ids = ids.to_vec();
+    let known = app.store.read("provision_known", move |tx| {
+        let mut known = Vec::new();
+        for id in &ids {
+            known.extend(store::pool_get(tx, id)?.map(|pool| pool.id));
         }
-        if !full {
-            break;
-        }
-        after = Some(last);
-    }
-    finish(&done, failed)
-}
-
-/// What waits in all queues of ours; `None` if the queue is another's, which is asked for each page.
-async fn waiting(app: &Arc<App>) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
-    if app.demands.is_outside() {
-        return Ok(None);
-    }
-    let mut all = BTreeMap::new();
-    loop {
-        let now = app.clock.now();
-        let after = all
-            .last_key_value()
-            .map(|(id, _): (&PoolId, &Demand)| id.clone());
-        let read = app.store.scan("provision_demand", move |tx| {
-            store::task_demand_all(tx, after.as_ref(), QUEUES, now)
-        });
-        let some: Result<Vec<_>, StoreError> = read.await;
-        let some = some.map_err(|problem| problem.to_string())?;
-        let full = some.len() == QUEUES as usize;
-        all.extend(some);
-        if !full {
-            return Ok(Some(all));
-        }
-    }
-}
-
-async fn page(
-    app: &Arc<App>,
-    mut pools: Vec<Pool>,
-    waiting: Option<&BTreeMap<PoolId, Demand>>,
-) -> Result<Done, String> {
-    let mut demand = BTreeMap::new();
-    match waiting {
-        Some(waiting) => {
-            for pool in &pools {
-                demand.extend(
-                    waiting
-                        .get_key_value(&pool.id)
-                        .map(|(id, waits)| (id.clone(), *waits)),
-                );
-            }
-        }
-        None => {
-            let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
-            demand = app.demands.of(app, &ids).await?;
-            // What is not known is not zero: of these pools nothing is decided now.
-            pools.retain(|pool| demand.contains_key(&pool.id));
-        }
-    }
-    let now = app.clock.now();
-    let read = app.store.scan("provision_facts", move |tx| {
-        fleet::page_of_facts(tx, pools, &demand, now)
+        Ok(known)
     });
-    let read: Result<Vec<Facts>, StoreError> = read.await;
-    let facts = read.map_err(|problem| problem.to_string())?;
-    decide(app, facts).await
+    known.await
 }
 
-async fn decide(app: &Arc<App>, facts: Vec<Facts>) -> Result<Done, String> {
-    let mut decisions = Vec::new();
-    for facts in facts {
-        decisions.push(async move {
-            let decided = fleet::decide(app, &facts).await;
-            (facts.pool.id, decided)
-        });
+/// The pools of these ids, which are in order, in runs that are read together. Pools between them
+/// are read along, so that must be few: else each is a run of its own.
+fn runs(tx: &mut Tx<'_>, ids: &[PoolId]) -> Result<Vec<Vec<Pool>>, StoreError> {
+    let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
+        return Ok(Vec::new());
+    };
+    let first = store::pool_get(tx, first)?;
+    if ids.len() == 1 {
+        return Ok(first.into_iter().map(|pool| vec![pool]).collect());
     }
-    let mut decisions = stream::iter(decisions).buffer_unordered(AT_ONCE);
-    let mut done = Done::default();
-    while let Some((id, decided)) = decisions.next().await {
-        match decided {
-            Ok(Some(decided)) => {
-                done.pools += 1;
-                done.launches += decided.launches.len() as u64;
-                done.advised += decided.plan.advice.len() as u64;
-                tell(&decided);
-                fleet::launch(app, &decided.pool, decided.launches);
-            }
-            Ok(None) => {}
-            Err(problem) => {
-                tracing::error!(pool.id = %id, "cannot decide about {id}: {problem}");
-            }
-        }
+    let limit = u32::try_from(2 * ids.len()).unwrap_or(u32::MAX);
+    let further = store::pool_list(tx, ids.first(), limit)?;
+    let is_dense =
+        further.len() < limit as usize || further.last().is_some_and(|pool| pool.id >= *last);
+    if is_dense {
+        let rang = |pool: &Pool| ids.binary_search(&pool.id).is_ok();
+        return Ok(vec![
+            first.into_iter().chain(further).filter(rang).collect(),
+        ]);
     }
-    Ok(done)
+    let mut runs: Vec<Vec<Pool>> = first.into_iter().map(|pool| vec![pool]).collect();
+    for id in &ids[1..] {
+        runs.extend(store::pool_get(tx, id)?.map(|pool| vec![pool]));
+    }
+    Ok(runs)
 }
 
-fn tell(decided: &fleet::Decided) {
-    let id = &decided.pool.id;
-    let machines: u32 = decided
-        .launches
-        .iter()
-        .map(|(launch, _)| launch.machines)
-        .sum();
-    if let Some(alarm) = &decided.plan.alarm {
-        tracing::warn!(pool.id = %id, "{id}: {alarm}");
-    }
-    tracing::info!(pool.id = %id, plan.number = decided.number, plan.machines = machines,
-        plan.advised = decided.plan.advice.len(),
-        "plan {} for {id}: {}", decided.number, decided.plan.reasons.join("; "));
-}
-
-fn finish(done: &Done, failed: Option<String>) -> Result<Value, String> {
-    match failed {
-        Some(problem) => Err(problem),
-        None => Ok(summary(&[
-            ("pools", done.pools),
-            ("launches", done.launches),
-            ("advised", done.advised),
-        ])),
-    }
-}
-
-impl Done {
-    fn add(&mut self, other: &Self) {
-        self.pools += other.pools;
-        self.launches += other.launches;
-        self.advised += other.advised;
-    }
+fn embedded_demand(
+    tx: &mut Tx<'_>,
+    pools: &[Pool],
+    now: Timestamp,
+) -> Result<BTreeMap<PoolId, Demand>, StoreError> {
+    let demand = pools.iter().map(|pool| {
+        let most = fleet::most_pending(pool);
+        let demand = store::task_demand_up_to(tx, &pool.id, now, most)?;
+        Ok((pool.id.clone(), demand))
+    });
+    demand.collect()
 }

@@ -2,14 +2,17 @@
 
 mod broker;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use domain::id::{PoolId, ProviderId};
 use serde_json::Value;
 use store::{OutboxRow, StoreError};
 
 use super::driver::Task;
 use crate::app::App;
+use crate::config::Role;
 
 pub use broker::{PublishToBroker, READER, leave};
 
@@ -73,11 +76,60 @@ impl Publish {
         self.0.events.tell(placed);
         self.0.queue.broker.hear(&self.0, placed);
         self.0.launch_answers.hear(placed);
+        wake_planner(&self.0, placed);
+        wake_endings(&self.0, placed);
     }
 }
 
+/// Events after which a pool may need workers, or fewer.
+const CHANGES_NEED: [&str; 11] = [
+    "task-pending",
+    "worker-running",
+    "worker-removed",
+    "worker-stopped",
+    "worker-pool-created",
+    "worker-pool-updated",
+    "launch-config-created",
+    "launch-config-updated",
+    "launch-config-archived",
+    "launch-config-paused",
+    "launch-config-resumed",
+];
+/// Events after which a machine is to be ended.
+const CHANGES_ENDINGS: &str = "worker-removed";
+
+fn wake_planner(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Provisioner) {
+        return;
+    }
+    let concerned = placed
+        .iter()
+        .filter(|row| CHANGES_NEED.contains(&exchange(row)));
+    let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
+    pools.into_iter().for_each(|pool| app.wake.pool(pool));
+}
+
+fn wake_endings(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Scanner) {
+        return;
+    }
+    let removed = placed.iter().filter(|row| exchange(row) == CHANGES_ENDINGS);
+    let ids = removed.filter_map(|row| row.payload.get("providerId")?.as_str()?.parse().ok());
+    let providers: BTreeSet<ProviderId> = ids.collect();
+    for provider in providers {
+        if app.providers.get(&provider).is_ok() {
+            app.wake.ending(&provider).notify_one();
+        }
+    }
+}
+
+/// The last part of its topic.
+fn exchange(row: &OutboxRow) -> &str {
+    row.topic.rsplit('/').next().unwrap_or(&row.topic)
+}
+
 fn log(row: &OutboxRow) {
-    let name = row.topic.rsplit('/').next().unwrap_or(&row.topic);
+    let name = exchange(row);
     let about = row
         .pool_id
         .as_ref()

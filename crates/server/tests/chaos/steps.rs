@@ -39,7 +39,7 @@ impl Process {
         if !rings {
             self.app.wake.take_pools();
         }
-        self.run(Provision(Arc::clone(&self.app))).await;
+        self.run(Provision::new(Arc::clone(&self.app))).await;
     }
 
     pub(crate) async fn round(&self) {

@@ -90,7 +90,7 @@ fleet_test!(
     needed 1: 1 pending, maximum 4, ratio 1
     fake (off): skipped, its initialWeight is 0
     fake (sold-out): skipped, none is to be had now
-    fake (refused): skipped, 1 of 1 launches failed in the last hour, tried again at 14:14:20
+    fake (refused): skipped, 1 of 1 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:30
     short by 1: no launch config can give more now
     ");
         let explained = fleet.explain_pool(POOL).await;

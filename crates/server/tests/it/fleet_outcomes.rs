@@ -411,14 +411,20 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_part_of_what_was_asked_for_is_taken_and_the_rest_asked_for_again,
+    a_part_of_what_was_asked_for_is_taken_and_the_rest_asked_for_after_a_pause,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
         fleet.tasks(POOL, 5).await;
         fleet.one.fake.next_launches([Fate::Partial(2)]);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "2 requested");
+        fleet.pass_ms(9_999);
         fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "2 requested");
+        fleet.pass_ms(1);
+        fleet.round().await;
+        assert_eq!(fleet.states(POOL).await, "3 requested");
+        fleet.provision().await;
         assert_eq!(fleet.states(POOL).await, "5 requested");
         let made: Vec<(u32, u32)> = fleet
             .launches(POOL)
@@ -426,7 +432,7 @@ fleet_test!(
             .iter()
             .map(|launch| (launch.machines, launch.made))
             .collect();
-        assert_eq!(made, [(5, 2), (3, 3)]);
+        assert_eq!(made, [(5, 2), (1, 1), (2, 2)]);
     }
 );
 

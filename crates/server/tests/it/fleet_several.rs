@@ -120,6 +120,8 @@ fleet_test!(what_one_provider_turns_away_another_gives, |fleet| {
     );
     fleet.pass_ms(MINUTE_MS);
     fleet.round().await;
+    assert_eq!(fleet.by_cloud().await, [1, 3, 0], "one machine as a try");
+    fleet.provision().await;
     assert_eq!(fleet.by_cloud().await, [2, 3, 0]);
 });
 

@@ -174,7 +174,10 @@ impl Fleet {
 impl Fleet {
     /// Looks at the pools that rang, and waits for what the clouds say.
     pub(crate) async fn provision(&self) -> Value {
-        let done = Provision(Arc::clone(&self.app)).activate().await.unwrap();
+        let done = Provision::new(Arc::clone(&self.app))
+            .activate()
+            .await
+            .unwrap();
         self.app.launching.finish().await;
         done
     }

@@ -32,6 +32,8 @@ mod fleet_leaving;
 mod fleet_limits;
 mod fleet_loop;
 mod fleet_outcomes;
+mod fleet_pauses;
+mod fleet_planner;
 mod fleet_rate_limit;
 mod fleet_regions;
 mod fleet_scan;

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -75,6 +75,10 @@ const FILES: [(&str, &str); 17] = [
     (
         "0017_cache_purges",
         include_str!("../../migrations/0017_cache_purges.sql"),
+    ),
+    (
+        "0018_health_by_events",
+        include_str!("../../migrations/0018_health_by_events.sql"),
     ),
 ];
 

@@ -214,10 +214,10 @@ fn refuse(
 }
 
 /// That a machine proved itself speaks for its launch config.
-fn note_registered(tx: &mut Tx<'_>, worker: &Worker) -> Result<(), StoreError> {
+fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
     let token = worker.terms.launch_token.as_ref();
     match token.and_then(|token| token.parse().ok()) {
-        Some(token) => store::launch_note_registered(tx, &token),
+        Some(token) => store::launch_note_registered(tx, &token, now),
         None => Ok(()),
     }
 }
@@ -263,7 +263,7 @@ impl Registered {
             }
             let version = store::worker_update(tx, &worker)?;
             if is_new {
-                note_registered(tx, &worker)?;
+                note_registered(tx, &worker, now)?;
                 let boxed = Box::new(worker.clone());
                 let event = EventBody::Worker {
                     change: WorkerChange::Running,

@@ -1,0 +1,361 @@
+//! The planner as a task: what delays whom, what fails, what is read, who is woken.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::Secret;
+use bytes::Bytes;
+use domain::id::PoolId;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use server::app::App;
+use server::config::OutsideQueue;
+use server::tasks::driver::Task;
+use server::tasks::{PageLimits, Provision, Publish, Rounds};
+use testing::sizes_around;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::database::Database;
+use crate::fleet_two_processes::{both_at_once, second};
+use crate::fleet_world::{Fleet, POOL, fleet_test, machine, plain_pool, pool};
+use crate::world::World;
+
+const SECOND_MS: i64 = 1_000;
+/// Something that should happen within moments.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn name(number: usize) -> String {
+    format!("pp/pool-{number:04}")
+}
+
+fn planner(app: &Arc<App>) -> Provision {
+    Provision::new(Arc::clone(app))
+}
+
+fleet_test!(pools_that_ring_within_a_moment_are_all_planned, |fleet| {
+    for number in 0..40 {
+        fleet.make_pool(&name(number), plain_pool(4)).await;
+    }
+    // Close to each other, and far from each other.
+    let close: Vec<String> = (0..20).map(name).collect();
+    let far: Vec<String> = [1, 20, 39].map(name).into();
+    for (expected, names) in [(1, close), (2, far)] {
+        fleet.app.wake.take_pools();
+        for name in &names {
+            fleet.tasks(name, 1).await;
+        }
+        fleet.provision().await;
+        for (number, name) in names.iter().enumerate() {
+            let expected = if number == 0 && expected == 2 { 2 } else { 1 };
+            assert_eq!(fleet.workers(name).await.len(), expected, "{name}");
+        }
+    }
+});
+
+fleet_test!(
+    every_pool_of_a_crowd_that_rings_at_once_is_decided_on,
+    |fleet| {
+        // As many as are decided on at the same time.
+        const LIMIT: usize = 16;
+        let mut planned = vec![0; 10 * LIMIT];
+        for number in 0..planned.len() {
+            fleet.make_pool(&name(number), plain_pool(10)).await;
+        }
+        fleet.provision().await;
+        for count in sizes_around("server::tasks::provision::decisions::AT_ONCE", LIMIT) {
+            for (number, planned) in planned.iter_mut().enumerate().take(count) {
+                fleet.tasks(&name(number), 1).await;
+                *planned += 1;
+            }
+            fleet.provision().await;
+            // What the clouds' answers ring is nothing to do.
+            assert_eq!(fleet.provision().await, json!(null));
+            assert_eq!(
+                fleet.machines().len(),
+                planned.iter().sum::<usize>(),
+                "{count} pools"
+            );
+        }
+    }
+);
+
+fleet_test!(
+    a_pool_that_is_deleted_after_it_rang_is_passed_over,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.make_pool("pp/other", plain_pool(4)).await;
+        fleet.tasks("pp/other", 1).await;
+        fleet.delete_pool(POOL).await;
+        fleet.app.wake.pool(&POOL.parse().unwrap());
+        fleet.provision().await;
+        assert_eq!(fleet.states("pp/other").await, "1 requested");
+    }
+);
+
+fleet_test!(
+    a_decision_that_fails_is_a_failure_of_the_task_and_delays_no_other,
+    |fleet| {
+        fleet.errors_expected.set(true);
+        for name in ["pp/broken", "pp/well"] {
+            fleet.make_pool(name, plain_pool(4)).await;
+            fleet.tasks(name, 1).await;
+        }
+        fleet.database.raw(
+        "UPDATE launch_configs SET configuration = 'nonsense' WHERE worker_pool_id = 'pp/broken'",
+    );
+        let failed = Rounds(Arc::clone(&fleet.app)).activate().await.unwrap_err();
+        assert!(
+            failed.starts_with("cannot decide about pp/broken: "),
+            "{failed}"
+        );
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.states("pp/well").await, "1 requested");
+
+        // Woken again and again, it is tried after 1, 2, 4, 8 … seconds.
+        let mut planner = planner(&fleet.app);
+        let mut tried = Vec::new();
+        for second in 0..40 {
+            fleet.app.wake.pool(&"pp/broken".parse().unwrap());
+            if planner.activate().await.is_err() {
+                tried.push(second);
+            }
+            fleet.pass_ms(SECOND_MS);
+        }
+        assert_eq!(tried, [0, 1, 3, 7, 15, 31]);
+    }
+);
+
+fleet_test!(rounds_see_all_pools_whatever_a_page_holds, |fleet| {
+    // So many pools, each with two launch configs.
+    let limit = 4;
+    let mut made = 0;
+    for count in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
+        for number in made..count {
+            let machines = [machine("a"), machine("b")];
+            fleet
+                .make_pool(&name(number), pool("one", 0, 50, &machines))
+                .await;
+        }
+        made = made.max(count);
+        for number in 0..count {
+            fleet.tasks(&name(number), 1).await;
+        }
+        for launch_configs in [1, 2, 3, 8, 9, 1_000] {
+            let pools = u32::try_from(limit).unwrap();
+            let limits = PageLimits {
+                pools,
+                launch_configs,
+                queues: pools,
+            };
+            let rounds = Rounds(Arc::clone(&fleet.app));
+            let done = rounds.with_pages(limits).await.unwrap();
+            fleet.app.launching.finish().await;
+            let expected = match (launch_configs, count) {
+                (1, 1..) => json!({"pools": count, "launches": count}),
+                _ => json!(null),
+            };
+            assert_eq!(done, expected, "{count} pools, {limits:?}");
+        }
+    }
+});
+
+fleet_test!(
+    declared_workers_need_no_plan_and_their_tasks_ring_for_nothing,
+    |fleet| {
+        fleet.make_pool(POOL, crate::samples::static_pool()).await;
+        fleet.tasks(POOL, 3).await;
+        fleet.provision().await;
+        fleet.round().await;
+        assert_eq!(fleet.plans(POOL).await, []);
+    }
+);
+
+async fn other_process(fleet: &Fleet) -> Arc<App> {
+    let other = second(fleet).await;
+    Publish(Arc::clone(&other)).activate().await.unwrap();
+    other.wake.take_pools();
+    other
+}
+
+/// What another process does with the events of this one.
+async fn hear(other: &Arc<App>) {
+    Publish(Arc::clone(other)).activate().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_one_process_changes_wakes_the_planner_of_another() {
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let fleet = &Fleet::open(database).await;
+    let other = other_process(fleet).await;
+    let pool_id: PoolId = POOL.parse().unwrap();
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    hear(&other).await;
+    assert!(
+        other.wake.take_pools().contains(&pool_id),
+        "the pool is new"
+    );
+
+    fleet.tasks(POOL, 1).await;
+    hear(&other).await;
+    planner(&other).activate().await.unwrap();
+    other.launching.finish().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested");
+
+    let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
+    other.wake.take_pools();
+    hear(&other).await;
+    assert!(
+        other.wake.take_pools().contains(&pool_id),
+        "a worker registered"
+    );
+
+    let ending = other.wake.ending(&"one".parse().unwrap());
+    while ending.notified().now_or_never().is_some() {}
+    fleet.remove(&worker.key).await;
+    hear(&other).await;
+    assert!(
+        ending.notified().now_or_never().is_some(),
+        "a worker is to be ended"
+    );
+    assert!(other.wake.take_pools().contains(&pool_id));
+
+    // What is nobody's need wakes nobody.
+    let claimed = fleet.make_pool("pp/quiet", plain_pool(4));
+    claimed.await;
+    hear(&other).await;
+    other.wake.take_pools();
+    hear(&other).await;
+    assert!(other.wake.take_pools().is_empty());
+    other.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_crowd_of_pools_on_a_provider_with_a_limit_is_decided_on_by_two_processes() {
+    const POOLS: usize = 100;
+    let Some(database) = Database::postgres() else {
+        return;
+    };
+    let fleet = Fleet::open(database).await;
+    let other = second(&fleet).await;
+    for number in 0..POOLS {
+        fleet
+            .make_pool(&name(number), pool("two", 0, 10, &[machine("a")]))
+            .await;
+        fleet.tasks(&name(number), 1).await;
+    }
+    // A decision that is dropped would make its round fail.
+    both_at_once(&fleet, &other).await;
+    assert_eq!(
+        fleet.two.fake.n_machines(),
+        crate::fleet_world::MAX_MACHINES
+    );
+    other.store.close().await;
+}
+
+#[tokio::test]
+async fn a_first_wake_is_answered_at_once() {
+    let fleet = Fleet::open(Database::sqlite()).await;
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let mut planner = planner(&fleet.app);
+    planner.activate().await.unwrap();
+    assert_eq!(planner.idle_for(), None);
+    fleet.pass_ms(SECOND_MS);
+    fleet.tasks(POOL, 1).await;
+    assert_eq!(planner.idle_for(), Some(Duration::ZERO));
+    planner.activate().await.unwrap();
+    fleet.app.launching.finish().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested");
+    // Rung by the answer, it waits for its pace.
+    planner.activate().await.unwrap();
+    assert_eq!(planner.idle_for(), Some(Duration::from_secs(1)));
+}
+
+/// A queue of another deployment: a task waits in each of its task queues, and of one it never says
+/// so.
+async fn outside_queue(silent: &'static str) -> (SocketAddr, Arc<Notify>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked_in_vain = Arc::new(Notify::new());
+    let asked = Arc::clone(&asked_in_vain);
+    let answer = move |request: Request<Incoming>| {
+        let asked = Arc::clone(&asked);
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let ids = body["taskQueueIds"].as_array().unwrap().clone();
+            if ids.iter().any(|id| id == silent) {
+                asked.notify_one();
+                std::future::pending::<()>().await;
+            }
+            let count = |id| json!({"taskQueueId": id, "pendingTasks": 1, "claimedTasks": 0});
+            let counts: Vec<Value> = ids.into_iter().map(count).collect();
+            let reply = json!({"taskQueueCounts": counts}).to_string();
+            let reply = Response::builder()
+                .header("content-type", "application/json")
+                .body(Full::new(Bytes::from(reply)));
+            Ok::<_, Infallible>(reply.unwrap())
+        }
+    };
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(answer.clone());
+            let connection = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    (address, asked_in_vain, serving)
+}
+
+#[tokio::test]
+async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
+    let (address, asked_in_vain, serving) = outside_queue("pp/slow").await;
+    let world = World::open(Database::sqlite(), |config| {
+        config.queue.taskcluster = Some(OutsideQueue {
+            root_url: format!("http://{address}"),
+            client_id: "fleet".to_owned(),
+            access_token: Some(Secret::new("secret".to_owned())),
+            access_token_file: None,
+            pulse: None,
+        });
+    })
+    .await;
+    for id in ["pp/quick", "pp/slow"] {
+        let path = format!("/worker-pool/{}", id.replace('/', "%2F"));
+        let definition = crate::samples::aws_pool(&[crate::samples::launch_config(None, "i")]);
+        world.put(&path, definition).await.expect(200);
+    }
+    let app = Arc::clone(&world.app);
+    app.wake.take_pools();
+    app.wake.pool(&"pp/slow".parse().unwrap());
+    let mut planner = planner(&app);
+    let planning = tokio::spawn(async move { planner.activate().await });
+    asked_in_vain.notified().await;
+    // The planner waits for an answer. What rings now is looked at all the same.
+    app.wake.pool(&"pp/quick".parse().unwrap());
+    let has_worker = async {
+        let quick: PoolId = "pp/quick".parse().unwrap();
+        loop {
+            let id = quick.clone();
+            let launches = world.read(move |tx| store::launch_list(tx, &id, 9)).await;
+            if launches.iter().any(|launch| launch.made == 1) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, has_worker).await.unwrap();
+    assert!(!planning.is_finished());
+    planning.abort();
+    serving.abort();
+}
