@@ -11,11 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cloud::{
     BidRequest, ByHand, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Machines, NotValidated, NotVerified, OwnedPage, Place, PlacesUnknown, Provider, Region,
+    Machines, NotValidated, NotVerified, OwnedPage, Place, PlacesUnknown, Proof, Provider, Region,
     SetupFailed, Sighting, Verified,
 };
 use contract::Invalid;
-use domain::id::{ProviderId, WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
@@ -329,6 +329,10 @@ impl Provider for RateLimited {
 
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
         self.provider.verify(claim).await
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.provider.offered_by(worker, proof)
     }
 
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
