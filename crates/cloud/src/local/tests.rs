@@ -240,9 +240,10 @@ impl Fixture for Machine {
     fn proof(&self, worker: &Worker) -> Proof {
         let identity = fs::read_to_string(self.file(worker, "identity.json")).unwrap();
         let identity: Value = serde_json::from_str(&identity).unwrap();
-        Proof::Token(access::Secret::new(
-            identity["proof"]["token"].as_str().unwrap(),
-        ))
+        // The token is what the reference worker shows; other workers show this.
+        let secret = identity["staticSecret"].as_str().unwrap();
+        assert!(identity["proof"]["token"].is_string());
+        Proof::StaticSecret(access::Secret::new(secret))
     }
 
     async fn foreigner(&self) -> Option<Worker> {
