@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq as _;
 use crate::Secret;
 use crate::certificate::{self, derived_token};
 use crate::hawk::{self, CheckedCertificate, Extension, Presented, RequestLine, without_bewit};
+use crate::role::ExpansionTooLarge;
 use crate::scope::{ANONYMOUS, ScopeSet};
 
 /// How far a sender's clock may be off: 15 minutes.
@@ -68,6 +69,12 @@ pub struct Policy {
     pub accept_mac_over_path_only: bool,
 }
 
+impl From<ExpansionTooLarge> for AuthFailed {
+    fn from(problem: ExpansionTooLarge) -> Self {
+        Self::new(problem.to_string())
+    }
+}
+
 impl AuthFailed {
     /// With these words.
     pub fn new(message: impl Into<String>) -> Self {
@@ -85,6 +92,9 @@ impl AuthFailed {
     }
 }
 
+/// What scopes amount to, by the roles that they grant.
+pub type Expand<'a> = dyn Fn(&[String]) -> Result<Arc<ScopeSet>, ExpansionTooLarge> + 'a;
+
 /// Says who sent a request.
 ///
 /// `client` is what was found for [`Presented::client_to_load`]. `expand` gets the scopes of the
@@ -93,14 +103,14 @@ pub fn verify(
     presented: &Presented,
     line: &RequestLine<'_>,
     client: Option<&Client>,
-    expand: &dyn Fn(&[String]) -> Arc<ScopeSet>,
+    expand: &Expand<'_>,
     now_ms: i64,
     policy: &Policy,
 ) -> Result<Authenticated, AuthFailed> {
     match presented {
         Presented::Nothing => Ok(Authenticated {
             client_id: NO_AUTH.to_owned(),
-            scopes: expand(&[ANONYMOUS.to_owned()]),
+            scopes: expand(&[ANONYMOUS.to_owned()])?,
             expires_ms: now_ms.saturating_add(MAX_CLOCK_SKEW_MS),
             payload_hash: None,
         }),
@@ -123,13 +133,14 @@ pub fn verify(
     }
 }
 
-/// Whether the body is the one that the sender signed. Without a hash any body is.
+/// Whether the body is the one that the sender signed: [`Authenticated::payload_hash`]. Without a hash
+/// any body is.
 pub fn check_payload(
-    authenticated: &Authenticated,
+    signed: Option<&str>,
     content_type: &str,
     body: &[u8],
 ) -> Result<(), AuthFailed> {
-    let Some(signed) = &authenticated.payload_hash else {
+    let Some(signed) = signed else {
         return Ok(());
     };
     let computed = hawk::payload_hash(content_type, body);
@@ -247,21 +258,22 @@ impl<'a> Sender<'a> {
 
     fn authenticated(
         &self,
-        expand: &dyn Fn(&[String]) -> Arc<ScopeSet>,
+        expand: &Expand<'_>,
         payload_hash: Option<String>,
     ) -> Result<Authenticated, AuthFailed> {
         let mut expires_ms = self.client.expires_ms;
         let mut scopes = match &self.extension.certificate {
             Some(certificate) => {
-                self.check_issuer(certificate, &expand(&self.client.scopes))?;
+                let own = expand(&self.client.scopes)?;
+                self.check_issuer(certificate, &own)?;
                 expires_ms = expires_ms.min(certificate.expiry);
-                expand(certificate.scopes.with_anonymous())
+                expand(certificate.scopes.with_anonymous())?
             }
             None => {
                 let mut all = Vec::with_capacity(self.client.scopes.len() + 1);
                 all.extend_from_slice(&self.client.scopes);
                 all.push(ANONYMOUS.to_owned());
-                expand(&all)
+                expand(&all)?
             }
         };
         if let Some(authorized) = &self.extension.authorized_scopes {
@@ -272,7 +284,7 @@ impl<'a> Sender<'a> {
                     some_of(&scopes)
                 )));
             }
-            scopes = expand(authorized.with_anonymous());
+            scopes = expand(authorized.with_anonymous())?;
         }
         let client_id = self.client_id.to_owned();
         Ok(Authenticated {

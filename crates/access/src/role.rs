@@ -9,6 +9,7 @@ mod refuse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+pub use expand::ExpansionTooLarge;
 pub use refuse::RoleRefused;
 
 /// What a holder of a role has to hold: this before the role's id.

@@ -23,6 +23,11 @@ pub struct Timestamp(i64);
 /// Tells the time. Read it once per activation or request and pass the value down.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
+
+    /// Milliseconds since some moment, which nobody can set. Only differences mean anything.
+    fn steady_ms(&self) -> i64 {
+        self.now().as_millis()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,11 @@
 //! Who a worker becomes once it has proved itself, and what it may do.
 
 use crate::id::{ProviderId, WorkerKey};
-use crate::time::MINUTE_MS;
+use crate::time::{HOUR_MS, MINUTE_MS};
 
-/// Credentials begin a little in the past, for workers whose clock is behind.
-pub const START_BEFORE_MS: i64 = 15 * MINUTE_MS;
+/// Credentials of workers and of runs begin in the past, so that they stay good when a clock is behind
+/// or is set back, ours included. That gives nobody anything: they did not exist then.
+pub const START_BEFORE_MS: i64 = 2 * HOUR_MS + 15 * MINUTE_MS;
 
 pub fn client_id(provider_id: &ProviderId, worker: &WorkerKey) -> String {
     format!("worker/{provider_id}/{worker}")

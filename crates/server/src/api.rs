@@ -2,18 +2,22 @@
 
 pub mod auth;
 pub mod body;
+pub mod body_budget;
 pub mod call;
 pub mod endpoint;
 pub mod error;
 pub mod fleetwright;
 mod impatient;
+mod json_weight;
 pub mod listener;
+pub mod open_calls;
 pub mod openapi;
 pub mod pages;
 pub mod paging;
 pub mod purge_cache;
 pub mod queue;
 pub mod raw_body;
+mod read_body;
 pub mod references;
 pub mod reply;
 pub mod request;

@@ -13,6 +13,8 @@ use domain::time::{Clock, Timestamp};
 use rand::Rng;
 use store::{Store, StoreError, Tx};
 
+use crate::api::body_budget::BodyBudget;
+use crate::api::open_calls::OpenCalls;
 use crate::api::queue::Queue;
 use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::artifacts::Artifacts;
@@ -23,6 +25,8 @@ use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::Gate;
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
+use crate::tls::Tls;
+use crate::vitals::Vitals;
 use crate::wake::Wake;
 
 pub struct App {
@@ -53,6 +57,12 @@ pub struct App {
     /// What follows from the worker configurations.
     pub compilations: Compilations,
     pub payload_schemas: PayloadSchemas,
+    /// `None`: connections are not encrypted, unless a proxy does that.
+    pub tls: Option<Arc<Tls>>,
+    pub vitals: Vitals,
+    /// Memory for the bodies of requests.
+    pub body_budget: BodyBudget,
+    pub open_calls: OpenCalls,
     pub started: Timestamp,
 }
 

@@ -18,7 +18,7 @@ pub use folder::{Folder, N_SHELVES, file_name};
 pub use log_file::{AppendRefused, LogState, append, state};
 pub use reading::{Reader, whole_file};
 pub use sweep::{RunFolder, Wanted, remove, runs_in, tasks_after};
-pub use upload::Upload;
+pub use upload::{Complete, Upload};
 
 /// Where artifacts are kept, and who waits for logs to grow.
 pub struct Artifacts {

@@ -11,6 +11,7 @@ mod outside_queue;
 mod queue;
 mod rate_limits;
 mod roles;
+mod tls;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,13 +33,16 @@ pub use outside_queue::OutsideQueue;
 pub use queue::Queue;
 pub use rate_limits::RateLimits;
 pub use roles::{Role, Roles};
+pub use tls::TlsFiles;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Where clients reach us, if that is not `http://<listen>`.
+    /// Encrypts the connections to that address.
+    pub tls: Option<TlsFiles>,
+    /// Where clients reach us, if that is not `http://<listen>`, or `https://<listen>` with `tls`.
     pub root_url: Option<String>,
     /// A folder for files of our own: those of local workers, logs of tasks.
     pub data: Option<PathBuf>,
@@ -91,8 +95,14 @@ pub struct Limits {
     pub max_connections: usize,
     /// Requests under way have this long to end when the server stops.
     pub drain_seconds: u64,
-    /// Believe `X-Forwarded-For` about where a request comes from.
-    pub trust_proxy: bool,
+    /// An upload must arrive within this time, and each piece of it within `body_seconds`.
+    pub upload_seconds: u64,
+    /// Memory for the bodies of all authorised requests together, as text and parsed.
+    pub body_memory_bytes: usize,
+    /// How many calls without credentials an address may make in a minute; 0: any number.
+    pub open_calls_per_minute: u32,
+    /// How many proxies stand between clients and us; each adds to `X-Forwarded-For`.
+    pub trusted_proxies: u8,
     /// Validate our own replies against their schemas. For tests: it is slow.
     pub check_responses: bool,
 }
@@ -141,6 +151,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            tls: None,
             root_url: None,
             data: None,
             database: Database::default(),
@@ -186,7 +197,10 @@ impl Default for Limits {
             body_seconds: 60,
             max_connections: 10_000,
             drain_seconds: 30,
-            trust_proxy: false,
+            upload_seconds: 3_600,
+            body_memory_bytes: 128 * 1024 * 1024,
+            open_calls_per_minute: 6_000,
+            trusted_proxies: 0,
             check_responses: false,
         }
     }
@@ -227,9 +241,21 @@ impl Config {
     /// Where clients reach us, without a trailing slash.
     pub fn root_url(&self) -> String {
         self.root_url.as_ref().map_or_else(
-            || format!("http://{}", self.listen),
+            || self.url_of(self.listen),
             |url| url.trim_end_matches('/').to_owned(),
         )
+    }
+
+    /// The URL of this address of ours.
+    pub fn url_of(&self, address: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{address}")
+    }
+
+    /// Other machines can connect, and nothing on the way is encrypted, as far as we know.
+    pub fn is_open_without_tls(&self) -> bool {
+        let is_local = self.listen.ip().to_canonical().is_loopback();
+        !is_local && self.tls.is_none() && self.server.trusted_proxies == 0
     }
 
     /// Where artifacts are kept, if anywhere.
@@ -284,6 +310,18 @@ impl Config {
         let root_url = self.root_url();
         if !root_url.starts_with("http://") && !root_url.starts_with("https://") {
             return wrong("root_url", "must begin with http:// or https://");
+        }
+        if self.tls.is_some() && root_url.starts_with("http://") {
+            return wrong(
+                "root_url",
+                "must begin with https:// where `tls` is configured",
+            );
+        }
+        if self.server.body_memory_bytes < 2 * self.server.max_body_bytes {
+            return wrong(
+                "server.body_memory_bytes",
+                "must be at least twice server.max_body_bytes",
+            );
         }
         if let Some((key, problem)) = self.fleet.problem() {
             return wrong(key, problem);

@@ -13,6 +13,8 @@ use crate::clock::SystemClock;
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
 use crate::gate::token_purpose;
 use crate::notify::MailChannel;
+use crate::tls::Tls;
+use crate::vitals::{skew_ms, skew_problem};
 
 /// The server has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -71,6 +73,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(brokers(config).await);
     findings.extend(database(config).await);
     findings.extend(artifacts(config));
+    findings.extend(tls(config));
     findings.push(address(config).await);
     findings.extend(notices(config).await);
     findings
@@ -166,7 +169,9 @@ fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
     let events = config.events.amqp.iter();
     let mail = config.notify.email.iter();
     let hooks = config.notify.webhook.iter();
+    let tls = config.tls.iter();
     std::iter::once(config.keys.file.as_path())
+        .chain(tls.map(|tls| tls.key_file.as_path()))
         .chain(mail.filter_map(|mail| mail.password_file.as_deref()))
         .chain(hooks.filter_map(|hook| hook.secret_file.as_deref()))
         .chain(clients.filter_map(|client| client.access_token_file.as_deref()))
@@ -320,6 +325,7 @@ async fn database(config: &Config) -> Vec<Finding> {
         "the database ({}) answers",
         store.engine().name()
     ))];
+    findings.extend(database_clock(&store).await);
     let migrated = match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
             findings.extend(sealed_tokens(config, &store).await);
@@ -337,6 +343,19 @@ async fn database(config: &Config) -> Vec<Finding> {
     findings.push(migrated);
     store.close().await;
     findings
+}
+
+/// Whether the database has the same time.
+async fn database_clock(store: &Store) -> Option<Finding> {
+    let before = SystemClock.now();
+    let read = store.read("database_clock", store::database_clock);
+    let theirs = read.await.ok()?;
+    let problem = skew_problem(skew_ms(before, SystemClock.now(), theirs))?;
+    Some(Finding::warning(
+        problem,
+        "keep the time of both machines right with a time service (NTP): leases and credentials \
+         depend on it",
+    ))
 }
 
 /// Access tokens in the database that none of the keys opens.
@@ -362,6 +381,27 @@ async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
         ),
         "put the lines of the keys that were used before back below the present one in keys.file",
     ))
+}
+
+/// Whether connections are encrypted, by us or by a proxy.
+fn tls(config: &Config) -> Option<Finding> {
+    if config.is_open_without_tls() {
+        let address = config.listen;
+        return Some(Finding::warning(
+            format!("other machines can connect to {address}, and nothing is encrypted"),
+            "give a certificate in the section [tls], or put a proxy with TLS in front and say how \
+             many proxies there are: server.trusted_proxies",
+        ));
+    }
+    let files = config.tls.clone()?;
+    Some(match Tls::new(files) {
+        Ok(_) => Finding::good("the TLS certificate and its key can be used"),
+        Err(problem) => Finding::bad(
+            format!("the TLS certificate cannot be used: {}", chain(&problem)),
+            "see that tls.certificate_file and tls.key_file name PEM files that belong together, and \
+             that the server's user may read them",
+        ),
+    })
 }
 
 /// Either a server of ours answers at the address, or it is free.

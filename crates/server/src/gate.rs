@@ -5,6 +5,7 @@ mod remote;
 
 use std::sync::Arc;
 
+use access::authenticate::check_payload;
 use access::hawk::RequestLine;
 use access::scope::ScopeSet;
 use async_trait::async_trait;
@@ -40,9 +41,20 @@ pub struct Caller {
     /// Expanded, with what anybody may do.
     pub scopes: Arc<ScopeSet>,
     pub expires: Timestamp,
+    /// What the body must hash to, if the sender signed it.
+    pub payload_hash: Option<String>,
 }
 
-/// Authenticates requests.
+impl Caller {
+    /// Whether the body is the one that was signed; call it once the body has been read.
+    pub fn check_payload(&self, asking: &Asking) -> Result<(), ApiError> {
+        let signed = self.payload_hash.as_deref();
+        check_payload(signed, &asking.content_type, &asking.body)
+            .map_err(|refused| failed(refused.message))
+    }
+}
+
+/// Authenticates requests by their heads: nothing of a body needs to be there.
 #[async_trait]
 pub trait Gate: Send + Sync {
     async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, ApiError>;

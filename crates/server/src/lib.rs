@@ -16,6 +16,8 @@ pub mod run;
 pub mod start;
 pub mod tasks;
 pub mod telemetry;
+pub mod tls;
+pub mod vitals;
 pub mod wake;
 pub mod wakeups;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use store::LockError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,11 @@ pub enum RunError {
         address: SocketAddr,
         problem: io::Error,
     },
+    #[error(
+        "{0}: stop that server first, or use another database (`database.url`, or --data of `up`); \
+         several servers need PostgreSQL"
+    )]
+    InUse(LockError),
     #[error("the server cannot start")]
     Start(#[from] StartError),
     #[error("the operating system gives no random numbers: {0}")]
@@ -48,6 +54,23 @@ pub async fn run(
     let listen = config.listen;
     let random = StdRng::try_from_rng(&mut rand::rngs::SysRng)
         .map_err(|problem| RunError::Random(problem.to_string()))?;
+    let database = store::Options {
+        url: config.database.url.clone(),
+        connections: config.database.connections,
+    };
+    // Given back when we end, whatever way that is.
+    let _lock = match database.lock() {
+        Ok(lock) => lock,
+        Err(in_use @ LockError::InUse(_)) => return Err(RunError::InUse(in_use)),
+        // The store says better what is wrong with the place of its file.
+        Err(LockError::Unlockable { .. }) => None,
+    };
+    if config.is_open_without_tls() {
+        tracing::warn!(http.address = %listen,
+            "other machines can connect to {listen}, and nothing is encrypted: secrets of workers and \
+             new access tokens can be read on the way. Give a certificate (`tls`), or put a proxy with \
+             TLS in front and say so (`server.trusted_proxies`)");
+    }
     let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
     let stopping = CancellationToken::new();
     let mut driver = Driver::new(Arc::clone(&app.clock), stopping.clone());

@@ -15,6 +15,8 @@ use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
 use store::{Store, StoreError, Tx};
 
+use crate::api::body_budget::BodyBudget;
+use crate::api::open_calls::OpenCalls;
 use crate::api::queue::Queue;
 use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::app::{App, Random, WorkerIssuer};
@@ -28,6 +30,8 @@ use crate::notify::{self, Channel, ChannelsError};
 use crate::rate_limit::{RateLimited, RealPauses};
 use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
+use crate::tls::{BadTls, Tls};
+use crate::vitals::Vitals;
 use crate::wake::Wake;
 
 /// Our own client, in whose name workers get credentials.
@@ -48,6 +52,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("the HTTP client for the auth service cannot be made")]
     Http(#[from] reqwest::Error),
+    #[error("the certificate of `tls` is not usable")]
+    Tls(#[from] BadTls),
     #[error("nobody can be told of errors")]
     Notices(#[from] ChannelsError),
     #[error("the queue is not usable")]
@@ -177,6 +183,9 @@ async fn assemble(
     }
     let events = open_events(&config, &store, random.slugid()).await?;
     let artifacts = Artifacts::new(config.artifact_folder());
+    let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
+    let body_budget = BodyBudget::new(config.server.body_memory_bytes);
+    let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
     Ok(Arc::new(App {
         root_url: config.root_url(),
         config,
@@ -199,6 +208,10 @@ async fn assemble(
         notices,
         compilations: Compilations::default(),
         payload_schemas: PayloadSchemas::default(),
+        tls,
+        vitals: Vitals::default(),
+        body_budget,
+        open_calls,
         started: now,
     }))
 }

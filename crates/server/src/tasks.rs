@@ -5,6 +5,7 @@ mod backoff;
 pub mod driver;
 mod hints;
 mod housekeeping;
+mod look_at_vitals;
 mod measure;
 mod notify;
 mod outcomes;
@@ -18,6 +19,7 @@ mod queue_housekeeping;
 mod queue_releases;
 mod refresh;
 mod scan;
+mod tls_files;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,7 @@ pub use artifacts::Artifacts;
 use driver::Driver;
 pub use hints::Hints;
 pub use housekeeping::Housekeeping;
+pub use look_at_vitals::CheckVitals;
 pub use measure::Measure;
 pub use notify::Notify;
 pub use outcomes::{Outcomes, OutsideOutcomes};
@@ -39,6 +42,7 @@ pub use queue_housekeeping::QueueHousekeeping;
 pub use queue_releases::QueueReleases;
 pub use refresh::Refresh;
 pub use scan::{Ending, Scan};
+pub use tls_files::TlsReload;
 
 use crate::app::App;
 use crate::config::Role;
@@ -52,8 +56,12 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start_woken(every(1), Arc::clone(&app.wake.publish), Publish(own()));
     let bell = Arc::clone(&app.queue.releases);
     driver.start_woken(every(5), bell, QueueReleases(own()));
+    driver.start(every(30), CheckVitals(own()));
     driver.start(every(60), ProviderSetup(own()));
     driver.start_woken(every(300), Arc::clone(&app.wake.refresh), Refresh(own()));
+    if let Some(tls) = &app.tls {
+        driver.start(every(10), TlsReload(Arc::clone(tls)));
+    }
     if plays(Role::Provisioner) {
         let bell = Arc::clone(&app.wake.provision);
         driver.start_woken(fleet.round(), bell, Provision::new(own()));

@@ -1,6 +1,7 @@
 //! Logs and metrics: how they are set up, and every name that they use.
 
 pub mod catalogue;
+mod escape;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +48,8 @@ pub const OUTCOMES: &str = "fleetwright_task_runs_total";
 pub const BAD_OUTCOMES: &str = "fleetwright_task_run_messages_dropped_total";
 pub const NOTICES: &str = "fleetwright_notices_total";
 pub const NOTICES_UP: &str = "fleetwright_notices_up";
+pub const CLOCK_STEPS: &str = "fleetwright_clock_steps_total";
+pub const CLOCK_SKEW: &str = "fleetwright_clock_skew_seconds";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 
@@ -168,7 +171,11 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let _ = match log.format {
-        LogFormat::Pretty => builder.with_target(false).try_init(),
+        LogFormat::Pretty => builder
+            .fmt_fields(escape::fields())
+            .with_target(false)
+            .try_init(),
+        // JSON escapes by itself.
         LogFormat::Json => builder
             .json()
             .flatten_event(true)

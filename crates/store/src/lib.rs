@@ -60,6 +60,7 @@ mod worker_list;
 mod worker_metadata;
 mod worker_supply;
 mod worker_type;
+mod write_probe;
 
 pub use access_revision::access_revision;
 pub use artifact::{
@@ -116,7 +117,7 @@ pub use notice_cause::{
     notice_cause_delete_settled, notice_cause_get, notice_cause_insert, notice_cause_list_due,
     notice_cause_update,
 };
-pub use options::{MAX_CONNECTIONS, Options};
+pub use options::{DatabaseLock, LockError, MAX_CONNECTIONS, Options};
 pub use outbox::{OutboxRow, outbox_depth, outbox_push};
 pub use overrides::{
     override_delete, override_delete_ended_before, override_get, override_insert, override_list,
@@ -191,3 +192,4 @@ pub use worker_type::{
     worker_type_claim, worker_type_get, worker_type_judged_by, worker_type_list,
     worker_type_release,
 };
+pub use write_probe::{database_clock, write_probe};

@@ -3,6 +3,8 @@
 //! The address may hold a password, so nothing here prints it.
 
 use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +29,24 @@ pub struct Options {
     pub url: String,
     /// Connections to PostgreSQL, or readers of SQLite (which always has one writer).
     pub connections: usize,
+}
+
+/// Keeps other servers away from a SQLite file, until it is dropped or the process ends in any way.
+#[derive(Debug)]
+pub struct DatabaseLock {
+    _file: File,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("another server uses the database {}", .0.display())]
+    InUse(PathBuf),
+    #[error("cannot lock the database with {}", file.display())]
+    Unlockable {
+        file: PathBuf,
+        #[source]
+        source: io::Error,
+    },
 }
 
 impl fmt::Debug for Options {
@@ -60,6 +80,30 @@ impl Options {
         }
     }
 
+    /// SQLite works for one server; PostgreSQL for any number, and needs no lock.
+    pub fn lock(&self) -> Result<Option<DatabaseLock>, LockError> {
+        let Ok(Target::Sqlite { path }) = self.target() else {
+            return Ok(None);
+        };
+        // One file, however it is called.
+        let path = path.canonicalize().unwrap_or(path);
+        let mut name = path.clone().into_os_string();
+        name.push(".lock");
+        let file = PathBuf::from(name);
+        let unlockable = |source| LockError::Unlockable {
+            file: file.clone(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        let opened = private(options.write(true).create(true).truncate(false)).open(&file);
+        let lock = opened.map_err(unlockable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(DatabaseLock { _file: lock })),
+            Err(TryLockError::WouldBlock) => Err(LockError::InUse(path)),
+            Err(TryLockError::Error(source)) => Err(unlockable(source)),
+        }
+    }
+
     pub(crate) fn target(&self) -> Result<Target, StoreError> {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             if path.is_empty() || path == ":memory:" {
@@ -80,6 +124,17 @@ impl Options {
     pub(crate) fn connection_count(&self) -> usize {
         self.connections.clamp(1, MAX_CONNECTIONS)
     }
+}
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600)
+}
+
+#[cfg(not(unix))]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
 }
 
 impl Target {
@@ -197,6 +252,28 @@ mod tests {
         };
         assert_eq!(root_certificates, Some(PathBuf::from("/etc/my ca.pem")));
         assert_eq!(config.get_ssl_mode(), postgres::config::SslMode::Require);
+    }
+
+    #[test]
+    fn a_sqlite_file_is_for_one_server_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.sqlite");
+        let of = |path: &std::path::Path| options(&format!("sqlite:{}", path.display()));
+        let first = of(&file).lock().unwrap();
+        assert!(first.is_some());
+        let refused = of(&file).lock().unwrap_err();
+        assert!(matches!(refused, LockError::InUse(used) if used == file));
+        assert!(
+            of(&folder.path().join("y.sqlite"))
+                .lock()
+                .unwrap()
+                .is_some()
+        );
+        drop(first);
+        assert!(of(&file).lock().unwrap().is_some());
+        assert!(options("postgres://u@h/d").lock().unwrap().is_none());
+        let nowhere = of(&folder.path().join("nosuch/x.sqlite")).lock();
+        assert!(matches!(nowhere, Err(LockError::Unlockable { .. })));
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::configuration::STATEMENTS,
     crate::worker_type::STATEMENTS,
     crate::documentation::STATEMENTS,
+    crate::write_probe::STATEMENTS,
 ];
 
 /// Comes after every name that is stored: the highest character there is.

@@ -1,5 +1,6 @@
 //! Who the worker is: the names under which the server knows it, and what proves them.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +9,9 @@ use domain::id::{BadId, PoolId, ProviderId, WorkerGroup, WorkerId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An identity file is a handful of lines; what is larger is something else.
-const MAX_FILE_BYTES: u64 = 256 << 10;
+/// An identity file is a handful of lines and the variables of tasks; a larger one is something
+/// else.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Most tasks that one worker runs at a time.
 pub(crate) const MAX_CAPACITY: u32 = 1_000;
 
@@ -29,6 +31,8 @@ pub struct Identity {
     pub kind: Kind,
     /// Where it is, as tasks are told.
     pub location: Value,
+    /// Variables for the environment of every task, from the worker's launch config.
+    pub env: BTreeMap<String, String>,
 }
 
 /// What shows the server that this is the worker it expects.
@@ -94,6 +98,8 @@ struct IdentityFile {
     _static_secret: Option<Secret>,
     #[serde(default)]
     work_dir: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -152,6 +158,7 @@ impl Identity {
         Self {
             kind,
             location: json!({ "cloud": cloud }),
+            env: body.env,
             ..Self::of(names, body.root_url, proof)?
         }
         .with_capacity(body.capacity)
@@ -171,6 +178,7 @@ impl Identity {
             work_dir: PathBuf::from("."),
             kind: Kind::Standing,
             location: json!({"cloud": "static"}),
+            env: BTreeMap::new(),
         })
     }
 
@@ -226,6 +234,7 @@ mod tests {
         assert_eq!(identity.capacity, Some(2));
         assert_eq!(identity.kind, Kind::Launched);
         assert_eq!(identity.work_dir, Path::new("/var/tmp/x"));
+        assert!(identity.env.is_empty());
         assert!(!format!("{identity:?}").contains("hush"));
     }
 
@@ -237,6 +246,14 @@ mod tests {
         let identity = read(&body).unwrap();
         assert_eq!(identity.kind, Kind::Standing);
         assert_ne!(identity.work_dir, Path::new("."));
+    }
+
+    #[test]
+    fn the_variables_for_tasks_are_read() {
+        let mut body = body();
+        body["env"] = json!({"COLOUR": "blue"});
+        let identity = read(&body).unwrap();
+        assert_eq!(identity.env["COLOUR"], "blue");
     }
 
     #[test]

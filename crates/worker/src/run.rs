@@ -301,7 +301,8 @@ async fn keep_artifacts(
     not_kept.is_empty()
 }
 
-/// What the command finds in its environment: its own variables and ours, and nothing of the worker's.
+/// What the command finds in its environment: its own variables, those of the launch config and
+/// ours, and nothing of the worker's.
 fn environment(
     site: &Site,
     claim: &Claim,
@@ -313,6 +314,7 @@ fn environment(
         ("PATH".to_owned(), path),
         ("HOME".to_owned(), folder.display().to_string()),
     ]);
+    env.extend(site.identity.env.clone());
     env.extend(payload.env.clone());
     let ours = [
         ("TASK_ID", claim.run.task.to_string()),

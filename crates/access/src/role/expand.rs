@@ -10,33 +10,59 @@ use crate::scope::{ScopeSet, split};
 /// longer parameters, or multiply them, come here.
 const MAX_STEPS: usize = 1_000_000;
 
+/// Roles grant each other more than one expansion may do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "roles grant more scopes than can be worked out: stopped at role `{role}` after {MAX_STEPS} \
+     steps. Give this role, or those that grant it, fewer or shorter scopes"
+)]
+pub struct ExpansionTooLarge {
+    /// The role that was being granted.
+    pub role: String,
+}
+
 impl Roles {
     /// The scopes, and whatever they grant through roles, and so on until nothing is added.
     ///
-    /// A starred scope grants every role it may name; `*` all of them. Roles that were never
-    /// checked cannot make this endless: after a million steps, nothing more is granted.
-    /// Does not add `assume:anonymous`: callers that want it pass it.
-    pub fn expand<'a>(&self, scopes: impl IntoIterator<Item = &'a str>) -> ScopeSet {
+    /// A starred scope grants every role it may name; `*` is everything already. Roles that were never
+    /// checked cannot make this endless: after a million steps it is an error. Does not add
+    /// `assume:anonymous`: callers that want it pass it.
+    pub fn expand<'a>(
+        &self,
+        scopes: impl IntoIterator<Item = &'a str>,
+    ) -> Result<ScopeSet, ExpansionTooLarge> {
+        self.expand_within(scopes, MAX_STEPS)
+    }
+
+    fn expand_within<'a>(
+        &self,
+        scopes: impl IntoIterator<Item = &'a str>,
+        max_steps: usize,
+    ) -> Result<ScopeSet, ExpansionTooLarge> {
         let mut expansion = Expansion {
             roles: self,
             held: HashSet::new(),
             waiting: VecDeque::new(),
             exact_granted: vec![false; self.exact.len()],
             starred_granted: vec![Granted::Nothing; self.starred.len()],
-            steps_left: MAX_STEPS,
+            steps_left: max_steps,
         };
         for scope in scopes {
+            // Whatever roles grant besides, it says no more.
+            if scope == EVERYTHING {
+                return Ok(ScopeSet::new([scope.to_owned()]));
+            }
             expansion.hold(scope.to_owned());
         }
-        // In order of arrival, so that what is near is granted before the bound, if it comes.
-        while expansion.steps_left > 0
-            && let Some(reach) = expansion.waiting.pop_front()
-        {
-            expansion.follow(&reach);
+        while let Some(reach) = expansion.waiting.pop_front() {
+            expansion.follow(&reach)?;
         }
-        ScopeSet::new(expansion.held)
+        Ok(ScopeSet::new(expansion.held))
     }
 }
+
+/// The scope that covers all others.
+const EVERYTHING: &str = "*";
 
 /// The roles that a scope names: the one with this id, or all whose id may begin with this.
 enum Reach {
@@ -71,75 +97,93 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    fn follow(&mut self, reach: &Reach) {
+    fn follow(&mut self, reach: &Reach) -> Result<(), ExpansionTooLarge> {
         let roles = self.roles;
-        self.spend(1 + roles.prefix_lengths.len());
+        let (Reach::One(named) | Reach::Beginning(named)) = reach;
+        self.spend(1 + roles.prefix_lengths.len(), || named.clone())?;
         match reach {
             Reach::One(id) => {
                 if let Some(index) = roles.exact_named(id) {
-                    self.grant_exact(index);
+                    self.grant_exact(index)?;
                 }
                 for index in roles.starred_within(id) {
-                    self.grant_starred(index, &id[roles.starred[index].prefix.len()..], None);
+                    let text = &id[roles.starred[index].prefix.len()..];
+                    self.grant_starred(index, text, None)?;
                 }
             }
             Reach::Beginning(text) => {
                 for index in roles.exact_beginning_with(text) {
-                    self.grant_exact(index);
+                    self.grant_exact(index)?;
                 }
                 for index in roles.starred_within(text) {
-                    self.grant_starred(index, &text[roles.starred[index].prefix.len()..], STAR);
+                    let text = &text[roles.starred[index].prefix.len()..];
+                    self.grant_starred(index, text, STAR)?;
                 }
                 for index in roles.starred_beginning_with(text) {
-                    self.grant_starred(index, "", STAR);
+                    self.grant_starred(index, "", STAR)?;
                     self.starred_granted[index] = Granted::Everything;
                 }
             }
         }
+        Ok(())
     }
 
-    fn grant_exact(&mut self, index: usize) {
-        self.spend(1);
+    fn grant_exact(&mut self, index: usize) -> Result<(), ExpansionTooLarge> {
+        let role = &self.roles.exact[index];
+        let id = || role.id.clone();
+        self.spend(1, id)?;
         if !std::mem::replace(&mut self.exact_granted[index], true) {
-            self.grant_all(&self.roles.exact[index].scopes);
+            for scope in &role.scopes {
+                self.grant(scope.clone(), id)?;
+            }
         }
+        Ok(())
     }
 
     /// Grants a starred role for the text that its star stood for. If that text may go on with
     /// anything, `star` takes the place of what a scope has after the parameter.
-    fn grant_starred(&mut self, index: usize, text: &str, star: Option<&str>) {
-        self.spend(1);
+    fn grant_starred(
+        &mut self,
+        index: usize,
+        text: &str,
+        star: Option<&str>,
+    ) -> Result<(), ExpansionTooLarge> {
         let role = &self.roles.starred[index];
+        let id = || format!("{}*", role.prefix);
+        self.spend(1, id)?;
         if self.starred_granted[index] == Granted::Nothing {
             self.starred_granted[index] = Granted::Some;
-            self.grant_all(&role.fixed);
+            for scope in &role.fixed {
+                self.grant(scope.clone(), id)?;
+            }
         }
         if self.starred_granted[index] == Granted::Some {
             for (before, after) in &role.parameterised {
-                if self.steps_left == 0 {
-                    return;
-                }
-                self.grant([before.as_str(), text, star.unwrap_or(after)].concat());
+                let scope = [before.as_str(), text, star.unwrap_or(after)].concat();
+                self.grant(scope, id)?;
             }
         }
+        Ok(())
     }
 
-    fn grant_all(&mut self, scopes: &'a [String]) {
-        for scope in scopes {
-            if self.steps_left == 0 {
-                return;
-            }
-            self.grant(scope.clone());
-        }
-    }
-
-    fn grant(&mut self, scope: String) {
-        self.spend(1 + scope.len() / 8);
+    fn grant(
+        &mut self,
+        scope: String,
+        role: impl FnOnce() -> String,
+    ) -> Result<(), ExpansionTooLarge> {
+        self.spend(1 + scope.len() / 8, role)?;
         self.hold(scope);
+        Ok(())
     }
 
-    fn spend(&mut self, steps: usize) {
-        self.steps_left = self.steps_left.saturating_sub(steps);
+    fn spend(
+        &mut self,
+        steps: usize,
+        role: impl FnOnce() -> String,
+    ) -> Result<(), ExpansionTooLarge> {
+        let left = self.steps_left.checked_sub(steps);
+        self.steps_left = left.ok_or_else(|| ExpansionTooLarge { role: role() })?;
+        Ok(())
     }
 }
 
@@ -153,5 +197,42 @@ fn reach(scope: &str) -> Option<Reach> {
         (Some(id), true) => Some(Reach::Beginning(id.to_owned())),
         (None, true) if ASSUME.starts_with(text) => Some(Reach::Beginning(String::new())),
         (None, true | false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::super::Role;
+    use super::*;
+
+    /// Each role grants the next one.
+    fn chain(n_roles: usize) -> Roles {
+        Roles::new((0..n_roles).map(|number| Role {
+            role_id: format!("{number:06}"),
+            scopes: vec![format!("assume:{:06}", number + 1)],
+        }))
+    }
+
+    /// To follow a scope, to grant the role, and to hold its scope of 13 characters.
+    const STEPS_EACH: usize = 1 + 1 + 2;
+
+    #[test]
+    fn an_expansion_that_is_too_large_names_the_role_at_which_it_stopped() {
+        let limit = 100;
+        for n_roles in sizes_around("access::role::expand::MAX_STEPS", limit) {
+            let expanded = chain(n_roles).expand_within(["assume:000000"], limit * STEPS_EACH + 1);
+            match expanded {
+                Ok(scopes) => {
+                    assert!(n_roles <= limit, "{n_roles}");
+                    assert_eq!(scopes.len(), n_roles + 1);
+                }
+                Err(problem) => {
+                    assert!(n_roles > limit, "{n_roles}");
+                    assert_eq!(problem.role, "000100");
+                }
+            }
+        }
     }
 }

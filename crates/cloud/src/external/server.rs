@@ -192,7 +192,7 @@ fn authenticated<'a>(
         disabled: false,
     };
     let now_ms = state.clock.now().as_millis();
-    let expand = |_: &[String]| Arc::default();
+    let expand = |_: &[String]| Ok(Arc::default());
     let presented = hawk::read(&line, header("authorization")).map_err(|it| it.to_string())?;
     if presented.client_to_load() != Some("racks") {
         return Err("who is that?".to_owned());
@@ -204,7 +204,7 @@ fn authenticated<'a>(
         return Err("the body is not signed".to_owned());
     }
     let content_type = header("content-type").unwrap_or_default();
-    check_payload(&sender, content_type, body).map_err(|it| it.to_string())
+    check_payload(sender.payload_hash.as_deref(), content_type, body).map_err(|it| it.to_string())
 }
 
 impl State {

@@ -1,9 +1,12 @@
-//! The environment variables that a launch config may ask for.
+//! The environment variables that a launch config may have for the tasks of its workers.
 
 use contract::Problem;
 use serde_json::Value;
 
 use super::folder::IDENTITY_VARIABLE;
+
+/// Names and values of one launch config together: they must fit into an identity file.
+const MAX_VARIABLES_BYTES: usize = 64 * 1024;
 
 /// Names and values that no process could be started with, or that are ours.
 pub(super) fn problems(config: &Value) -> Vec<Problem> {
@@ -23,6 +26,15 @@ pub(super) fn problems(config: &Value) -> Vec<Problem> {
             if problems.len() == contract::MAX_PROBLEMS {
                 return problems;
             }
+        }
+        let text = |value: &Value| value.as_str().map_or(0, str::len);
+        let sizes = variables.into_iter().flatten();
+        let bytes: usize = sizes.map(|(name, value)| name.len() + text(value)).sum();
+        if bytes > MAX_VARIABLES_BYTES && problems.len() < contract::MAX_PROBLEMS {
+            problems.push(Problem {
+                pointer: format!("/launchConfigs/{index}/env"),
+                message: format!("must not have more than {MAX_VARIABLES_BYTES} bytes"),
+            });
         }
     }
     problems
@@ -65,5 +77,28 @@ mod tests {
             names.iter().all(|name| pointers.contains(&name.as_str())),
             "{pointers:?}"
         );
+    }
+
+    #[test]
+    fn the_variables_of_a_launch_config_have_a_limit() {
+        for (bytes, refused) in [
+            (0, 0),
+            (1, 0),
+            (MAX_VARIABLES_BYTES - 1, 0),
+            (MAX_VARIABLES_BYTES, 0),
+            (MAX_VARIABLES_BYTES + 1, 1),
+            (10 * MAX_VARIABLES_BYTES, 1),
+        ] {
+            // Half of it is in names, as far as that can be.
+            let variables = match bytes {
+                0 => json!({}),
+                1 => json!({"A": ""}),
+                _ => json!({"A".repeat(bytes / 2): "x".repeat(bytes - bytes / 2)}),
+            };
+            let config = json!({"launchConfigs": [{"env": variables}]});
+            let found = problems(&config);
+            assert_eq!(found.len(), refused, "{bytes} bytes");
+            assert!(found.iter().all(|it| it.pointer == "/launchConfigs/0/env"));
+        }
     }
 }

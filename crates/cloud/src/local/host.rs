@@ -67,6 +67,7 @@ pub(super) struct Order {
     token: LaunchToken,
     pool_id: PoolId,
     launch_config_id: LaunchConfigId,
+    /// The variables that the launch config has for tasks.
     environment: BTreeMap<String, String>,
     machines: u32,
     capacity_each: u32,
@@ -236,7 +237,7 @@ impl Host {
             return Ok(());
         };
         (self.at_step)(Step::Intended);
-        let command = self.command(record, &folder, alive, &order.environment);
+        let command = self.command(record, &folder, alive);
         // Marked beforehand: whoever looks must not tell of its end before the reason is known.
         self.children().insert(key.id.clone());
         let spawned = command.and_then(|mut command| command.spawn());
@@ -294,15 +295,18 @@ impl Host {
             "proof": {"token": self.tokens.token(key).expose()},
             "staticSecret": self.tokens.static_secret(key).expose(),
             "workDir": work,
+            "env": order.environment,
         })
     }
 
+    /// The variables of a launch config are not for this process: it may be a script of another
+    /// user, and `PATH` or `LD_PRELOAD` would run code as that user. They stand in the identity
+    /// file, for the tasks of the worker.
     fn command(
         &self,
         record: &LaunchRecord,
         folder: &WorkerFolder,
         alive: std::fs::File,
-        environment: &BTreeMap<String, String>,
     ) -> io::Result<Command> {
         let (program, arguments) = record
             .command
@@ -317,7 +321,6 @@ impl Host {
                     .iter()
                     .filter_map(|name| Some((name, std::env::var_os(name)?))),
             )
-            .envs(environment)
             .env(IDENTITY_VARIABLE, folder.identity_file())
             .current_dir(folder.work_folder())
             .process_group(0)

@@ -285,7 +285,6 @@ async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
     let work = machine.file(&worker, "work");
     let environment = machine.wait_for_file(&work.join("environment")).await;
     let identity = machine.file(&worker, "identity.json");
-    assert!(environment.contains("\nCOLOUR=blue\n") || environment.starts_with("COLOUR=blue\n"));
     assert!(environment.contains(&format!("FLEETWRIGHT_IDENTITY={}\n", identity.display())));
     assert!(
         !environment.contains("CARGO"),
@@ -302,6 +301,7 @@ async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
         "launchConfigId": "lc",
         "capacity": 3,
         "workDir": work,
+        "env": {"COLOUR": "blue"},
     });
     expected["proof"] = copy["proof"].clone();
     assert_eq!(copy, expected);
@@ -313,6 +313,42 @@ async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
         fs::metadata(machine.root()).unwrap().permissions().mode() & 0o777,
         0o700
     );
+}
+
+#[tokio::test]
+async fn no_variable_of_a_launch_config_reaches_the_configured_command() {
+    // As a script that changes its user would: a shell and programs that it finds by PATH.
+    let script = r#"env > environment; cp "$0" copy; exec sleep 600"#;
+    let machine = Machine::running(&["/bin/bash", "-c", script, "{identity}"], 1).await;
+    let hostile = tempfile::tempdir().unwrap();
+    let mark = hostile.path().join("ran");
+    let program = format!("#!/bin/sh\n/usr/bin/touch {}\n", mark.display());
+    for name in ["env", "cp", "sleep", "rc"] {
+        let path = hostile.path().join(name);
+        fs::write(&path, &program).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let variables = json!({
+        "PATH": hostile.path(),
+        "BASH_ENV": hostile.path().join("rc"),
+        "ENV": hostile.path().join("rc"),
+        "LD_PRELOAD": hostile.path().join("none.so"),
+        "LD_LIBRARY_PATH": hostile.path(),
+        "HOME": hostile.path(),
+        "RUST_LOG": "trace",
+        "IFS": "/",
+    });
+    let content = json!({ "env": variables.clone() });
+    let launched = machine.launch_with(TOKEN, 1, content).await.unwrap();
+    let work = machine.file(&launched[0], "work");
+    let environment = machine.wait_for_file(&work.join("environment")).await;
+    let folder = hostile.path().to_string_lossy();
+    assert!(!environment.contains(&*folder), "{environment}");
+    assert!(!environment.contains("RUST_LOG=trace"), "{environment}");
+    assert!(!mark.exists());
+    let identity = fs::read_to_string(machine.file(&launched[0], "identity.json")).unwrap();
+    let identity: Value = serde_json::from_str(&identity).unwrap();
+    assert_eq!(identity["env"], variables, "tasks get them");
 }
 
 #[tokio::test]

@@ -24,9 +24,9 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     check(&config)?;
     start_log(&config)?;
-    let root_url = config.root_url.clone();
+    let (root_url, is_tls) = (config.root_url.clone(), config.tls.is_some());
     let ready = |address| {
-        let root_url = root_url.unwrap_or_else(|| url_of(address));
+        let root_url = root_url.unwrap_or_else(|| url_of(address, is_tls));
         output::out(&format!("fleetwright is ready at {root_url}"));
     };
     let doctor = doctor(&arguments.config);
@@ -59,7 +59,7 @@ pub(super) fn doctor(config: &Path) -> String {
 }
 
 /// A URL that reaches this address from this machine.
-pub(super) fn url_of(listen: SocketAddr) -> String {
+pub(super) fn url_of(listen: SocketAddr, is_tls: bool) -> String {
     let mut reachable = listen;
     if listen.ip().is_unspecified() {
         reachable.set_ip(match listen.ip() {
@@ -67,7 +67,8 @@ pub(super) fn url_of(listen: SocketAddr) -> String {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    format!("http://{reachable}")
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{reachable}")
 }
 
 /// Serves until told to stop. `doctor` is the command that looks for causes.
@@ -87,8 +88,8 @@ pub(super) async fn run(
             tracing::error!("{}", failure.message);
         }
         failure.is_logged = is_logged;
-        // A taken address is its own cause, and says what to do.
-        if !matches!(problem, RunError::Listen { .. }) {
+        // A taken address or database is its own cause, and says what to do.
+        if !matches!(problem, RunError::Listen { .. } | RunError::InUse(_)) {
             failure.advice = Some(format!("`{doctor}` looks for causes"));
         }
         failure
@@ -144,12 +145,12 @@ mod tests {
 
     #[test]
     fn the_root_url_is_one_that_reaches_us() {
-        for (listen, url) in [
-            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
-            ("0.0.0.0:80", "http://127.0.0.1:80"),
-            ("[::]:80", "http://[::1]:80"),
+        for (listen, is_tls, url) in [
+            ("127.0.0.1:8080", false, "http://127.0.0.1:8080"),
+            ("0.0.0.0:80", false, "http://127.0.0.1:80"),
+            ("[::]:443", true, "https://[::1]:443"),
         ] {
-            assert_eq!(url_of(listen.parse().unwrap()), url);
+            assert_eq!(url_of(listen.parse().unwrap(), is_tls), url);
         }
     }
 }

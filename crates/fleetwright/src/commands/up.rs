@@ -69,20 +69,25 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     let data = DataFolder::open(&path)?;
     let (config, is_new) = prepare(&arguments, root_url, &data)?;
     serve::start_log(&config)?;
-    warn_if_open(&config);
-    let public_url = config.root_url.clone();
+    let (public_url, is_tls) = (config.root_url.clone(), config.tls.is_some());
     let doctor = doctor(&arguments, &data);
     let has_owner = config.auth.taskcluster.is_none();
     let begins_with_pool = is_new && has_local_workers(&config);
     let is_private = is_private(&config);
     let ready = |address| {
-        let root_url = public_url.unwrap_or_else(|| url_of(address));
+        let root_url = public_url.unwrap_or_else(|| url_of(address, is_tls));
         if !has_owner {
             return output::out(&format!("fleetwright is ready at {root_url}"));
         }
         if let Err(failure) = data.set_root_url(&root_url) {
             output::failure(&failure);
         }
+        // A certificate names us as clients do.
+        let ours = if is_tls {
+            root_url.clone()
+        } else {
+            url_of(address, false)
+        };
         let owner = data.owner_token();
         let first = First {
             pool: begins_with_pool,
@@ -92,7 +97,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         let text = welcome(&root_url, &data, first.role);
         tokio::spawn(async move {
             let done = match owner {
-                Ok(token) => first.take(&url_of(address), &token).await,
+                Ok(token) => first.take(&ours, &token).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = done {
@@ -185,7 +190,7 @@ fn prepare(
         .map(|url| url.trim_end_matches('/').to_owned());
     let is_any = config.listen.ip().is_unspecified() && config.listen.port() != 0;
     if config.root_url.is_none() && is_any {
-        config.root_url = Some(url_of(config.listen));
+        config.root_url = Some(url_of(config.listen, config.tls.is_some()));
     }
     let mut rng = machine::chance();
     if config.keys.file == data.keys_file() {
@@ -247,15 +252,6 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         None => text.parse(),
     };
     address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080".to_owned())
-}
-
-fn warn_if_open(config: &Config) {
-    if !config.listen.ip().is_loopback() {
-        output::note(&format!(
-            "warning: {} can be reached by other machines, and what is sent is signed but not encrypted: secrets of workers and new access tokens can be read on the way. Put a proxy with TLS in front of it, and name its address with --root-url.",
-            config.listen
-        ));
-    }
 }
 
 fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {

@@ -161,7 +161,7 @@ fn damaged_or_missing_files_are_errors_and_stay_as_they_are() {
 fn an_address_that_others_reach_is_warned_about() {
     let server = Server::start_in(Home::new(), &["--listen", "0.0.0.0:0"]);
     let log = server.home.read("log");
-    assert!(log.contains("not encrypted"), "{log}");
+    assert!(log.contains("nothing is encrypted"), "{log}");
     server.ok(&["provider", "list"]);
 }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::body_budget::BodyShare;
 use super::endpoint::Endpoint;
 use super::error::{ApiError, Code};
 use super::paging::Page;
@@ -26,6 +27,8 @@ pub struct Call {
     pub body: Value,
     /// The body of an endpoint that takes anything but JSON; the handler reads it.
     pub raw: Mutex<Option<RawBody>>,
+    /// What the body takes of the memory for bodies; given back when the call has been handled.
+    pub memory: Option<BodyShare>,
     /// The moment of this request; every decision in it uses this one.
     pub now: Timestamp,
     pub request_id: String,
@@ -88,7 +91,7 @@ impl Call {
             .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
     }
 
-    /// The raw body, at most so many bytes of it.
+    /// The raw body, at most this many bytes of it.
     pub fn raw_body(&mut self, limit: u64) -> Result<RawBody, ApiError> {
         let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
         let body = raw.take();
@@ -115,13 +118,19 @@ impl Call {
                 "The scopes of this request need a value: {missing}"
             ))
         })?;
-        if self.caller.is_none() {
-            self.caller = Some(self.app.gate.authenticate(&self.asking, self.now).await?);
-        }
+        self.authenticate().await?;
         match &self.caller {
             Some(caller) => caller.check(&required),
             None => Err(ApiError::credentials_needed(&required)),
         }
+    }
+
+    /// Finds out who is asking.
+    pub async fn authenticate(&mut self) -> Result<(), ApiError> {
+        if self.caller.is_none() {
+            self.caller = Some(self.app.gate.authenticate(&self.asking, self.now).await?);
+        }
+        Ok(())
     }
 
     /// The scopes of the caller; those of nobody in particular, if the endpoint asks for none.

@@ -12,6 +12,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use store::StoreError;
 
+/// A client that is refused because there is too much to do may try again after this time.
+const RETRY_SECONDS: u32 = 5;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     MalformedPayload,
@@ -29,6 +32,10 @@ pub enum Code {
     ProviderSetupFailed,
     QueueUnavailable,
     LaunchPending,
+    /// One address asks too often.
+    TooManyRequests,
+    /// All together ask for more than we have memory for.
+    ServerBusy,
 }
 
 /// Why a request was not carried out.
@@ -58,6 +65,8 @@ impl Code {
             Self::ProviderSetupFailed => "ProviderSetupFailed",
             Self::QueueUnavailable => "QueueUnavailable",
             Self::LaunchPending => "LaunchPending",
+            Self::TooManyRequests => "TooManyRequests",
+            Self::ServerBusy => "ServerBusy",
         }
     }
 
@@ -75,10 +84,19 @@ impl Code {
             Self::ResourceExpired => StatusCode::GONE,
             Self::InputTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::ProviderSetupFailed | Self::QueueUnavailable | Self::LaunchPending => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::ProviderSetupFailed
+            | Self::QueueUnavailable
+            | Self::LaunchPending
+            | Self::ServerBusy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
+    }
+}
+
+impl Code {
+    /// When to try again, where we know that.
+    pub fn retry_after_seconds(self) -> Option<u32> {
+        matches!(self, Self::TooManyRequests | Self::ServerBusy).then_some(RETRY_SECONDS)
     }
 }
 

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -13,7 +14,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +24,7 @@ use tracing::Instrument;
 use super::body::Body;
 use super::impatient::Impatient;
 use super::request::{self, Head, Tags};
-use super::response::{Response, with_status};
+use super::response::{Private, Response, with_status};
 use super::route::Router;
 use super::{endpoint::Service, pages};
 use crate::app::App;
@@ -123,10 +125,30 @@ impl Server {
     ) {
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
+        let watcher = graceful.watcher();
+        tokio::spawn(async move {
+            match &self.app.tls {
+                None => self.clone().speak(stream, peer, false, watcher).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => self.clone().speak(stream, peer, true, watcher).await,
+                    Err(problem) => {
+                        tracing::debug!(peer = %peer, error = %problem, "no TLS: {problem}");
+                    }
+                },
+            }
+            drop(place);
+        });
+    }
+
+    /// Answers the requests of one connection until it ends.
+    async fn speak<C>(self: Arc<Self>, stream: C, peer: SocketAddr, is_tls: bool, watcher: Watcher)
+    where
+        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
         let service = service_fn(move |request: Request<Incoming>| {
             let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.guarded(request, peer).await) }
+            async move { Ok::<_, Infallible>(server.guarded(request, peer, is_tls).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -134,18 +156,19 @@ impl Server {
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(Impatient::new(TokioIo::new(stream), TAKES_NOTHING), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(problem) = connection.await {
-                tracing::debug!(peer = %peer, error = %problem, "connection ended: {problem}");
-            }
-            drop(place);
-        });
+        if let Err(problem) = watcher.watch(connection).await {
+            tracing::debug!(peer = %peer, error = %problem, "connection ended: {problem}");
+        }
     }
 
     /// Answers one request, whatever happens: a panic ends no other request, and a client that
     /// hangs up does not leave a change half told, because changes go on in a task of their own.
-    async fn guarded(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Response {
+    async fn guarded(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        is_tls: bool,
+    ) -> Response {
         let reads = matches!(
             *request.method(),
             Method::GET | Method::HEAD | Method::OPTIONS
@@ -153,7 +176,7 @@ impl Server {
         // Dropped with the connection.
         let gone = self.stopping.child_token();
         let _hangs_up = gone.clone().drop_guard();
-        let answering = async move { self.answer_until(request, peer, gone).await };
+        let answering = async move { self.answer_until(request, peer, is_tls, gone).await };
         let answering = AssertUnwindSafe(answering).catch_unwind();
         let answered = if reads {
             answering.await.ok()
@@ -162,28 +185,29 @@ impl Server {
         };
         answered.unwrap_or_else(|| {
             tracing::error!("a request handler panicked");
-            with_status(StatusCode::INTERNAL_SERVER_ERROR, bytes::Bytes::new())
+            with_status(StatusCode::INTERNAL_SERVER_ERROR, Bytes::new())
         })
     }
 
     /// Answers one request.
     pub async fn answer<B>(&self, request: Request<B>, peer: SocketAddr) -> Response
     where
-        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let gone = self.stopping.child_token();
-        self.answer_until(request, peer, gone).await
+        self.answer_until(request, peer, false, gone).await
     }
 
     async fn answer_until<B>(
         &self,
         request: Request<B>,
         peer: SocketAddr,
+        is_tls: bool,
         gone: CancellationToken,
     ) -> Response
     where
-        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
@@ -195,19 +219,23 @@ impl Server {
             uri,
             headers,
             peer,
+            is_tls,
             tags: tags.clone(),
             gone,
         };
         let span = tracing::info_span!("request", request.id = %tags.request_id, trace.id = %tags.trace_id);
         let answering = async {
-            if head.uri.path().starts_with("/api/") {
+            if head.bytes() > MAX_HEAD_BYTES {
+                with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Bytes::new())
+            } else if head.uri.path().starts_with("/api/") {
                 request::answer(&self.app, &self.router, head, body).await
             } else {
                 pages::answer(&self.app, &head).await
             }
         };
         let mut response = answering.instrument(span).await;
-        dress(response.headers_mut(), &tags);
+        let is_private = response.extensions().get::<Private>().is_some();
+        dress(response.headers_mut(), &tags, is_private);
         if head_only {
             *response.body_mut() = Body::default();
         }
@@ -249,9 +277,11 @@ async fn accept(
     Ok((stream, peer, place))
 }
 
-/// The headers that every reply has, unless it knows better.
-fn dress(headers: &mut HeaderMap, tags: &Tags) {
-    for (name, value) in HEADERS {
+/// The headers that every reply has, unless it knows better. Those by which pages of other sites may
+/// read it are not on private replies.
+fn dress(headers: &mut HeaderMap, tags: &Tags, is_private: bool) {
+    let is_wanted = |name: &str| !(is_private && name.starts_with("access-control-"));
+    for (name, value) in HEADERS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let value = HeaderValue::from_static(value);
         headers
             .entry(HeaderName::from_static(name))

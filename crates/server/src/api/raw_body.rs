@@ -8,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::Instant;
 
+use super::body_budget::BodyShare;
 use super::error::{ApiError, Code};
+use crate::config::Limits;
 
 type AnyError = Box<dyn Error + Send + Sync>;
 type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = AnyError> + Send>>;
@@ -21,12 +24,21 @@ pub struct RawBody {
     limit: u64,
     /// How the client says that it has packed the body.
     encoding: Option<String>,
-    /// So long may pass without a single byte.
+    /// Wait at most this long for the next byte.
     patience: Duration,
+    /// All of it must be there by then.
+    until: Instant,
+    whole_seconds: u64,
+    memory: BodyShare,
 }
 
 impl RawBody {
-    pub(super) fn new<B>(body: B, encoding: Option<String>, patience: Duration) -> Self
+    pub(super) fn new<B>(
+        body: B,
+        encoding: Option<String>,
+        limits: &Limits,
+        memory: BodyShare,
+    ) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<AnyError>,
@@ -37,7 +49,10 @@ impl RawBody {
             read: 0,
             limit: 0,
             encoding,
-            patience,
+            patience: Duration::from_secs(limits.body_seconds),
+            until: Instant::now() + Duration::from_secs(limits.upload_seconds),
+            whole_seconds: limits.upload_seconds,
+            memory,
         }
     }
 
@@ -62,10 +77,9 @@ impl RawBody {
     /// The next piece; `None` when the body is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            let Ok(frame) = tokio::time::timeout(self.patience, self.body.frame()).await else {
-                let seconds = self.patience.as_secs();
-                let text = format!("Nothing of the body arrived for {seconds} seconds");
-                return Err(ApiError::new(Code::RequestTimeout, text));
+            let until = self.until.min(Instant::now() + self.patience);
+            let Ok(frame) = tokio::time::timeout_at(until, self.body.frame()).await else {
+                return Err(self.too_slow(until));
             };
             let frame = match frame {
                 None => return Ok(None),
@@ -86,6 +100,27 @@ impl RawBody {
                 return Ok(Some(bytes));
             }
         }
+    }
+
+    /// All of it, in memory.
+    pub async fn whole(&mut self) -> Result<Bytes, ApiError> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next().await? {
+            self.memory.grow(piece.len()).await?;
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.into())
+    }
+
+    fn too_slow(&self, until: Instant) -> ApiError {
+        let text = if until == self.until {
+            let seconds = self.whole_seconds;
+            format!("The body did not arrive within {seconds} seconds")
+        } else {
+            let seconds = self.patience.as_secs();
+            format!("Nothing of the body arrived for {seconds} seconds")
+        };
+        ApiError::new(Code::RequestTimeout, text)
     }
 
     fn too_large(&self) -> ApiError {
@@ -110,9 +145,21 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
 
+    use super::super::body_budget::BodyBudget;
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(2);
+    fn raw<B>(body: B) -> RawBody
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<AnyError>,
+    {
+        let limits = Limits {
+            body_seconds: 2,
+            upload_seconds: 5,
+            ..Limits::default()
+        };
+        RawBody::new(body, None, &limits, BodyBudget::new(10).admitted())
+    }
 
     fn pieces(pieces: Vec<Result<&'static str, &'static str>>) -> RawBody {
         let frames = pieces.into_iter().map(|piece| {
@@ -120,7 +167,7 @@ mod tests {
                 .map(|text| Frame::data(Bytes::from_static(text.as_bytes())))
                 .map_err(std::io::Error::other)
         });
-        RawBody::new(StreamBody::new(stream::iter(frames)), None, PATIENCE)
+        raw(StreamBody::new(stream::iter(frames)))
     }
 
     #[tokio::test]
@@ -133,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_large_is_refused_as_soon_as_that_is_known() {
-        let whole = || RawBody::new(Full::new(Bytes::from_static(b"four")), None, PATIENCE);
+        let whole = || raw(Full::new(Bytes::from_static(b"four")));
         let refused = whole().limited(3).unwrap_err();
         assert_eq!(refused.code, Code::InputTooLarge);
         assert!(whole().limited(4).is_ok());
@@ -153,11 +200,40 @@ mod tests {
         let refused = broken.next().await.unwrap_err();
         assert_eq!(refused.message, "The body broke off: reset");
         let silent = stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
-        let mut silent = RawBody::new(StreamBody::new(silent), None, PATIENCE)
-            .limited(9)
-            .unwrap();
+        let mut silent = raw(StreamBody::new(silent)).limited(9).unwrap();
         let refused = silent.next().await.unwrap_err();
         assert_eq!(refused.code, Code::RequestTimeout);
         assert_eq!(refused.message, "Nothing of the body arrived for 2 seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_in_has_an_end() {
+        let mut beat = tokio::time::interval(Duration::from_secs(1));
+        let trickle = stream::poll_fn(move |context| {
+            let piece = Bytes::from_static(b"x");
+            beat.poll_tick(context)
+                .map(|_| Some(Ok::<_, std::io::Error>(Frame::data(piece))))
+        });
+        let mut body = raw(StreamBody::new(trickle)).limited(u64::MAX).unwrap();
+        let start = Instant::now();
+        let refused = loop {
+            match body.next().await {
+                Ok(piece) => assert_eq!(piece.unwrap(), "x"),
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(start.elapsed(), Duration::from_secs(5));
+        assert_eq!(refused.code, Code::RequestTimeout);
+        assert_eq!(refused.message, "The body did not arrive within 5 seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_in_memory_takes_of_the_budget_for_bodies() {
+        let mut body = pieces(vec![Ok("0123"), Ok("456789")]).limited(100).unwrap();
+        assert_eq!(body.whole().await.unwrap(), "0123456789");
+        let mut body = pieces(vec![Ok("0123"), Ok("4567890")])
+            .limited(100)
+            .unwrap();
+        assert_eq!(body.whole().await.unwrap_err().code, Code::ServerBusy);
     }
 }

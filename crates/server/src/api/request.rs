@@ -1,32 +1,34 @@
 //! The steps of a request, in the order that clients of Taskcluster know.
 //!
-//! Body, credentials, parameters, query, schema, handler: the first that refuses decides the error.
+//! Credentials, body, parameters, query, schema, handler: the first that refuses decides the error.
+//! Credentials come first, so that those who may not call do not make us read or keep anything.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
-use contract::{numbers, patterns};
+use contract::patterns;
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
 };
 use http::{HeaderMap, Method};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use super::body_budget::BodyShare;
 use super::call::Call;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
 use super::raw_body::RawBody;
+use super::read_body::{self, BodyLimits};
 use super::reply::Reply;
 use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{Found, Router};
 use crate::app::App;
-use crate::gate::Asking;
+use crate::gate::{Asking, Caller};
 use crate::telemetry::Stopwatch;
 
+const JSON: &str = "application/json";
 /// An error repeats the body that it is about only if that is not larger than this.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
 
@@ -43,9 +45,26 @@ pub struct Head {
     pub uri: http::Uri,
     pub headers: HeaderMap,
     pub peer: SocketAddr,
+    /// The connection itself is encrypted.
+    pub is_tls: bool,
     pub tags: Tags,
     /// The client has hung up, or the server stops.
     pub gone: CancellationToken,
+}
+
+impl Head {
+    /// How long it is as it was sent, to a few bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let uri = self
+            .uri
+            .path_and_query()
+            .map_or(1, |uri| uri.as_str().len());
+        let line = |(name, value): (&HeaderName, &http::HeaderValue)| {
+            name.as_str().len() + value.len() + ": \r\n".len()
+        };
+        let headers: usize = self.headers.iter().map(line).sum();
+        self.method.as_str().len() + uri + "  HTTP/1.1\r\n\r\n".len() + headers
+    }
 }
 
 /// Answers a request whose path begins with `/api/`.
@@ -102,36 +121,23 @@ where
     } = found;
     let for_error = parameters.clone();
     let mut payload = Value::Object(Map::new());
-    let read = if endpoint.takes_raw_body {
-        let patience = Duration::from_secs(app.config.server.body_seconds);
-        let encoding = text_header(&head.headers, CONTENT_ENCODING);
-        Ok(ReadBody::raw(RawBody::new(body, encoding, patience)))
-    } else {
-        read_body(app, head, body).await
+    let call = Call {
+        app: Arc::clone(app),
+        endpoint,
+        parameters,
+        query: Vec::new(),
+        body: payload.clone(),
+        raw: Mutex::new(None),
+        memory: None,
+        now,
+        request_id: head.tags.request_id.clone(),
+        gone: head.gone.clone(),
+        asking: asking(app, head),
+        last_event_id: last_event_id(&head.headers),
+        if_none_match: text_header(&head.headers, IF_NONE_MATCH),
+        caller: None,
     };
-    let outcome = match read {
-        Err(error) => Err(error),
-        Ok(body) => {
-            payload = payload_for_errors(endpoint, &body);
-            let call = Call {
-                app: Arc::clone(app),
-                endpoint,
-                parameters,
-                query: Vec::new(),
-                body: body.json,
-                raw: Mutex::new(body.raw),
-                now,
-                request_id: head.tags.request_id.clone(),
-                gone: head.gone.clone(),
-                asking: asking(app, head, body.text),
-                last_event_id: last_event_id(&head.headers),
-                if_none_match: text_header(&head.headers, IF_NONE_MATCH),
-                caller: None,
-            };
-            let json_given = body.is_json;
-            check_and_handle(call, head.uri.query().unwrap_or(""), json_given).await
-        }
-    };
+    let outcome = answer_call(call, head, body, &mut payload).await;
     match outcome {
         Ok(reply) => reply_with(app, endpoint, reply, &for_error, payload, now),
         Err(mut error) => {
@@ -141,16 +147,89 @@ where
     }
 }
 
-/// Steps 3 to 7 of a request.
+/// The steps in their order. `payload` becomes what an error repeats of the body.
+async fn answer_call<B>(
+    mut call: Call,
+    head: &Head,
+    body: B,
+    payload: &mut Value,
+) -> Result<Reply, ApiError>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Err(refused) = admit(&mut call, head).await {
+        read_body::discard(&call.app.config.server, &head.headers, body).await;
+        return Err(refused);
+    }
+    let is_json = if call.endpoint.takes_raw_body {
+        let encoding = text_header(&head.headers, CONTENT_ENCODING);
+        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call));
+        call.raw = Mutex::new(Some(raw));
+        false
+    } else if call.asking.content_type == JSON {
+        let received = read_body::receive(body, &body_limits(&call), share(&call)).await?;
+        call.body = received.json;
+        call.asking.body = received.text;
+        call.memory = Some(received.memory);
+        true
+    } else {
+        false
+    };
+    if let Some(caller) = &call.caller {
+        caller.check_payload(&call.asking)?;
+    }
+    *payload = payload_for_errors(&call);
+    check_and_handle(call, head.uri.query().unwrap_or(""), is_json).await
+}
+
+/// Lets a call in before anything of its body is read, as far as its head says enough: by its scopes
+/// where the URL decides which, else by its credentials. What needs none may come only so often.
+async fn admit(call: &mut Call, head: &Head) -> Result<(), ApiError> {
+    let endpoint = call.endpoint;
+    if endpoint.scopes.is_none() {
+        // Without input there is nothing to work on, and signed URLs count as credentials.
+        if endpoint.input.is_some() {
+            let address = source(&call.app, head);
+            call.app.open_calls.take(address, call.now)?;
+        }
+        return Ok(());
+    }
+    if endpoint.authorized_by_url() {
+        return call.authorize(call.url_params()).await;
+    }
+    call.authenticate().await
+}
+
+/// Was the call let in for what its caller may do? Or can anybody send as much?
+fn is_admitted(call: &Call) -> bool {
+    let is_known = |caller: &Caller| caller.client_id.is_some();
+    call.endpoint.authorized_by_url() || call.caller.as_ref().is_some_and(is_known)
+}
+
+fn share(call: &Call) -> BodyShare {
+    let budget = &call.app.body_budget;
+    match is_admitted(call) {
+        true => budget.admitted(),
+        false => budget.open(),
+    }
+}
+
+fn body_limits(call: &Call) -> BodyLimits {
+    let limits = &call.app.config.server;
+    match is_admitted(call) {
+        true => BodyLimits::admitted(limits, &call.app.body_budget),
+        false => BodyLimits::open(limits),
+    }
+}
+
+/// What follows once the body is there.
 async fn check_and_handle(
     mut call: Call,
     query: &str,
     json_given: bool,
 ) -> Result<Reply, ApiError> {
     let endpoint = call.endpoint;
-    if endpoint.authorized_by_url() {
-        call.authorize(call.url_params()).await?;
-    }
     check_parameters(endpoint, &call.parameters)?;
     call.query = check_query(endpoint, query)?;
     if let Some(schema) = endpoint.input {
@@ -179,106 +258,6 @@ fn service_of(path: &str) -> Option<(Service, &str)> {
     })
 }
 
-struct ReadBody {
-    json: Value,
-    text: Bytes,
-    is_json: bool,
-    raw: Option<RawBody>,
-}
-
-impl ReadBody {
-    fn empty(is_json: bool) -> Self {
-        Self {
-            json: Value::Object(Map::new()),
-            text: Bytes::new(),
-            is_json,
-            raw: None,
-        }
-    }
-
-    /// Left for the handler to read.
-    fn raw(body: RawBody) -> Self {
-        Self {
-            raw: Some(body),
-            ..Self::empty(false)
-        }
-    }
-}
-
-/// Reads the body if it is JSON; everything else counts as an empty object.
-async fn read_body<B>(app: &App, head: &Head, body: B) -> Result<ReadBody, ApiError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let malformed = |text: String| ApiError::new(Code::MalformedPayload, text);
-    if content_type(&head.headers) != "application/json" {
-        return Ok(ReadBody::empty(false));
-    }
-    let limits = &app.config.server;
-    let too_large = || {
-        let text = format!("The body is larger than {} bytes", limits.max_body_bytes);
-        ApiError::new(Code::InputTooLarge, text)
-    };
-    // What is announced as too large need not arrive first.
-    if body.size_hint().lower() > limits.max_body_bytes as u64 {
-        return Err(too_large());
-    }
-    let collected = tokio::time::timeout(
-        Duration::from_secs(limits.body_seconds),
-        Limited::new(body, limits.max_body_bytes).collect(),
-    );
-    let text = match collected.await {
-        Err(_) => {
-            let text = format!(
-                "The body did not arrive within {} seconds",
-                limits.body_seconds
-            );
-            return Err(ApiError::new(Code::RequestTimeout, text));
-        }
-        Ok(Err(problem)) if problem.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(problem)) => return Err(malformed(format!("The body broke off: {problem}"))),
-        Ok(Ok(collected)) => collected.to_bytes(),
-    };
-    if text.is_empty() {
-        return Ok(ReadBody::empty(true));
-    }
-    let mut json: Value = serde_json::from_slice(&text)
-        .map_err(|problem| malformed(format!("Failed to parse body as JSON: {problem}")))?;
-    if !json.is_object() && !json.is_array() {
-        return Err(malformed(
-            "The body must be a JSON object or array".to_owned(),
-        ));
-    }
-    refuse_nul(&json)?;
-    numbers::as_javascript(&mut json);
-    Ok(ReadBody {
-        json,
-        text,
-        is_json: true,
-        raw: None,
-    })
-}
-
-/// PostgreSQL has no texts with U+0000, so nobody may store one. A plain look at the bytes would
-/// miss the escaped form, so the parsed texts are looked at.
-fn refuse_nul(json: &Value) -> Result<(), ApiError> {
-    let has_nul = match json {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => return items.iter().try_for_each(refuse_nul),
-        Value::Object(members) => {
-            members.values().try_for_each(refuse_nul)?;
-            members.keys().any(|key| key.contains('\0'))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    };
-    if has_nul {
-        let text = "The body has a text with the character U+0000, which cannot be stored";
-        return Err(ApiError::new(Code::MalformedPayload, text));
-    }
-    Ok(())
-}
-
 fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     Some(value.to_owned())
@@ -293,7 +272,7 @@ fn content_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
-fn asking(app: &App, head: &Head, body: Bytes) -> Asking {
+fn asking(app: &App, head: &Head) -> Asking {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = head
         .headers
@@ -303,12 +282,7 @@ fn asking(app: &App, head: &Head, body: Bytes) -> Asking {
     let (name, port) = split_host(host);
     let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
     let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
-    let forwarded_for = app
-        .config
-        .server
-        .trust_proxy
-        .then(|| text("x-forwarded-for").and_then(|list| list.split(',').next()))
-        .flatten();
+    let usual_port = if head.is_tls { 443 } else { 80 };
     Asking {
         method: head.method.as_str().to_owned(),
         resource: head
@@ -320,15 +294,25 @@ fn asking(app: &App, head: &Head, body: Bytes) -> Asking {
         port: forwarded_port
             .or(forwarded_tls.then_some(443))
             .or(port)
-            .unwrap_or(80),
+            .unwrap_or(usual_port),
         authorization: authorization(&head.headers),
-        source_ip: forwarded_for
-            .and_then(|ip| ip.trim().parse::<std::net::IpAddr>().ok())
-            .unwrap_or_else(|| head.peer.ip())
-            .to_string(),
+        source_ip: source(app, head).to_string(),
         content_type: content_type(&head.headers),
-        body,
+        body: Bytes::new(),
     }
+}
+
+/// Where a request comes from. Each trusted proxy has added the address that it saw to the end of
+/// `X-Forwarded-For`; all before that is the client's own, and may be anything.
+fn source(app: &App, head: &Head) -> IpAddr {
+    let n_proxies = usize::from(app.config.server.trusted_proxies);
+    let lists = head.headers.get_all("x-forwarded-for").iter();
+    let lists: Vec<&str> = lists.map(|list| list.to_str().unwrap_or("")).collect();
+    let mut entries = lists.iter().flat_map(|list| list.split(',')).rev();
+    n_proxies
+        .checked_sub(1)
+        .and_then(|skipped| entries.nth(skipped)?.trim().parse().ok())
+        .unwrap_or_else(|| head.peer.ip())
 }
 
 /// What is no text is no place either, which the handler then says.
@@ -348,7 +332,7 @@ fn authorization(headers: &HeaderMap) -> Option<String> {
 }
 
 /// A host header's name and port; the name of an IPv6 address keeps its brackets.
-fn split_host(host: &str) -> (&str, Option<u16>) {
+pub(super) fn split_host(host: &str) -> (&str, Option<u16>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
         _ => (host, None),
@@ -445,16 +429,16 @@ fn form_decoded(text: &str) -> Option<String> {
         .map(String::from)
 }
 
-fn payload_for_errors(endpoint: &Endpoint, body: &ReadBody) -> Value {
+fn payload_for_errors(call: &Call) -> Value {
     let omitted = || Value::String("(OMITTED)".to_owned());
-    if body.text.len() > MAX_PAYLOAD_IN_ERROR {
+    if call.asking.body.len() > MAX_PAYLOAD_IN_ERROR {
         return omitted();
     }
-    match endpoint.payload {
-        Payload::Shown => body.json.clone(),
+    match call.endpoint.payload {
+        Payload::Shown => call.body.clone(),
         Payload::Omitted => omitted(),
         Payload::WithoutSecret => {
-            let mut payload = body.json.clone();
+            let mut payload = call.body.clone();
             if let Some(secret) = payload.pointer_mut("/providerInfo/staticSecret") {
                 *secret = omitted();
             }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use domain::time::Timestamp;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 
@@ -14,6 +14,10 @@ use super::unheard::Piece;
 use crate::app::App;
 
 pub type Response = http::Response<Body>;
+
+/// Marks a reply that pages of other sites may not read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Private;
 
 /// By which programs that fetch artifacts tell the kinds of replies apart.
 const STORAGE_TYPE: HeaderName = HeaderName::from_static("x-taskcluster-artifact-storage-type");
@@ -98,6 +102,10 @@ pub(super) fn error_reply(
     let body = error.body(name, parameters, payload, now);
     let text = serde_json::to_vec_pretty(&body).unwrap_or_default();
     let mut response = json_response(error.code.status(), text.into());
+    if let Some(seconds) = error.code.retry_after_seconds() {
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     if error.code == Code::AuthenticationFailed {
         response
             .headers_mut()

@@ -1,4 +1,7 @@
 //! A file on its way in: it gets its name when it is complete and on the disk, and not before.
+//!
+//! Reading a body may take long, and the run that it belongs to may end meanwhile. So a complete file
+//! still waits for its name, until the transaction that makes it known has found that it may have it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +20,14 @@ pub struct Upload {
     unfinished: Unfinished,
     path: PathBuf,
     bytes: u64,
+}
+
+/// Complete and on the disk, but not in its place yet. It is removed unless it was put there.
+pub struct Complete {
+    unfinished: Unfinished,
+    path: PathBuf,
+    bytes: u64,
+    is_placed: bool,
 }
 
 /// Goes away unless it was given its name.
@@ -58,14 +69,34 @@ impl Upload {
         self.file.write_all(piece).await
     }
 
-    /// Puts the file in its place, for good. Returns how long it is.
-    pub async fn finish(mut self) -> io::Result<u64> {
+    /// All of it has come.
+    pub async fn finish(mut self) -> io::Result<Complete> {
         self.file.flush().await?;
         self.file.sync_all().await?;
-        tokio::fs::rename(&self.unfinished.0, &self.path).await?;
+        Ok(Complete {
+            unfinished: self.unfinished,
+            path: self.path,
+            bytes: self.bytes,
+            is_placed: false,
+        })
+    }
+}
+
+impl Complete {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Puts the file in its place, for good; doing so again changes nothing, because a transaction
+    /// may run more than once. Blocks for a moment.
+    pub fn put_in_place(&mut self) -> io::Result<()> {
+        if self.is_placed {
+            return Ok(());
+        }
+        std::fs::rename(&self.unfinished.0, &self.path)?;
+        self.is_placed = true;
         // The name is on the disk when its folder is.
-        File::open(folder_of(&self.path)?).await?.sync_all().await?;
-        Ok(self.bytes)
+        std::fs::File::open(folder_of(&self.path)?)?.sync_all()
     }
 }
 
@@ -92,7 +123,12 @@ mod tests {
         upload.write(&Bytes::from_static(b"ab")).await.unwrap();
         assert_eq!(names(&folder.path().join("run")), ["a.1.part"]);
         upload.write(&Bytes::from_static(b"c")).await.unwrap();
-        assert_eq!(upload.finish().await.unwrap(), 3);
+        let mut complete = upload.finish().await.unwrap();
+        assert_eq!(complete.bytes(), 3);
+        assert_eq!(names(&folder.path().join("run")), ["a.1.part"]);
+        complete.put_in_place().unwrap();
+        complete.put_in_place().unwrap();
+        drop(complete);
         assert_eq!(names(&folder.path().join("run")), ["a"]);
         assert_eq!(std::fs::read_to_string(path).unwrap(), "abc");
     }
@@ -106,7 +142,7 @@ mod tests {
             Upload::begin(path, "1").await.is_err(),
             "one token, two attempts"
         );
-        drop(upload);
+        drop(upload.finish().await.unwrap());
         assert!(names(folder.path()).is_empty());
     }
 
@@ -118,8 +154,8 @@ mod tests {
         let mut second = Upload::begin(path.clone(), "2").await.unwrap();
         first.write(&Bytes::from_static(b"first")).await.unwrap();
         second.write(&Bytes::from_static(b"2nd")).await.unwrap();
-        first.finish().await.unwrap();
-        second.finish().await.unwrap();
+        first.finish().await.unwrap().put_in_place().unwrap();
+        second.finish().await.unwrap().put_in_place().unwrap();
         assert_eq!(std::fs::read_to_string(path).unwrap(), "2nd");
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
-use access::authenticate::{Authenticated, Client, Policy, check_payload, verify};
+use access::authenticate::{Authenticated, Client, Policy, verify};
 use access::hawk::{Presented, RequestLine, read};
-use access::role::{Role, Roles};
+use access::role::{ExpansionTooLarge, Role, Roles};
 use access::scope::ScopeSet;
 use access::seal::Keyring;
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ use crate::api::error::ApiError;
 
 /// How long a revision counts as fresh.
 const FRESH_MS: i64 = 1_000;
+/// A request waits at most this long for another one that reads the store.
+const TURN: Duration = Duration::from_secs(1);
 /// At most so many clients, expansions and used ids are kept in memory.
 const MAX_KEPT: usize = 10_000;
 /// Who may ask for expansions chooses how large they are: all together take this much memory, and
@@ -40,6 +43,8 @@ pub struct Embedded {
     policy: Policy,
     known: RwLock<Arc<Known>>,
     looked: Mutex<Looked>,
+    /// One request reads the store at a time; the others wait for what it finds.
+    looking: tokio::sync::Mutex<()>,
     used: Mutex<BTreeSet<String>>,
 }
 
@@ -69,7 +74,15 @@ struct Expansions {
 
 impl Known {
     fn new(revision: i64, roles: Roles) -> Self {
-        let anonymous = Arc::new(roles.expand([ANONYMOUS]));
+        // Callers without credentials then have what nobody is refused, and the log says why.
+        let anonymous = roles.expand([ANONYMOUS]).unwrap_or_else(|problem| {
+            tracing::error!(
+                role.id = problem.role,
+                "nobody has the role anonymous: {problem}"
+            );
+            ScopeSet::default()
+        });
+        let anonymous = Arc::new(anonymous);
         let (clients, expansions) = (Mutex::default(), Mutex::default());
         Self {
             revision,
@@ -80,14 +93,14 @@ impl Known {
         }
     }
 
-    fn expand(&self, scopes: &[String]) -> Arc<ScopeSet> {
+    fn expand(&self, scopes: &[String]) -> Result<Arc<ScopeSet>, ExpansionTooLarge> {
         if let Some(expanded) = self.expansions().kept.get(scopes) {
-            return Arc::clone(expanded);
+            return Ok(Arc::clone(expanded));
         }
         // Not under the lock: it may take a while, and others want to be let in meanwhile.
-        let expanded = Arc::new(self.roles.expand(scopes.iter().map(String::as_str)));
+        let expanded = Arc::new(self.roles.expand(scopes.iter().map(String::as_str))?);
         self.expansions().keep(scopes, &expanded);
-        expanded
+        Ok(expanded)
     }
 
     fn expansions(&self) -> MutexGuard<'_, Expansions> {
@@ -122,6 +135,7 @@ impl Embedded {
             policy,
             known,
             looked: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
             used: Mutex::default(),
         }
     }
@@ -170,18 +184,23 @@ impl Embedded {
         &self,
         scopes: &[String],
         now: Timestamp,
-    ) -> Result<Arc<ScopeSet>, StoreError> {
-        Ok(self.known(now).await?.expand(scopes))
+    ) -> Result<Arc<ScopeSet>, ApiError> {
+        let expanded = self.known(now).await?.expand(scopes);
+        expanded.map_err(|problem| ApiError::input(problem.to_string()))
     }
 
     async fn known(&self, now: Timestamp) -> Result<Arc<Known>, StoreError> {
-        let looked = *self.looked();
-        let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
-        let age = now.as_millis().saturating_sub(looked.at_ms);
-        // A clock that went backwards makes the age negative: then look again.
-        if (0..FRESH_MS).contains(&age) && known.revision >= 0 {
+        if let Some(known) = self.fresh(now) {
             return Ok(known);
         }
+        // A database that hangs must not let them all wait for each other.
+        let _turn = tokio::time::timeout(TURN, self.looking.lock()).await.ok();
+        // The one before us may have looked.
+        if let Some(known) = self.fresh(now) {
+            return Ok(known);
+        }
+        let looked = *self.looked();
+        let known = self.current();
         let seen = known.revision;
         let news = self
             .store
@@ -197,6 +216,7 @@ impl Embedded {
             .await?;
         let known = match news {
             (_, None) => known,
+            // Also if the number is smaller: then the database was restored from a backup.
             (revision, Some(roles)) => {
                 let roles = Roles::new(roles.into_iter().map(|role| Role {
                     role_id: role.role_id.to_string(),
@@ -204,11 +224,8 @@ impl Embedded {
                 }));
                 let fresh = Arc::new(Known::new(revision, roles));
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
-                // Another request may have read a newer revision meanwhile.
-                if current.revision < revision {
-                    *current = Arc::clone(&fresh);
-                }
-                Arc::clone(&current)
+                *current = Arc::clone(&fresh);
+                fresh
             }
         };
         // What changed here while we were reading may not be in what we read: then the next request
@@ -218,6 +235,19 @@ impl Embedded {
             current.at_ms = now.as_millis();
         }
         Ok(known)
+    }
+
+    /// What is known, if that was looked at just now.
+    fn fresh(&self, now: Timestamp) -> Option<Arc<Known>> {
+        let age = now.as_millis().saturating_sub(self.looked().at_ms);
+        let known = self.current();
+        // A clock that went backwards makes the age negative: then look again.
+        let is_fresh = (0..FRESH_MS).contains(&age) && known.revision >= 0;
+        is_fresh.then_some(known)
+    }
+
+    fn current(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn looked(&self) -> MutexGuard<'_, Looked> {
@@ -298,14 +328,14 @@ impl Gate for Embedded {
                 client_id: None,
                 scopes,
                 expires,
+                payload_hash: None,
             });
         };
-        check_payload(&authenticated, &asking.content_type, &asking.body)
-            .map_err(|refused| failed(refused.message))?;
         Ok(Caller {
             client_id: Some(authenticated.client_id),
             scopes: authenticated.scopes,
             expires: Timestamp::from_millis(authenticated.expires_ms),
+            payload_hash: authenticated.payload_hash,
         })
     }
 
@@ -337,15 +367,15 @@ mod tests {
     fn expansions_are_kept_up_to_a_limit_whatever_their_size() {
         let known = Known::new(1, Roles::default());
         for number in 0..500 {
-            known.expand(&scopes(number, 200_000));
+            known.expand(&scopes(number, 200_000)).unwrap();
             assert!(known.expansions().bytes <= MAX_EXPANSIONS_BYTES);
         }
         assert!(!known.expansions().kept.is_empty());
         let huge = scopes(0, MAX_EXPANSION_BYTES);
-        assert_eq!(known.expand(&huge).to_vec(), huge);
+        assert_eq!(known.expand(&huge).unwrap().to_vec(), huge);
         assert!(!known.expansions().kept.contains_key(&huge));
         let small = scopes(1, 1);
-        let first = known.expand(&small);
-        assert!(Arc::ptr_eq(&first, &known.expand(&small)));
+        let first = known.expand(&small).unwrap();
+        assert!(Arc::ptr_eq(&first, &known.expand(&small).unwrap()));
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::hawk::payload_hash;
 use access::scope::ScopeSet;
 use async_trait::async_trait;
 use domain::time::Timestamp;
@@ -118,25 +117,19 @@ impl Gate for Remote {
                 client_id: None,
                 scopes: Arc::new(ScopeSet::new(scopes)),
                 expires: self.expires(&expires)?,
+                payload_hash: None,
             }),
             Answer::AuthSuccess {
                 client_id,
                 scopes,
                 expires,
                 hash,
-            } => {
-                let ours = || payload_hash(&asking.content_type, &asking.body);
-                if hash.is_some_and(|theirs| theirs != ours()) {
-                    return Err(failed(
-                        "Invalid payload hash: the body is not the one signed",
-                    ));
-                }
-                Ok(Caller {
-                    client_id: Some(client_id),
-                    scopes: Arc::new(ScopeSet::new(scopes)),
-                    expires: self.expires(&expires)?,
-                })
-            }
+            } => Ok(Caller {
+                client_id: Some(client_id),
+                scopes: Arc::new(ScopeSet::new(scopes)),
+                expires: self.expires(&expires)?,
+                payload_hash: hash,
+            }),
         }
     }
 }

@@ -134,6 +134,7 @@ fn log(row: &OutboxRow) {
         .pool_id
         .as_ref()
         .map_or_else(String::new, |pool| format!(" in {pool}"));
-    tracing::info!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
+    // Large, and many for each task: too much for the usual log. Tasks say at `info` what they do.
+    tracing::debug!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
         event.payload = %row.payload, "{name}{about}");
 }

@@ -2,11 +2,11 @@
 
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
-    CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY,
-    HTTP_REQUESTS, HTTP_SECONDS, LAUNCHES, LIFETIME_SECONDS, NOTICES, NOTICES_UP, OUTBOX_DEPTH,
-    OUTCOMES, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES, REGISTRATION_SECONDS,
-    REGISTRATIONS_REFUSED, REQUESTED_CAPACITY, STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE,
-    TASK_SECONDS, WORKERS,
+    CLOCK_SKEW, CLOCK_STEPS, CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, EVENT_LISTENERS,
+    EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, LAUNCHES, LIFETIME_SECONDS,
+    NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES,
+    REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY, STARTUP_SECONDS,
+    STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
 use crate::api::endpoint::Service;
 
@@ -111,7 +111,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 35] = [
+pub static METRICS: [Metric; 37] = [
     metric(
         None,
         Kind::Counter,
@@ -268,6 +268,20 @@ pub static METRICS: [Metric; 35] = [
         NOTICES_UP,
         &[("channel", "email, or the webhook with its host")],
         "1 unless the last attempt to send a notice by this channel failed.",
+    ),
+    metric(
+        None,
+        Kind::Counter,
+        CLOCK_STEPS,
+        &[],
+        "How often the clock of this machine was set while the process ran.",
+    ),
+    metric(
+        None,
+        Kind::Gauge,
+        CLOCK_SKEW,
+        &[],
+        "How far the clock of this machine is ahead of the database's, in seconds.",
     ),
     metric(
         None,

@@ -452,3 +452,52 @@ on_both!(head_says_what_get_would_send, |world| {
     let headers: &HeaderMap = &head.headers;
     assert_eq!(headers["content-type"], "text/plain");
 });
+
+/// A body whose second half comes when the other end is told to send it.
+fn in_halves() -> (
+    tokio::sync::mpsc::Sender<&'static str>,
+    impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
+) {
+    let (send, mut receive) = tokio::sync::mpsc::channel(1);
+    let pieces = stream::poll_fn(move |context| {
+        let piece = receive.poll_recv(context);
+        piece.map(|piece: Option<&str>| piece.map(|it| Ok(Frame::data(Bytes::from(it)))))
+    });
+    (send, StreamBody::new(pieces))
+}
+
+on_both!(
+    an_upload_that_ends_after_its_run_replaces_nothing,
+    |world| {
+        world.running_task().await;
+        let url = world.upload_url("public/a", "text/plain").await;
+        world.upload(&url, "as it was").await.expect(200);
+        let (send, body) = in_halves();
+        let held_open = async {
+            send.send("for").await.unwrap();
+            // There is room for this when the first piece has been taken: the upload is under way.
+            send.send("ged").await.unwrap();
+            world.complete_run(0).await;
+            drop(send);
+        };
+        let (status, ()) = tokio::join!(put(world, &url, body), held_open);
+        assert_eq!(status, 409);
+        assert_eq!(world.fetch(&path("public/a")).await.text, "as it was");
+        assert_eq!(world.files().len(), 1, "nothing is left of it");
+    }
+);
+
+on_both!(an_upload_that_ends_before_its_run_counts, |world| {
+    world.running_task().await;
+    let url = world.upload_url("public/a", "text/plain").await;
+    let (send, body) = in_halves();
+    let in_time = async {
+        send.send("in ").await.unwrap();
+        send.send("time").await.unwrap();
+        drop(send);
+    };
+    let (status, ()) = tokio::join!(put(world, &url, body), in_time);
+    assert_eq!(status, 200);
+    world.complete_run(0).await;
+    assert_eq!(world.fetch(&path("public/a")).await.text, "in time");
+});

@@ -116,6 +116,35 @@ on_both!(
     }
 );
 
+on_both!(references_lead_to_the_web_and_nowhere_else, |world| {
+    world.running_task().await;
+    for url in [
+        "javascript:alert(1)",
+        "JavaScript://example.com/%0aalert(1)",
+        "file:///etc/passwd",
+        "data:text/html,<script>alert(1)</script>",
+        "ftp://example.com/x",
+        "//example.com/x",
+        "/x",
+        "x",
+        "",
+        "https://",
+        "https:///x y",
+        "https://exa mple.com/",
+    ] {
+        let refused = world.post(&path("public/x"), reference(url)).await;
+        assert_eq!(refused.status, 400, "{url}: {}", refused.text);
+    }
+    for (number, url) in ["http://example.com", "HTTPS://user@example.com:8443/a?b#c"]
+        .iter()
+        .enumerate()
+    {
+        world
+            .create(&format!("public/{number}"), reference(url))
+            .await;
+    }
+});
+
 on_both!(links_that_lead_nowhere_are_refused, |world| {
     world.running_task().await;
     world.create("public/a", link("public/b")).await;

@@ -163,6 +163,7 @@ impl Ask {
     /// From this machine itself.
     pub(crate) fn locally(mut self) -> Self {
         self.peer = ([127, 0, 0, 1], 1234).into();
+        "localhost".clone_into(&mut self.host);
         self
     }
 

@@ -406,17 +406,20 @@ on_both!(where_a_change_came_from_is_written_down, |world| {
 });
 
 on_both!(
-    a_proxy_is_believed_if_the_configuration_says_so,
-    |config| { config.server.trust_proxy = true },
+    only_what_trusted_proxies_have_added_is_believed,
+    |config| { config.server.trusted_proxies = 2 },
     |world| {
-        assert_eq!(
-            source_of_change(world, "a", "198.51.100.1, 10.0.0.1").await,
-            "198.51.100.1"
-        );
-        assert_eq!(source_of_change(world, "b", "nonsense").await, "192.0.2.7");
-        assert_eq!(
-            source_of_change(world, "c", "2001:db8::1").await,
-            "2001:db8::1"
-        );
+        for (client, forwarded, source) in [
+            ("a", "203.0.113.66, 198.51.100.1, 10.0.0.1", "198.51.100.1"),
+            ("b", "198.51.100.1,10.0.0.1", "198.51.100.1"),
+            ("c", "203.0.113.66, 2001:db8::1 , 10.0.0.1", "2001:db8::1"),
+            // Fewer entries than proxies, or none that is an address: nothing is believed.
+            ("d", "203.0.113.66", "192.0.2.7"),
+            ("e", "203.0.113.66, nonsense, 10.0.0.1", "192.0.2.7"),
+            ("f", "", "192.0.2.7"),
+        ] {
+            let found = source_of_change(world, client, forwarded).await;
+            assert_eq!(found, source, "{forwarded}");
+        }
     }
 );

@@ -59,6 +59,10 @@ on_both!(deep_nesting_is_refused, |world| {
                 let ask = world
                     .ask(method, path)
                     .body("application/json", text.clone());
+                if path != POOL && text.len() > 64 * 1024 {
+                    ask.await.refused_with(413, "InputTooLarge", "larger than");
+                    continue;
+                }
                 ask.await
                     .refused_with(400, "MalformedPayload", "Failed to parse body as JSON");
             }
@@ -171,7 +175,8 @@ async fn on_a_socket(world: &World) -> (std::net::SocketAddr, CancellationToken)
 
 async fn say(address: std::net::SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(text.as_bytes()).await.unwrap();
+    // It may be refused before all of it was sent.
+    let _ = stream.write_all(text.as_bytes()).await;
     let mut reply = Vec::new();
     let _ = stream.read_to_end(&mut reply).await;
     String::from_utf8_lossy(&reply).into_owned()
@@ -241,6 +246,30 @@ async fn heads_that_are_too_large_are_refused() {
     )
     .await;
     assert!(reply.ends_with("alive\n"), "{reply}");
+}
+
+#[tokio::test]
+async fn heads_have_64_kib_and_no_more() {
+    let limit = 64 * 1024;
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for extra in [1_000, limit - 1_000, limit, limit + 6_000, 10 * limit] {
+        // In several headers, and once in one.
+        let lines: String = (0..extra / 1_000)
+            .map(|number| format!("x-{number:04}: {}\r\n", "x".repeat(1_000 - 10)))
+            .collect();
+        let one = format!("x: {}\r\n", "x".repeat(extra - 5));
+        let (address, _stop) = on_a_socket(&world).await;
+        for lines in [lines, one] {
+            let head = format!("GET /live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lines}\r\n");
+            let reply = say(address, &head).await;
+            if head.len() <= limit {
+                assert!(reply.ends_with("alive\n"), "{}: {reply}", head.len());
+            } else if head.len() > limit + 100 {
+                let refused = reply.is_empty() || reply.starts_with("HTTP/1.1 431 ");
+                assert!(refused, "{}: {reply}", head.len());
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -209,6 +209,7 @@ on_both!(
         let root = world.root();
         world.get("/providers").by(&root).await.expect(200);
         world.app.store.close().await;
+        world.clock.advance_ms(5_000);
         let answer = world.get("/worker-pools").await;
         let body = answer.body();
         let message = body["message"].as_str().unwrap();
@@ -231,7 +232,7 @@ on_both!(
         let ready = world.get("root:/ready").await;
         assert_eq!(
             (ready.status, ready.text.as_str()),
-            (503, "the database cannot be reached\n")
+            (503, "the database cannot be written\n")
         );
         assert_eq!(world.get("root:/live").await.status, 200);
         world.get("/ping").await.expect(200);

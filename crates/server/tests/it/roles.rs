@@ -259,3 +259,21 @@ on_both!(changes_of_a_role_are_in_its_history, |world| {
     let actions: Vec<_> = entries.iter().map(|entry| &entry["actionType"]).collect();
     assert_eq!(actions, ["created", "updated", "deleted"]);
 });
+
+on_both!(
+    roles_of_a_database_that_was_restored_count_at_once,
+    |world| {
+        let clerk = world.client("clerk", &["assume:clerk"]).await;
+        let role = json!({"description": "", "scopes": ["worker-manager:list-providers"]});
+        world.put("auth:/roles/clerk", role).await.expect(200);
+        world.get("/providers").by(&clerk).await.expect(200);
+        // As from a backup of the time before: the role is not there, and the number is smaller.
+        world.database.raw(
+            "DELETE FROM roles WHERE role_id = 'clerk'; \
+         UPDATE revisions SET value = value - 1 WHERE name = 'access'",
+        );
+        world.clock.advance_ms(1_000);
+        let refused = world.get("/providers").by(&clerk).await;
+        refused.refused_with(403, "InsufficientScopes", "worker-manager:list-providers");
+    }
+);

@@ -492,7 +492,7 @@ impl Shared {
             expires_ms: i64::MAX,
             disabled: false,
         };
-        let expand = |scopes: &[String]| Arc::new(ScopeSet::new(scopes.to_vec()));
+        let expand = |scopes: &[String]| Ok(Arc::new(ScopeSet::new(scopes.to_vec())));
         let now = SystemClock.now().as_millis();
         let policy = Policy {
             accept_mac_over_path_only: false,
@@ -504,7 +504,8 @@ impl Shared {
             "application/json" => &asked.body[..],
             _ => b"",
         };
-        check_payload(&sender, content_type, read).map_err(|problem| problem.message)?;
+        check_payload(sender.payload_hash.as_deref(), content_type, read)
+            .map_err(|problem| problem.message)?;
         Ok(sender.scopes)
     }
 }

@@ -78,6 +78,24 @@ async fn a_malformed_payload_is_an_exception_and_all_its_problems_are_in_the_log
 }
 
 #[tokio::test]
+async fn the_variables_of_a_launch_config_reach_the_tasks_and_the_tasks_own_go_first() {
+    let world = World::new().await;
+    let mut identity = world.identity();
+    let variables = [("COLOUR", "blue"), ("SIZE", "large"), ("TASK_ID", "forged")];
+    identity.env = variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let working = world.start_as(identity, Duration::from_secs(10));
+    let command = "echo colour=$COLOUR size=$SIZE id=${#TASK_ID}";
+    let payload = json!({"command": command, "env": {"SIZE": "small"}});
+    let (outcome, log) = world.outcome_of(payload).await;
+    working.end().await.unwrap();
+    assert_eq!(outcome, "completed");
+    assert!(log.contains("colour=blue size=small"), "{log}");
+    assert!(!log.contains("id=6"), "{log}");
+}
+
+#[tokio::test]
 async fn more_environment_than_the_system_takes_is_the_tasks_fault() {
     let world = World::new().await;
     let env: serde_json::Map<_, _> = (0..100)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use access::Secret;
-use access::authenticate::{Client, NO_AUTH, Policy, check_payload, verify};
+use access::authenticate::{Client, NO_AUTH, Policy, verify};
 use access::hawk::{Presented, RequestLine, read};
 use access::scope::{Expression, ScopeSet};
 use domain::time::Timestamp;
@@ -113,18 +113,19 @@ fn test_client(
         .client_to_load()
         .filter(|id| *id == tester.client_id)
         .map(|_| &tester);
-    let as_given = |scopes: &[String]| Arc::new(ScopeSet::new(scopes.iter().cloned()));
+    let as_given = |scopes: &[String]| Ok(Arc::new(ScopeSet::new(scopes.iter().cloned())));
     let now_ms = call.now.as_millis();
     let policy = Policy::default();
     let authenticated =
         verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(refuse)?;
-    check_payload(&authenticated, &call.asking.content_type, &call.asking.body).map_err(refuse)?;
     let with_credentials = !matches!(presented, Presented::Nothing);
     let caller = Caller {
         client_id: with_credentials.then(|| authenticated.client_id.clone()),
         scopes: Arc::clone(&authenticated.scopes),
         expires: Timestamp::from_millis(authenticated.expires_ms),
+        payload_hash: authenticated.payload_hash,
     };
+    caller.check_payload(&call.asking)?;
     let required = required.into_iter().map(Expression::Scope).collect();
     caller.check(&Expression::AllOf(required))?;
     let client_id = caller.client_id.as_deref().unwrap_or(NO_AUTH);

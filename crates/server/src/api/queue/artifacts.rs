@@ -227,7 +227,10 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
                         takes the file";
             return Err(ApiError::input(text));
         }
-        Asked::Reference { url, content_type } => (content_type, Content::Reference { url }),
+        Asked::Reference { url, content_type } => {
+            check_reference(&url)?;
+            (content_type, Content::Reference { url })
+        }
         Asked::Link {
             artifact,
             content_type,
@@ -242,6 +245,17 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
         return Err(ApiError::input("`contentType` is not a content type"));
     }
     Ok((content_type, content))
+}
+
+/// Whoever opens the artifact is sent there, browsers among them.
+fn check_reference(url: &str) -> Result<(), ApiError> {
+    let is_web = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    match reqwest::Url::parse(url) {
+        Ok(parsed) if is_web(&parsed) => Ok(()),
+        Ok(_) | Err(_) => Err(ApiError::input(
+            "`url` must be an absolute URL that begins with http:// or https://",
+        )),
+    }
 }
 
 fn asked(call: &Call) -> Result<Asked, ApiError> {

@@ -4,6 +4,7 @@ use access::certificate;
 use domain::id::{PoolId, WorkerKey};
 use domain::task::{Claim, Task};
 use domain::time::Timestamp;
+use domain::worker_credentials::START_BEFORE_MS;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -178,7 +179,7 @@ fn credentials(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestam
             &app.queue.issuer.as_issuer(),
             Some(&name),
             scopes.collect(),
-            now.as_millis(),
+            now.plus_millis(-START_BEFORE_MS).as_millis(),
             taken_until.as_millis(),
             random,
         )

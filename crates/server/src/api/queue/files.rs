@@ -1,6 +1,6 @@
 //! Files of artifacts on their way in and out, by URLs that need no credentials.
 
-use domain::artifact::{Artifact, ArtifactName, Content, Uploaded};
+use domain::artifact::{Artifact, ArtifactName, Content, Uploaded, author};
 use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 
@@ -9,11 +9,13 @@ use super::super::error::{ApiError, Code};
 use super::super::reply::{Reply, Streamed};
 use super::artifacts::find;
 use super::log_stream;
-use super::runs::{check_author, folder, runs_of};
+use super::runs::{check_author, folder, runs_of, takes_nothing};
 use super::signed_url::{Good, Target};
 use crate::artifacts::{Upload, whole_file};
 
-/// Takes the file of an artifact. It is answered when the file is on the disk; before that there is none.
+/// Takes the file of an artifact. It is answered when the file is on the disk; before that there is
+/// none. The run may end while the file is on its way: then what it left behind is complete, and
+/// stays. So the transaction that makes the file known looks again, and holds the run meanwhile.
 pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     let target = Target::of(&call, Good::ForUploading)?;
     let mut artifact = awaited(&call, &target).await?;
@@ -24,22 +26,30 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     while let Some(piece) = body.next().await? {
         upload.write(&piece).await?;
     }
-    let bytes = upload.finish().await?;
+    let mut complete = upload.finish().await?;
+    let bytes = complete.bytes();
     artifact.content = Content::File {
         declared_bytes: None,
         uploaded: Some(Uploaded { bytes, encoding }),
     };
+    let now = call.app.clock.now();
     let written = call.app.write("artifact_uploaded", move |tx| {
+        store::task_touch(tx, &artifact.task_id)?;
+        let runs = store::task_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
+        let run = runs.run(artifact.run_id).ok_or_else(gone)?;
+        author(run, now).map_err(takes_nothing)?;
         let known = store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
-        // Its end may have been moved meanwhile.
-        artifact.expires = known.map_or(artifact.expires, |known| known.expires);
-        store::artifact_update(tx, &artifact).map_err(ApiError::from)
+        // Its end may have been moved meanwhile, or it may have become something else.
+        let known = known.ok_or_else(expired)?;
+        if !matches!(known.content, Content::File { .. }) {
+            return Err(gone());
+        }
+        artifact.expires = known.expires;
+        store::artifact_update(tx, &artifact)?;
+        complete.put_in_place().map_err(ApiError::from)
     });
-    if written.await? {
-        Reply::done()
-    } else {
-        Err(expired())
-    }
+    written.await?;
+    Reply::done()
 }
 
 pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {

@@ -1,6 +1,5 @@
 //! The log of a run: its worker appends, everybody who may reads, also while it grows.
 
-use bytes::{Bytes, BytesMut};
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::id::TaskId;
 use domain::time::Timestamp;
@@ -25,12 +24,13 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::input(text));
     };
     let is_last = call.query("finished") == Some("true");
+    // Read first: the run may end while the piece is on its way.
+    let piece = call.raw_body(MAX_PIECE_BYTES)?.whole().await?;
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, run) = known_run(&call, &task_id, &runs)?;
     check_author(&call, run)?;
     let is_running = run.end.is_none();
     let path = folder(&call.app)?.log(&task_id, run_id);
-    let piece = piece(&mut call).await?;
     let limit = call.app.config.artifacts.max_log_bytes;
     let known = {
         let path = path.clone();
@@ -150,23 +150,6 @@ fn offset(call: &Call) -> Result<Option<u64>, ApiError> {
         .map(|digits| digits.parse())
         .transpose()
         .map_err(|_| ApiError::input("`offset` is larger than any log"))
-}
-
-async fn piece(call: &mut Call) -> Result<Bytes, ApiError> {
-    let mut body = call.raw_body(MAX_PIECE_BYTES)?;
-    let Some(first) = body.next().await? else {
-        return Ok(Bytes::new());
-    };
-    // Usually that was all, and nothing needs to be copied.
-    let Some(second) = body.next().await? else {
-        return Ok(first);
-    };
-    let mut piece = BytesMut::from(first);
-    piece.extend_from_slice(&second);
-    while let Some(more) = body.next().await? {
-        piece.extend_from_slice(&more);
-    }
-    Ok(piece.freeze())
 }
 
 /// Files block, so a thread that may be blocked looks at them.

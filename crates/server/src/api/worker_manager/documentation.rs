@@ -63,10 +63,7 @@ struct Packed {
 pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let mut body = call.raw_body(MAX_UPLOAD_BYTES as u64)?;
-    let mut upload = Vec::new();
-    while let Some(piece) = body.next().await? {
-        upload.extend_from_slice(&piece);
-    }
+    let upload = body.whole().await?;
     let packed = TURNS.run(move || packed(&upload)).await??;
     let record = Record {
         title: packed.title,

@@ -1,0 +1,21 @@
+//! Looks whether this process can do its work, so that the log says so when it cannot.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::driver::Task;
+use crate::app::App;
+
+pub struct CheckVitals(pub Arc<App>);
+
+#[async_trait]
+impl Task for CheckVitals {
+    const NAME: &'static str = "check_vitals";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let health = self.0.vitals.check(&self.0).await;
+        health.database.map(|()| Value::Null)
+    }
+}

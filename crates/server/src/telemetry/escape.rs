@@ -1,0 +1,115 @@
+//! Log records for people: one line each, whatever is in them.
+//!
+//! What others gave us may stand in any value. A line break in it must not begin a line that looks like a
+//! record of ours, and no control character may reach a terminal.
+
+use std::fmt::{self, Write as _};
+
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+
+/// Written as `message name=value …`, with every control character of every value escaped.
+pub(super) fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    debug_fn(write_field).delimited(" ")
+}
+
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let name = field.name().trim_start_matches("r#");
+    match (name, writer.has_ansi_escapes()) {
+        ("message", _) => {}
+        (name, true) => write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
+        (name, false) => write!(writer, "{name}=")?,
+    }
+    write!(Escaped(writer), "{value:?}")
+}
+
+struct Escaped<'a, 'w>(&'a mut Writer<'w>);
+
+impl fmt::Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(place) = rest.find(is_dangerous) {
+            let (harmless, dangerous) = rest.split_at(place);
+            self.0.write_str(harmless)?;
+            let mut characters = dangerous.chars();
+            if let Some(character) = characters.next() {
+                write!(self.0, "{}", character.escape_default())?;
+            }
+            rest = characters.as_str();
+        }
+        self.0.write_str(rest)
+    }
+}
+
+/// Control characters, other ends of lines, and what changes the direction of a text.
+fn is_dangerous(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged with these fields.
+    fn logged(log: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .fmt_fields(fields())
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn nothing_that_others_say_begins_a_line_or_reaches_the_terminal() {
+        let evil = "a\nERROR forged\r\u{1b}[31m\u{7}\u{85}\u{9b}\u{2028}\u{202e}\0é🦀";
+        let all = logged(|| {
+            let span = tracing::info_span!("request", id = %evil);
+            let _in_span = span.enter();
+            tracing::info!(title = %evil, kind = evil, debug = ?evil, "{evil} and {}", 1);
+        });
+        assert_eq!(all.matches('\n').count(), 1, "{all:?}");
+        let line = all.trim_end_matches('\n');
+        assert!(!line.chars().any(is_dangerous), "{line:?}");
+        let escaped = r"a\nERROR forged\r\u{1b}[31m\u{7}\u{85}\u{9b}\u{2028}\u{202e}\u{0}é🦀";
+        for part in [
+            format!("id={escaped}}}"),
+            format!(": {escaped} and 1"),
+            format!(" title={escaped} "),
+        ] {
+            assert!(line.contains(&part), "{part} in {line}");
+        }
+    }
+
+    #[test]
+    fn harmless_values_are_written_as_they_are() {
+        let line =
+            logged(|| tracing::warn!(pool.id = %"a/b", n = 3, text = "x y", "größe: {}", "ok"));
+        assert_eq!(line.trim(), "WARN größe: ok pool.id=a/b n=3 text=\"x y\"");
+    }
+}

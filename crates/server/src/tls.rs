@@ -1,0 +1,263 @@
+//! TLS for the connections that we accept, with a certificate and a key from files.
+//!
+//! The files are read again when they change. Connections that are there go on; new ones get the new
+//! certificate. A new file that cannot be used changes nothing.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::config::TlsFiles;
+
+/// A handshake takes at most this long, its wait for a turn included.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// At most this many handshakes at a time; more wait.
+const MAX_HANDSHAKES: usize = 1_000;
+/// A larger file is neither a certificate nor a key.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The first byte of a TLS connection: a record of a handshake.
+const HANDSHAKE_RECORD: u8 = 22;
+/// As much of a request without TLS is read, so that its client reads our answer.
+const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
+const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
+    content-length: 44\r\nconnection: close\r\n\r\nThis port takes TLS only: use https:// here\n";
+
+pub struct Tls {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+    /// What the files held when they were last read, usable or not.
+    seen: Mutex<Seen>,
+    handshakes: Semaphore,
+    handshake_limit: Duration,
+}
+
+/// What came of another look at the files.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    Unchanged,
+    /// New connections get the new certificate.
+    Changed,
+    /// They cannot be used, so nothing changes. Said once for each content.
+    Unusable(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadTls {
+    #[error("cannot read {}", file.display())]
+    Unreadable {
+        file: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} holds no certificate in PEM format", .0.display())]
+    NoCertificate(PathBuf),
+    #[error("{} holds no private key in PEM format", .0.display())]
+    NoKey(PathBuf),
+    #[error("the certificate and the key cannot be used together")]
+    Unusable(#[from] rustls::Error),
+}
+
+/// The contents of both files, or why they cannot be read; only to be compared.
+#[derive(Clone, PartialEq, Eq)]
+enum Seen {
+    Digest(Vec<u8>),
+    Problem(String),
+}
+
+impl Tls {
+    pub fn new(files: TlsFiles) -> Result<Self, BadTls> {
+        let (certificate, key) = read_both(&files)?;
+        let config = server_config(&files, &certificate, &key)?;
+        Ok(Self {
+            files,
+            config: RwLock::new(Arc::new(config)),
+            seen: Mutex::new(Seen::of(&certificate, &key)),
+            handshakes: Semaphore::new(MAX_HANDSHAKES),
+            handshake_limit: HANDSHAKE_LIMIT,
+        })
+    }
+
+    /// Looks at the files again. Blocks for a moment.
+    pub fn reload(&self) -> Reloaded {
+        let read = read_both(&self.files);
+        let now_seen = match &read {
+            Ok((certificate, key)) => Seen::of(certificate, key),
+            Err(problem) => Seen::Problem(chain(problem)),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == now_seen {
+            return Reloaded::Unchanged;
+        }
+        *seen = now_seen;
+        let made =
+            read.and_then(|(certificate, key)| server_config(&self.files, &certificate, &key));
+        match made {
+            Ok(config) => {
+                *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                Reloaded::Changed
+            }
+            Err(problem) => Reloaded::Unusable(chain(&problem)),
+        }
+    }
+
+    /// Greets a client. One that speaks plain HTTP is told so.
+    pub(crate) async fn accept(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = async {
+            let mut first = [0];
+            if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
+                return refuse_plain(&mut stream).await;
+            }
+            let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
+            let config = self
+                .config
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            TlsAcceptor::from(config).accept(stream).await
+        };
+        let late = || {
+            let text = format!("no handshake within {:?}", self.handshake_limit);
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        };
+        let ended = tokio::time::timeout(self.handshake_limit, handshake).await;
+        ended.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tls").field(&self.files).finish()
+    }
+}
+
+impl Seen {
+    fn of(certificate: &[u8], key: &[u8]) -> Self {
+        let digest = Sha256::new()
+            .chain_update(certificate.len().to_be_bytes())
+            .chain_update(certificate)
+            .chain_update(key);
+        Self::Digest(digest.finalize().to_vec())
+    }
+}
+
+async fn refuse_plain<T>(stream: &mut TcpStream) -> io::Result<T> {
+    let mut request = vec![0; PLAIN_REQUEST_BYTES];
+    let _ = stream.read(&mut request).await?;
+    stream.write_all(PLAIN_ANSWER.as_bytes()).await?;
+    stream.shutdown().await?;
+    Err(io::Error::other("the client speaks HTTP without TLS"))
+}
+
+fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), BadTls> {
+    Ok((read(&files.certificate_file)?, read(&files.key_file)?))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, BadTls> {
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file);
+    opened
+        .and_then(|opened| opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
+        .map_err(|source| BadTls::Unreadable {
+            file: file.to_owned(),
+            source,
+        })?;
+    Ok(bytes)
+}
+
+fn server_config(files: &TlsFiles, certificate: &[u8], key: &[u8]) -> Result<ServerConfig, BadTls> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .unwrap_or_default();
+    if certificates.is_empty() {
+        return Err(BadTls::NoCertificate(files.certificate_file.clone()));
+    }
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| BadTls::NoKey(files.key_file.clone()))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// An error and its cause, in one line.
+fn chain(problem: &BadTls) -> String {
+    use std::error::Error as _;
+    let source = problem.source();
+    source.map_or_else(
+        || problem.to_string(),
+        |source| format!("{problem}: {source}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Without a certificate: no handshake here gets as far as that.
+    fn tls(max_handshakes: usize) -> Tls {
+        let nowhere = PathBuf::from("nowhere");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        Tls {
+            files: TlsFiles {
+                certificate_file: nowhere.clone(),
+                key_file: nowhere,
+            },
+            config: RwLock::new(Arc::new(config)),
+            seen: Mutex::new(Seen::Problem(String::new())),
+            handshakes: Semaphore::new(max_handshakes),
+            handshake_limit: HANDSHAKE_LIMIT,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bounded_number_of_handshakes_goes_on_at_a_time() {
+        let limit = 5;
+        for n_clients in sizes_around("server::tls::MAX_HANDSHAKES", limit) {
+            let tls = Arc::new(tls(limit));
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut clients = Vec::new();
+            for _ in 0..n_clients {
+                let mut client = TcpStream::connect(address).await.unwrap();
+                // A greeting that does not go on.
+                client.write_all(&[HANDSHAKE_RECORD, 3, 1]).await.unwrap();
+                clients.push(client);
+                let (stream, _) = listener.accept().await.unwrap();
+                let tls = Arc::clone(&tls);
+                tokio::spawn(async move { tls.accept(stream).await.map(drop) });
+            }
+            let free = limit - n_clients.min(limit);
+            let reached = async {
+                while tls.handshakes.available_permits() != free {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let reached = tokio::time::timeout(HANDSHAKE_LIMIT / 2, reached).await;
+            assert!(reached.is_ok(), "{n_clients} clients");
+        }
+    }
+}

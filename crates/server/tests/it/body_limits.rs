@@ -1,0 +1,264 @@
+//! What may be sent by those who have shown nothing yet: little, not too often, and nothing that is kept.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use server::api::endpoint::Endpoint;
+use server::api::endpoints;
+use server::app::App;
+
+use crate::ask::Ask;
+use crate::database::{Database, on_both};
+use crate::samples::static_pool;
+use crate::world::World;
+
+/// A body of a call that anybody can make.
+const OPEN_BYTES: usize = 64 * 1024;
+const REGISTER: &str = "/worker/register";
+const POOL: &str = "/worker-pool/pp%2Fee";
+const PIECE: usize = 4 * 1024;
+
+fn register(world: &World, body: impl Into<Bytes>) -> Ask {
+    let ask = world.ask(Method::POST, REGISTER).anonymously();
+    ask.body("application/json", body)
+}
+
+/// JSON of exactly this length, as far as there is one.
+fn json_of(bytes: usize) -> String {
+    match bytes.checked_sub(r#"{"a":""}"#.len()) {
+        Some(rest) => format!(r#"{{"a":"{}"}}"#, "x".repeat(rest)),
+        None => "1".repeat(bytes),
+    }
+}
+
+on_both!(
+    a_call_that_anybody_can_make_takes_64_kib_and_no_more,
+    |world| {
+        for bytes in [
+            0,
+            1,
+            OPEN_BYTES - 1,
+            OPEN_BYTES,
+            OPEN_BYTES + 1,
+            10 * OPEN_BYTES,
+        ] {
+            let answer = register(world, json_of(bytes)).await;
+            if bytes <= OPEN_BYTES {
+                assert_eq!(answer.status, 400, "{bytes}: {}", answer.text);
+                continue;
+            }
+            let text = format!("The body is larger than {OPEN_BYTES} bytes");
+            answer.refused(413, "InputTooLarge", &text);
+        }
+        // Those who show who they are may send more.
+        let text = "x".repeat(10 * OPEN_BYTES);
+        let mut pool = static_pool();
+        pool["config"] = json!({"workerConfig": {"text": text}});
+        world.put(POOL, pool).await.expect(200);
+    }
+);
+
+/// So many objects with one member each: seven bytes of text that become hundreds of bytes.
+fn objects(n_objects: usize) -> String {
+    let objects = vec![r#"{"":0}"#; n_objects].join(",");
+    format!(r#"{{"a":[{objects}]}}"#)
+}
+
+/// How much one of them weighs: its text and its comma twice, the object, and a further value.
+const OBJECT_WEIGHT: usize = 8 + 8 + 640 + 112;
+/// What is around them.
+const FRAME_WEIGHT: usize = 670;
+
+#[tokio::test]
+async fn a_small_text_that_becomes_large_is_not_parsed() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    // An open call may weigh a megabyte.
+    let limit = (1024 * 1024 - FRAME_WEIGHT) / OBJECT_WEIGHT;
+    for n_objects in [0, 1, limit - 1, limit, limit + 1, 4 * limit, 10 * limit] {
+        let text = objects(n_objects);
+        let is_long = text.len() > OPEN_BYTES;
+        let answer = register(&world, text).await;
+        match n_objects {
+            _ if n_objects <= limit => assert_eq!(answer.status, 400, "{n_objects}"),
+            _ if is_long => answer.refused_with(413, "InputTooLarge", "is larger than"),
+            _ => answer.refused_with(413, "InputTooLarge", "The body has too many values"),
+        }
+    }
+    // Ten megabytes of them, from somebody who may send ten megabytes.
+    let large = objects(1_200_000);
+    let ask = world.ask(Method::PUT, POOL).body("application/json", large);
+    ask.await
+        .refused_with(413, "InputTooLarge", "The body has too many values");
+}
+
+/// How much a body made us keep, seen while it was sent.
+#[derive(Default)]
+struct Kept {
+    sent: AtomicUsize,
+    most_open: AtomicUsize,
+    most_admitted: AtomicUsize,
+}
+
+impl Kept {
+    fn look(&self, app: &App, at_first: (usize, usize)) {
+        let (admitted, open) = app.body_budget.free();
+        let kept = (at_first.0 - admitted, at_first.1 - open);
+        self.most_admitted.fetch_max(kept.0, Ordering::SeqCst);
+        self.most_open.fetch_max(kept.1, Ordering::SeqCst);
+    }
+}
+
+/// A body of so many pieces that begins as JSON.
+fn watched(
+    app: &Arc<App>,
+    kept: &Arc<Kept>,
+    n_pieces: usize,
+) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
+    let (app, kept) = (Arc::clone(app), Arc::clone(kept));
+    let at_first = app.body_budget.free();
+    let pieces = stream::iter(0..n_pieces).map(move |number| {
+        kept.look(&app, at_first);
+        kept.sent.fetch_add(PIECE, Ordering::SeqCst);
+        let mut piece = vec![b' '; PIECE];
+        if number == 0 {
+            piece[0] = b'[';
+        }
+        Ok(Frame::data(Bytes::from(piece)))
+    });
+    StreamBody::new(pieces)
+}
+
+/// A path to the endpoint, with something for each parameter.
+fn path_of(endpoint: &Endpoint) -> String {
+    let mut path = format!("/api/{}/v1{}", endpoint.service.as_str(), endpoint.route);
+    for parameter in endpoint.parameters() {
+        path = path.replace(&format!("<{parameter}>"), "a");
+    }
+    path
+}
+
+on_both!(
+    no_route_keeps_much_of_a_body_before_its_sender_may_call,
+    |world| {
+        let at_first = world.app.body_budget.free();
+        for endpoint in endpoints() {
+            let kept = Arc::new(Kept::default());
+            let method = endpoint.method.as_str().to_uppercase();
+            let request = Request::builder()
+                .method(method.as_str())
+                .uri(path_of(endpoint))
+                .header("host", "x")
+                .header("content-type", "application/json")
+                .body(watched(&world.app, &kept, 1_000))
+                .unwrap();
+            let peer = ([192, 0, 2, 7], 1).into();
+            let reply = world.server.answer(request, peer).await;
+            let status = reply.status().as_u16();
+            // Streams begin, and pings do not look at what comes with them.
+            assert!((200..500).contains(&status), "{}: {status}", endpoint.name);
+            if endpoint.authorized_by_url() {
+                assert_eq!(status, 403, "{}", endpoint.name);
+            }
+            drop(reply);
+            let (sent, open, admitted) = (&kept.sent, &kept.most_open, &kept.most_admitted);
+            let (open, admitted) = (open.load(Ordering::SeqCst), admitted.load(Ordering::SeqCst));
+            assert_eq!(admitted, 0, "{}", endpoint.name);
+            assert!(open <= OPEN_BYTES, "{}: {open}", endpoint.name);
+            if endpoint.authorized_by_url() {
+                assert_eq!(open, 0, "{}", endpoint.name);
+            } else {
+                let sent = sent.load(Ordering::SeqCst);
+                assert!(sent <= OPEN_BYTES + PIECE, "{}: {sent}", endpoint.name);
+            }
+        }
+        assert_eq!(world.app.body_budget.free(), at_first);
+    }
+);
+
+on_both!(who_may_not_call_is_told_so_whatever_the_body_is, |world| {
+    let nobody = world.client("nobody", &[]).await;
+    for body in ["{", "[[[", "{\"a\":1}", ""] {
+        let ask = world
+            .ask(Method::POST, "/plan-worker-pool/pp%2Fee")
+            .body("application/json", body);
+        let answer = ask.by(&nobody).await;
+        assert_eq!(answer.body()["requestInfo"]["payload"], json!({}));
+        answer.refused_with(403, "InsufficientScopes", "get-worker-pool:pp/ee");
+    }
+});
+
+#[tokio::test]
+async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
+    let change = |config: &mut server::config::Config| {
+        config.server.max_body_bytes = 4_000;
+        config.server.body_memory_bytes = 8_000;
+    };
+    let world = World::open(Database::sqlite(), change).await;
+    let at_first = world.app.body_budget.free();
+    tokio::time::pause();
+    // Two callers that may call, and then do not send the end of their bodies.
+    let stalled = || {
+        let signed = world.ask(Method::PUT, POOL);
+        let signature = signed.signature_with(&world.root(), world.now().as_millis() / 1_000, None);
+        let first = Bytes::from(json_of(3_900)).slice(..3_900 - 1);
+        let first = stream::iter([Ok::<_, Infallible>(Frame::data(first))]);
+        let request = Request::put("/api/worker-manager/v1/worker-pool/pp%2Fee")
+            .header("host", "fleet.example.com")
+            .header("content-type", "application/json")
+            .header("authorization", signature)
+            .body(StreamBody::new(first.chain(stream::pending())))
+            .unwrap();
+        let server = Arc::clone(&world.server);
+        tokio::spawn(async move { server.answer(request, ([192, 0, 2, 7], 1).into()).await })
+    };
+    let (first, second) = (stalled(), stalled());
+    while world.app.body_budget.free().0 > 8_000 - 2 * 3_899 {
+        tokio::task::yield_now().await;
+    }
+    let mut pool = static_pool();
+    pool["description"] = json!("x".repeat(500));
+    let refused = world.put(POOL, pool).await;
+    assert_eq!(refused.header("retry-after"), "5");
+    refused.refused_with(503, "ServerBusy", "The bodies of other requests");
+    // What needs no body is answered, and so are calls that anybody can make.
+    world.get("/worker-pools").await.expect(200);
+    assert_eq!(register(&world, "{}").await.status, 400);
+    for stalled in [first, second] {
+        let reply = stalled.await.unwrap();
+        assert_eq!(reply.status(), 408);
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        assert!(serde_json::from_slice::<Value>(&body).is_ok());
+    }
+    assert_eq!(world.app.body_budget.free(), at_first);
+}
+
+#[tokio::test]
+async fn an_address_makes_only_so_many_open_calls_a_minute() {
+    let change = |config: &mut server::config::Config| config.server.open_calls_per_minute = 3;
+    let world = World::open(Database::sqlite(), change).await;
+    for _ in 0..3 {
+        assert_eq!(register(&world, "{}").await.status, 400);
+    }
+    let refused = register(&world, "{}").await;
+    assert_eq!(refused.header("retry-after"), "5");
+    let text = "Too many calls without credentials came from this address";
+    refused.refused(429, "TooManyRequests", text);
+    // Nor are they looked at: a proof that is right gets the same answer.
+    register(&world, "nonsense")
+        .await
+        .refused(429, "TooManyRequests", text);
+    // All else is as ever, and so are calls from this machine.
+    world.get("/ping").anonymously().await.expect(200);
+    world.get("/worker-pools").await.expect(200);
+    assert_eq!(register(&world, "{}").locally().await.status, 400);
+    world.clock.advance_ms(20_000);
+    assert_eq!(register(&world, "{}").await.status, 400);
+    assert_eq!(register(&world, "{}").await.status, 429);
+}

@@ -1,0 +1,78 @@
+//! `/metrics` is for programs on this machine, and for nobody who only says that they are here.
+
+use crate::ask::Ask;
+use crate::database::Database;
+use crate::world::World;
+
+fn metrics(world: &World) -> Ask {
+    world.get("root:/metrics").anonymously()
+}
+
+async fn is_hidden(ask: Ask) -> bool {
+    let answer = ask.await;
+    answer.status == 404 && !answer.text.contains("fleetwright_build_info")
+}
+
+#[tokio::test]
+async fn programs_here_read_metrics_and_pages_of_other_sites_do_not() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for host in [
+        "localhost",
+        "LOCALHOST:8080",
+        "127.0.0.1:8080",
+        "127.9.9.9",
+        "[::1]:8080",
+    ] {
+        let answer = metrics(&world).locally().header("host", host).await;
+        assert_eq!(answer.status, 200, "{host}");
+        assert!(answer.text.contains("fleetwright_build_info"));
+        for name in [
+            "access-control-allow-origin",
+            "access-control-allow-methods",
+            "access-control-allow-headers",
+        ] {
+            assert_eq!(answer.header(name), "", "{name}");
+        }
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+}
+
+#[tokio::test]
+async fn a_site_that_has_taken_our_address_reads_no_metrics() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for host in [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.0.2.1",
+        "[2001:db8::1]",
+        "",
+    ] {
+        assert!(
+            is_hidden(metrics(&world).locally().header("host", host)).await,
+            "{host}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_header_makes_a_request_local_and_any_of_a_proxy_makes_it_foreign() {
+    let world = World::open(Database::sqlite(), |config| {
+        config.server.trusted_proxies = 1
+    })
+    .await;
+    assert!(is_hidden(metrics(&world).header("host", "localhost")).await);
+    for (name, value) in [
+        ("x-forwarded-for", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1"),
+        ("x-real-ip", "127.0.0.1"),
+        ("via", "1.1 localhost"),
+        ("x-forwarded-host", "localhost"),
+    ] {
+        let from_afar = metrics(&world).header("host", "localhost");
+        assert!(is_hidden(from_afar.header(name, value)).await, "{name}");
+        let passed_on = metrics(&world).locally();
+        assert!(is_hidden(passed_on.header(name, value)).await, "{name}");
+    }
+}
