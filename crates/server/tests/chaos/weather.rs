@@ -26,7 +26,7 @@ impl World {
                 self.set_clocks_by_ms(step);
                 return;
             }
-            0..=59 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
+            3..=59 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
             60..=89 => self.chance.between(2 * MINUTE_MS, 20 * MINUTE_MS),
             _ => self.chance.between(HOUR_MS, 7 * HOUR_MS),
         };
