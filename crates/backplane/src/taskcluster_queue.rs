@@ -3,7 +3,7 @@
 //! Questions about many queues go out in batches. A batch that fails is asked about again queue by queue
 //! where that can help, so that one queue which we may not see hides no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -85,8 +85,8 @@ pub struct WorkerPage {
     pub token: Option<String>,
 }
 
-/// Those who work on something.
-pub type Busy = BTreeSet<(WorkerGroup, WorkerId)>;
+/// Those who work on something, and on how many tasks.
+pub type Busy = BTreeMap<(WorkerGroup, WorkerId), u64>;
 
 pub struct TaskclusterQueue {
     caller: Caller,
@@ -176,7 +176,7 @@ impl TaskclusterQueue {
         answers
     }
 
-    /// The workers that work on something at the moment.
+    /// The workers that work on something at the moment, and on how many tasks.
     pub async fn busy(&self, queue: &PoolId) -> Result<Busy, DemandError> {
         let path = format!("/task-queues/{}/claimed", segment(queue.as_str()));
         let claimed: Vec<Claimed> = self.list(&path).await?;
@@ -187,7 +187,11 @@ impl TaskclusterQueue {
                 claimed.worker_id.parse().ok()?,
             ))
         });
-        Ok(named.collect())
+        let mut busy = Busy::new();
+        for name in named {
+            *busy.entry(name).or_insert(0) += 1;
+        }
+        Ok(busy)
     }
 
     /// All workers that the queue remembers.

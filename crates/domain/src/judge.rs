@@ -5,7 +5,7 @@
 //! A machine that the cloud still shows after that is ended again and again until it is gone or its row expires;
 //! then it is a machine without a row, which the sweep of what we own ends.
 
-use crate::lifecycle::{DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
+use crate::lifecycle::{DEFAULT_FIRST_CLAIM_MS, DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
 use crate::queue_worker::QueueWorker;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use crate::worker::{Worker, WorkerState};
@@ -163,7 +163,7 @@ fn out_of_time(worker: &Worker, now: Timestamp) -> Option<String> {
     (limit < now).then(|| "terminateAfter time exceeded".to_owned())
 }
 
-/// Runs, and does not claim work. The time before it registered does not count.
+/// Runs, and does not ask for work. The time before it registered does not count.
 fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<String> {
     let limit_ms = inactivity_ms(worker);
     let limit = limit_ms / SECOND_MS;
@@ -172,10 +172,7 @@ fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<Stri
     let silent = |since: Timestamp| now.millis_since(since.max(registered)) > limit_ms;
     match queue {
         QueueFacts::Unknown => None,
-        QueueFacts::NeverSeen => silent(registered).then(|| {
-            let created = worker.created;
-            format!("worker never claimed work, created={created}, queueInactivityTimeout={limit}s")
-        }),
+        QueueFacts::NeverSeen => never_claimed(worker, registered, now),
         QueueFacts::Seen(seen) if seen.is_quarantined(now) => None,
         QueueFacts::Seen(seen) => {
             let active = seen.last_date_active.unwrap_or(seen.first_claim);
@@ -184,6 +181,22 @@ fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<Stri
             })
         }
     }
+}
+
+/// It registered, and never asked for work: it is broken. The shorter of both limits counts.
+fn never_claimed(worker: &Worker, registered: Timestamp, now: Timestamp) -> Option<String> {
+    let stated = worker.terms.first_claim_timeout;
+    let first_claim_ms = stated.filter(|ms| *ms > 0);
+    let first_claim_ms = first_claim_ms.unwrap_or(DEFAULT_FIRST_CLAIM_MS);
+    let inactivity_ms = inactivity_ms(worker);
+    let (name, limit_ms) = match first_claim_ms < inactivity_ms {
+        true => ("firstClaimTimeout", first_claim_ms),
+        false => ("queueInactivityTimeout", inactivity_ms),
+    };
+    (now.millis_since(registered) > limit_ms).then(|| {
+        let (created, limit) = (worker.created, limit_ms / SECOND_MS);
+        format!("worker never claimed work, created={created}, {name}={limit}s")
+    })
 }
 
 fn inactivity_ms(worker: &Worker) -> i64 {
@@ -379,11 +392,34 @@ mod tests {
         assert_eq!(with_queue(&running, QueueFacts::Unknown), "keep");
         // Without a word about when it registered, and without a limit of its own.
         running.terms = Terms::default();
+        running.created = ago(DEFAULT_FIRST_CLAIM_MS);
         assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
-        running.created = ago(2 * HOUR_MS + 1);
-        assert!(
-            with_queue(&running, QueueFacts::NeverSeen).ends_with("queueInactivityTimeout=7200s")
-        );
+        running.created = ago(DEFAULT_FIRST_CLAIM_MS + 1);
+        assert!(with_queue(&running, QueueFacts::NeverSeen).ends_with("firstClaimTimeout=1800s"));
+    }
+
+    #[test]
+    fn a_pool_may_say_how_long_the_first_claim_may_take() {
+        let mut running = worker(WorkerState::Running);
+        let ends_after = |worker: &Worker, ms: i64| {
+            let mut worker = worker.clone();
+            worker.created = ago(DAY_MS);
+            worker.terms.registered_at = Some(NOW - ms);
+            assert_eq!(with_queue(&worker, QueueFacts::NeverSeen), "keep");
+            worker.terms.registered_at = Some(NOW - ms - 1);
+            let end = with_queue(&worker, QueueFacts::NeverSeen);
+            end.rsplit(", ").next().unwrap().to_owned()
+        };
+        running.terms.first_claim_timeout = Some(HOUR_MS);
+        assert_eq!(ends_after(&running, HOUR_MS), "firstClaimTimeout=3600s");
+        // It is a kind of inactivity: that limit counts if it is the shorter one.
+        running.terms.queue_inactivity_timeout = Some(20 * MINUTE_MS);
+        let end = ends_after(&running, 20 * MINUTE_MS);
+        assert_eq!(end, "queueInactivityTimeout=1200s");
+        running.terms.first_claim_timeout = Some(0);
+        running.terms.queue_inactivity_timeout = Some(i64::MAX);
+        let end = ends_after(&running, DEFAULT_FIRST_CLAIM_MS);
+        assert_eq!(end, "firstClaimTimeout=1800s");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod pool;
 pub mod queue_worker;
 pub mod run_outcome;
+pub mod supply;
 pub mod task;
 pub mod time;
 pub mod version;

@@ -5,13 +5,19 @@
 use serde_json::{Map, Value};
 
 use crate::id::LaunchToken;
-use crate::time::{HOUR_MS, SECOND_MS, Timestamp};
+use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use crate::worker::Terms;
 
 /// What a pool that says nothing gets: four days.
 pub const DEFAULT_REREGISTRATION_MS: i64 = 96 * HOUR_MS;
 /// How long a worker may go without claiming work when nobody says otherwise: two hours.
 pub const DEFAULT_INACTIVITY_MS: i64 = 2 * HOUR_MS;
+
+/// How long a worker that has registered may take to ask for work for the first time when nobody says otherwise.
+pub const DEFAULT_FIRST_CLAIM_MS: i64 = 30 * MINUTE_MS;
+/// How long an idle worker is kept when nobody says otherwise: pools of short tasks do not boot one for each gap, and
+/// clouds charge for a minute at least.
+pub const DEFAULT_IDLE_HOLD_MS: i64 = MINUTE_MS;
 
 /// The pool's own re-registration time-out, in milliseconds, if it states one.
 pub fn reregistration_timeout(config: &Map<String, Value>) -> Option<i64> {
@@ -29,11 +35,13 @@ pub fn at_launch(
     let registration = stated(pool_config, "registrationTimeout").unwrap_or(reregistration);
     let first_limit = registration.min(reregistration);
     let inactivity = stated(pool_config, "queueInactivityTimeout").unwrap_or(DEFAULT_INACTIVITY_MS);
+    let first_claim = stated(pool_config, "firstClaimTimeout").unwrap_or(DEFAULT_FIRST_CLAIM_MS);
     Terms {
         terminate_after: Some(now.plus_millis(first_limit).as_millis()),
         reregistration_timeout: Some(reregistration),
         queue_inactivity_timeout: Some(inactivity),
-        idle_hold_ms: idle_hold(&worker_config),
+        first_claim_timeout: Some(first_claim),
+        idle_hold_ms: Some(idle_hold(&worker_config)),
         launch_token: Some(launch_token.to_string()),
         worker_config: Some(worker_config),
         ..Terms::default()
@@ -47,15 +55,19 @@ fn stated(config: &Map<String, Value>, name: &str) -> Option<i64> {
     (seconds > 0).then(|| seconds.saturating_mul(SECOND_MS))
 }
 
-/// How long a worker waits for work before it asks whether it should go: generic-worker's setting or ours.
-fn idle_hold(worker_config: &Value) -> Option<i64> {
+/// How long a worker waits for work before it asks whether it should go: generic-worker's setting or ours. Zero means
+/// that it never asks, so it says nothing of how long to keep it.
+fn idle_hold(worker_config: &Value) -> i64 {
     let seconds = [
         "/genericWorker/config/idleTimeoutSecs",
         "/fleetwright/idleTimeoutSeconds",
     ]
     .into_iter()
-    .find_map(|place| worker_config.pointer(place)?.as_i64())?;
-    (seconds > 0).then(|| seconds.saturating_mul(SECOND_MS))
+    .find_map(|place| worker_config.pointer(place)?.as_i64());
+    match seconds {
+        Some(seconds) if seconds > 0 => seconds.saturating_mul(SECOND_MS),
+        Some(_) | None => DEFAULT_IDLE_HOLD_MS,
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +103,8 @@ mod tests {
         assert_eq!(terms.terminate_after, Some(1_000_000 + 345_600_000));
         assert_eq!(terms.reregistration_timeout, Some(345_600_000));
         assert_eq!(terms.queue_inactivity_timeout, Some(7_200_000));
-        assert_eq!(terms.idle_hold_ms, None);
+        assert_eq!(terms.first_claim_timeout, Some(1_800_000));
+        assert_eq!(terms.idle_hold_ms, Some(60_000));
         assert_eq!(terms.worker_config, Some(json!({"a": 1})));
         assert_eq!(
             terms.launch_token.as_deref(),
@@ -117,15 +130,12 @@ mod tests {
         let hold = |worker_config| terms(json!({}), worker_config).idle_hold_ms;
         let generic = json!({"genericWorker": {"config": {"idleTimeoutSecs": 900}}});
         assert_eq!(hold(generic), Some(900_000));
-        assert_eq!(
-            hold(json!({"fleetwright": {"idleTimeoutSeconds": 60}})),
-            Some(60_000)
-        );
-        assert_eq!(
-            hold(json!({"fleetwright": {"idleTimeoutSeconds": 0}})),
-            None
-        );
-        assert_eq!(hold(json!({"fleetwright": "soon"})), None);
-        assert_eq!(hold(Value::Null), None);
+        let ours = |seconds: i64| hold(json!({"fleetwright": {"idleTimeoutSeconds": seconds}}));
+        assert_eq!(ours(7), Some(7_000));
+        assert_eq!(ours(i64::MAX), Some(i64::MAX));
+        let default = Some(DEFAULT_IDLE_HOLD_MS);
+        assert_eq!((ours(0), ours(-1)), (default, default));
+        assert_eq!(hold(json!({"fleetwright": "soon"})), default);
+        assert_eq!(hold(Value::Null), default);
     }
 }

@@ -104,21 +104,27 @@ pub enum StrategyName {
     AwsProvisioner,
 }
 
-/// The pool's capacity units by what they are good for. Each unit counts in one place only; of a worker that is
-/// both quarantined and told to go, the quarantine counts.
+/// The pool's capacity units by what they are good for. Each unit counts in one place only (but for `fresh`, a part
+/// of `running`). Of a worker that is quarantined, told to go and silent, the first of these counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Capacity {
-    /// Running, and neither quarantined nor told to go.
+    /// Running, asking for work, and neither quarantined nor told to go.
     pub running: u64,
+    /// Of these, units of workers that registered a moment ago and had no task yet (see [`crate::supply`]).
+    #[serde(default)]
+    pub fresh: u64,
     /// Running, but told to go when it is next idle: no supply.
     pub draining: u64,
     /// Running, but quarantined: no supply.
     pub quarantined: u64,
+    /// Running, but silent: they do not ask for work, so they are no supply (see [`crate::supply`]).
+    #[serde(default)]
+    pub silent: u64,
     /// Made, not registered yet, and still expected to.
     pub requested: u64,
     /// Asked for or made more than [`START_UP_MS`] ago and still not registered, or coming from a provider that the
-    /// pool has left, so that it will go as soon as it is there: takes room, and is no supply.
+    /// pool has left or from an archived launch config, so that it goes when it registers: no supply.
     #[serde(default)]
     pub overdue: u64,
     /// Launches whose answer is not known yet, and still expected.
@@ -222,8 +228,12 @@ pub struct Candidate {
     pub archived: bool,
     /// Its provider is one that the pool has left.
     pub deprovisioned: bool,
-    /// It has a task now.
-    pub busy: bool,
+    /// How many tasks it has now.
+    #[serde(alias = "busy", deserialize_with = "stored::number_of_tasks")]
+    pub claimed: u64,
+    /// It does not ask for work.
+    #[serde(default)]
+    pub silent: bool,
     /// Since when it has had none (or since it registered).
     #[serde(with = "stored::plain")]
     pub idle_since: Timestamp,
@@ -254,6 +264,9 @@ pub struct Plan {
     /// Something is missing, and then the first pause of a launch config ends: worth another look.
     #[serde(with = "stored::plain_option", default)]
     pub again_at: Option<Timestamp>,
+    /// Tasks wait, and no launch config may ever be used for them: the pool's owner must change it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
 }
 
 /// Start so many machines this way.
@@ -302,6 +315,7 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
     need::note(snapshot, &standing.load, &mut notes);
     let choice = choose::choose(snapshot, standing.change, &mut notes, rng);
     let advice = standing.advice(snapshot.now, &mut notes);
+    let unserved = notes.is_unserved();
     let (reasons, alarm) = notes.close();
     Plan {
         change: standing.change,
@@ -311,6 +325,7 @@ pub fn plan(snapshot: &Snapshot, rng: &mut dyn Rng) -> Plan {
         reasons,
         alarm,
         again_at: choice.again_at,
+        unserved,
     }
 }
 
@@ -321,6 +336,7 @@ impl Capacity {
             self.running,
             self.draining,
             self.quarantined,
+            self.silent,
             self.requested,
             self.overdue,
             self.intended,
@@ -336,7 +352,13 @@ impl Capacity {
 
     /// Many more units than there may be: a mistake of ours, or somebody lowered the maximum.
     fn watch(&self, max: u64, notes: &mut notes::Notes) {
-        let existing = [self.running, self.draining, self.requested, self.overdue];
+        let existing = [
+            self.running,
+            self.draining,
+            self.silent,
+            self.requested,
+            self.overdue,
+        ];
         let existing = existing.into_iter().fold(0, u64::saturating_add);
         // Above 1.25 times the maximum, in whole numbers.
         if existing > ALARM_ABOVE && u128::from(existing) * 4 > u128::from(max) * 5 {

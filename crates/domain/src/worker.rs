@@ -37,7 +37,10 @@ pub struct Terms {
     /// How long it may go without claiming work, in milliseconds; `None` is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_inactivity_timeout: Option<i64>,
-    /// How long it may be idle before it is told to go for being too many, in milliseconds; `None`: not at all.
+    /// How long it may take to ask for work for the first time, in milliseconds; `None` is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_claim_timeout: Option<i64>,
+    /// How long it may be idle before it is told to go for being too many, in milliseconds; `None` is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_hold_ms: Option<i64>,
     /// The launch that made it.

@@ -9,6 +9,7 @@ use access::slugid;
 use cloud::Providers;
 use contract::Schemas;
 use domain::event::{Event, EventBody};
+use domain::supply::Horizon;
 use domain::time::{Clock, Timestamp};
 use rand::Rng;
 use store::{Store, StoreError, Tx};
@@ -23,6 +24,7 @@ use crate::demand::Demands;
 use crate::events::EventStream;
 use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::Gate;
+use crate::listening::Listening;
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;
@@ -50,6 +52,7 @@ pub struct App {
     pub launching: Launching,
     /// Where registrations wait that came before their launch was answered.
     pub launch_answers: LaunchAnswers,
+    pub listening: Listening,
     pub artifacts: Artifacts,
     pub events: EventStream,
     /// The ways by which people are told of errors.
@@ -116,6 +119,12 @@ impl WorkerIssuer {
 }
 
 impl App {
+    /// From which moments on signs of workers count.
+    pub fn horizon(&self, now: Timestamp) -> Horizon {
+        let embedded = !self.demands.is_outside();
+        Horizon::new(now, embedded.then(|| self.listening.since(now)))
+    }
+
     /// As the store's `write`; afterwards the events that were announced in it are told at once.
     pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where

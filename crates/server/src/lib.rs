@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod events;
 pub mod fleet;
 pub mod gate;
+pub mod listening;
 pub mod notify;
 pub mod rate_limit;
 pub mod run;

@@ -26,6 +26,7 @@ use crate::demand::{Demands, QueueUnusable};
 use crate::events::EventStream;
 use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
+use crate::listening::Listening;
 use crate::notify::{self, Channel, ChannelsError};
 use crate::rate_limit::{RateLimited, RealPauses};
 use crate::tasks::BROKER_READER;
@@ -186,6 +187,7 @@ async fn assemble(
     let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
+    let listening = Listening::new(now, config.fleet.round());
     Ok(Arc::new(App {
         root_url: config.root_url(),
         config,
@@ -203,6 +205,7 @@ async fn assemble(
         demands,
         launching: Launching::default(),
         launch_answers: LaunchAnswers::default(),
+        listening,
         artifacts,
         events,
         notices,

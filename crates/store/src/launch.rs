@@ -1,8 +1,9 @@
 //! Launches: written before any cloud hears of them, so that none is forgotten.
 
 use domain::Version;
-use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
+use domain::id::{LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState};
+use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
@@ -66,18 +67,6 @@ statements! { TABLE;
     DELETE "launch_delete_before" =
         "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
          WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
-}
-
-/// Launches without an answer that are of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AwaitedLaunches {
-    pub pool_id: PoolId,
-    pub launch_config_id: LaunchConfigId,
-    pub provider_id: ProviderId,
-    /// Decided on before the moment that was asked for.
-    pub is_old: bool,
-    /// The units that may still come.
-    pub capacity: u64,
 }
 
 pub fn launch_get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {

@@ -58,6 +58,7 @@ mod worker_counts;
 mod worker_error;
 mod worker_list;
 mod worker_metadata;
+mod worker_running;
 mod worker_supply;
 mod worker_type;
 mod write_probe;
@@ -98,8 +99,8 @@ pub use event_stream::{
     event_place_before, event_time_after,
 };
 pub use launch::{
-    AwaitedLaunches, launch_delete_before, launch_get, launch_insert, launch_list,
-    launch_list_pending, launch_note_never_registered, launch_note_registered, launch_note_silent,
+    launch_delete_before, launch_get, launch_insert, launch_list, launch_list_pending,
+    launch_note_never_registered, launch_note_registered, launch_note_silent,
     launch_pending_between, launch_pending_machines, launch_pending_providers, launch_update,
 };
 pub use launch_config::{
@@ -147,8 +148,8 @@ pub use session::MAX_ATTEMPTS;
 pub use store::{Engine, Store};
 pub use task::{task_get, task_insert, task_several, task_touch, task_update};
 pub use task_claimed::{
-    ClaimedTask, task_busy_workers, task_demand_all, task_demand_of, task_demand_up_to,
-    task_list_claimed, task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
+    ClaimedTask, task_demand_all, task_demand_of, task_demand_up_to, task_list_claimed,
+    task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
 };
 pub use task_dependency::{
     task_dependency_release, task_dependents, task_dependents_to_release, task_open_dependencies,
@@ -183,8 +184,12 @@ pub use worker_list::{
 pub use worker_metadata::{
     MetadataFilter, WorkerMetadata, worker_metadata_get, worker_metadata_list,
 };
+pub use worker_running::{
+    RunningWorker, SilentWorker, worker_list_running, worker_list_silent,
+    worker_supply_fresh_between, worker_supply_silent_between,
+};
 pub use worker_supply::{
-    Supply, worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
+    worker_list_stopping, worker_live_machines, worker_note_checked,
     worker_pools_with_archived_between, worker_supply_between, worker_supply_overdue_between,
     worker_supply_quarantined_between,
 };

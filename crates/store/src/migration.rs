@@ -48,6 +48,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     16 "0016_workers_by_region"
     17 "0017_cache_purges"
     18 "0018_health_by_events"
+    19 "0019_supply"
 };
 
 static TABLE: Table = Table {

@@ -67,6 +67,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::worker_list::STATEMENTS,
     crate::worker_counts::STATEMENTS,
     crate::worker_supply::STATEMENTS,
+    crate::worker_running::STATEMENTS,
     crate::launch::STATEMENTS,
     crate::launch_health::STATEMENTS,
     crate::plan_record::STATEMENTS,

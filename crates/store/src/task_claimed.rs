@@ -11,7 +11,7 @@ use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::task::{N_COLUMNS, columns, size, task};
 use crate::task_pending;
-use crate::tx::{ALL_ROWS, Tx};
+use crate::tx::Tx;
 
 static TABLE: Table = Table {
     name: "claimed_tasks",
@@ -36,9 +36,6 @@ statements! { TABLE;
     OF_WORKER "task_list_claims_of_worker" =
         "SELECT task_id, run_id FROM claimed_tasks WHERE task_queue_id = $1 AND worker_group = $2 \
          AND worker_id = $3 ORDER BY task_id LIMIT $4";
-    BUSY "task_busy_workers" =
-        "SELECT DISTINCT worker_group, worker_id FROM claimed_tasks \
-         WHERE task_queue_id = $1 AND taken_until > $2 ORDER BY worker_group, worker_id LIMIT $3";
     COUNT "task_count_claimed" =
         "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
     COUNT_ALL "task_count_claimed_all" =
@@ -99,18 +96,6 @@ pub fn task_demand_all(
         Ok((row.text(0)?.parse()?, row.number(1)?))
     })?;
     Ok(merged(pending, claimed, limit))
-}
-
-/// Who is busy in this pool, each worker once.
-pub fn task_busy_workers(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    now: Timestamp,
-) -> Result<Vec<(WorkerGroup, WorkerId)>, StoreError> {
-    let values = [pool_id.as_str().into(), now.into(), ALL_ROWS.into()];
-    tx.rows(&BUSY, &values, |row| {
-        Ok((row.text(0)?.parse()?, row.text(1)?.parse()?))
-    })
 }
 
 /// Longest claimed first.

@@ -31,15 +31,16 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM workers \
          WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3");
     INSERT "worker_insert" = concat!(
-        "INSERT INTO workers (", columns!(), ", draining) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) \
-         ON CONFLICT DO NOTHING");
+        "INSERT INTO workers (", columns!(), ", draining, registered, idle_hold, advised, \
+         advice_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+         $16, $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING");
     UPDATE "worker_update" =
         "UPDATE workers SET provider_id = $1, launch_config_id = $2, state = $3, capacity = $4, \
          expires = $5, last_modified = $6, last_checked = $7, terms = $8, provider_data = $9, \
          secret = $10, previous_secret = $11, previous_secret_until = $12, draining = $13, \
+         registered = $14, idle_hold = $15, advised = $16, advice_reason = $17, \
          version = version + 1 \
-         WHERE worker_pool_id = $14 AND worker_group = $15 AND worker_id = $16 AND version = $17";
+         WHERE worker_pool_id = $18 AND worker_group = $19 AND worker_id = $20 AND version = $21";
     FIRST_CLAIM "worker_note_first_claim" =
         "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
          AND worker_id = $4 AND first_claim IS NULL AND state = 'running'";
@@ -63,6 +64,7 @@ pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreErro
     let terms = to_json(&worker.terms);
     let provider_data = worker.provider_data.to_string();
     let previous = worker.previous_secret.as_ref();
+    let advice = worker.terms.advice.as_ref();
     let n_inserted = tx.execute(
         &INSERT,
         &[
@@ -88,6 +90,10 @@ pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreErro
             previous.map(|secret| secret.until).into(),
             worker.version.into(),
             worker.terms.is_draining().into(),
+            worker.terms.registered_at.into(),
+            worker.terms.idle_hold_ms.into(),
+            advice.map(|advice| advice.decided_at).into(),
+            advice.map(|advice| &advice.reason).into(),
         ],
     )?;
     Ok(n_inserted > 0)
@@ -98,6 +104,7 @@ pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreE
     let terms = to_json(&worker.terms);
     let provider_data = worker.provider_data.to_string();
     let previous = worker.previous_secret.as_ref();
+    let advice = worker.terms.advice.as_ref();
     tx.execute_guarded(
         &UPDATE,
         &[
@@ -118,6 +125,10 @@ pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreE
             previous.map(|secret| &secret.digest).into(),
             previous.map(|secret| secret.until).into(),
             worker.terms.is_draining().into(),
+            worker.terms.registered_at.into(),
+            worker.terms.idle_hold_ms.into(),
+            advice.map(|advice| advice.decided_at).into(),
+            advice.map(|advice| &advice.reason).into(),
             worker.key.pool_id.as_str().into(),
             worker.key.group.as_str().into(),
             worker.key.id.as_str().into(),

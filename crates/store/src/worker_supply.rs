@@ -1,8 +1,9 @@
 //! Workers that are not stopped, by what they are good for: the planner's view, from an index alone.
 
-use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
+use domain::id::{PoolId, ProviderId, WorkerKey};
+use domain::supply::Group;
 use domain::time::Timestamp;
-use domain::worker::{Worker, WorkerState};
+use domain::worker::Worker;
 
 use crate::error::StoreError;
 use crate::row::{BadRow, Row};
@@ -40,7 +41,10 @@ statements! { TABLE;
          AND (created < $3 OR EXISTS (SELECT 1 FROM worker_pools AS p \
          WHERE p.worker_pool_id = workers.worker_pool_id AND p.provider_id <> workers.provider_id \
          AND REPLACE(p.further_provider_ids, '\"' || workers.provider_id || '\"', '') \
-         = p.further_provider_ids)) GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         = p.further_provider_ids) OR EXISTS (SELECT 1 FROM launch_configs AS c \
+         WHERE c.worker_pool_id = workers.worker_pool_id \
+         AND c.launch_config_id = workers.launch_config_id AND c.archived = 1)) \
+         GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
          ORDER BY 1, 2, 3, 4 LIMIT $4";
     ARCHIVED "worker_pools_with_archived_between" =
         "SELECT DISTINCT w.worker_pool_id FROM (\
@@ -52,9 +56,6 @@ statements! { TABLE;
          ORDER BY w.worker_pool_id LIMIT $3";
     MACHINES "worker_live_machines" =
         "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";
-    STATE "worker_list_in_state" = concat!(
-        "SELECT ", columns!(), " FROM workers WHERE worker_pool_id = $1 AND state = $2 \
-         ORDER BY worker_group, worker_id LIMIT $3");
     STOPPING "worker_list_stopping" = concat!(
         "SELECT ", columns!(), " FROM workers WHERE state = 'stopping' AND provider_id = $1 \
          AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
@@ -65,26 +66,14 @@ statements! { TABLE;
          AND (worker_pool_id, worker_id) <= ($6, $7) AND last_checked < $8";
 }
 
-/// Workers of one pool that are alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Supply {
-    pub pool_id: PoolId,
-    pub launch_config_id: Option<LaunchConfigId>,
-    pub state: WorkerState,
-    /// Told to go when next idle.
-    pub draining: bool,
-    pub count: u64,
-    pub capacity: u64,
-}
-
 /// Those of all pools from the first to the last that are not stopped, by pool and launch config.
 pub fn worker_supply_between(
     tx: &mut Tx<'_>,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Supply>, StoreError> {
+) -> Result<Vec<Group>, StoreError> {
     let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
-    tx.rows(&BETWEEN, &values, supply)
+    tx.rows(&BETWEEN, &values, group)
 }
 
 /// The running ones among them that are quarantined now.
@@ -93,31 +82,31 @@ pub fn worker_supply_quarantined_between(
     now: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Supply>, StoreError> {
+) -> Result<Vec<Group>, StoreError> {
     let values = [
         now.into(),
         first.as_str().into(),
         last.as_str().into(),
         ALL_ROWS.into(),
     ];
-    tx.rows(&QUARANTINED, &values, supply)
+    tx.rows(&QUARANTINED, &values, group)
 }
 
-/// Those that have not registered yet and that nobody counts on: made before this moment, or by a provider that their
-/// pool has left.
+/// Those that have not registered yet and that nobody counts on: made before this moment, by a provider that their
+/// pool has left, or by an archived launch config.
 pub fn worker_supply_overdue_between(
     tx: &mut Tx<'_>,
     before: Timestamp,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<Supply>, StoreError> {
+) -> Result<Vec<Group>, StoreError> {
     let values = [
         first.as_str().into(),
         last.as_str().into(),
         before.into(),
         ALL_ROWS.into(),
     ];
-    tx.rows(&OVERDUE, &values, supply)
+    tx.rows(&OVERDUE, &values, group)
 }
 
 /// Of the pools from the first to the last those with running workers of which the launch config is
@@ -137,17 +126,6 @@ pub fn worker_live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result
     Ok(tx
         .row(&MACHINES, &values, |row| row.number(0))?
         .unwrap_or(0))
-}
-
-/// The workers of a pool that are in this state.
-pub fn worker_list_in_state(
-    tx: &mut Tx<'_>,
-    pool_id: &PoolId,
-    state: WorkerState,
-    limit: u32,
-) -> Result<Vec<Worker>, StoreError> {
-    let values = [pool_id.as_str().into(), state.as_str().into(), limit.into()];
-    tx.rows(&STATE, &values, worker)
 }
 
 /// The workers of a provider that were told to go and are not known to be gone, by key.
@@ -198,8 +176,8 @@ fn parts(key: &WorkerKey) -> (&str, &str, &str) {
     (key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
 }
 
-fn supply(row: &Row<'_>) -> Result<Supply, BadRow> {
-    Ok(Supply {
+pub(crate) fn group(row: &Row<'_>) -> Result<Group, BadRow> {
+    Ok(Group {
         pool_id: row.text(0)?.parse()?,
         launch_config_id: match row.text(1)? {
             "" => None,

@@ -61,6 +61,12 @@ pub(super) fn choose(
     rng: &mut dyn Rng,
 ) -> Chosen {
     let mut budget = Budget::of(snapshot, change);
+    if change > 0.0 && snapshot.demand.pending > 0 && !snapshot.offers.iter().any(is_usable) {
+        notes.unserved(match snapshot.offers.is_empty() {
+            true => "tasks wait, and the pool has no active launch config",
+            false => "tasks wait, and each launch config of the pool has the initialWeight 0",
+        });
+    }
     if change > exact(budget.units) {
         let (wanted, room) = (units(change), budget.units);
         let max = snapshot.settings.max_capacity;
@@ -98,6 +104,11 @@ pub(super) fn choose(
         awards: awards.collect(),
         again_at: resting_until.filter(|_| is_short),
     }
+}
+
+/// May it ever be used by itself?
+fn is_usable(offer: &Offer) -> bool {
+    offer.initial_weight > 0.0
 }
 
 /// Why there is not as much as is wanted.

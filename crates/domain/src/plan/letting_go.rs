@@ -35,6 +35,8 @@ struct Fate<'a> {
     goes: Option<&'static str>,
     /// It may go for being too many: it is healthy, idle, and has been for long enough.
     leavable: bool,
+    /// It does not ask whether to go, so nothing is decided about it: it stays told what it was told.
+    undecided: bool,
 }
 
 pub(super) fn settle(snapshot: &Snapshot) -> Standing<'_> {
@@ -45,16 +47,15 @@ pub(super) fn settle(snapshot: &Snapshot) -> Standing<'_> {
     for candidate in &snapshot.workers {
         let fate = Fate::of(candidate, snapshot.now);
         let was_supply = candidate.is_supply();
-        let is_supply = fate.goes.is_none() && candidate.quarantined_since.is_none();
+        let is_supply = fate.goes.is_none() && candidate.is_healthy();
         let units = u64::from(candidate.capacity);
         match (was_supply, is_supply) {
             (true, false) => supply = supply.saturating_sub(units),
             (false, true) => supply = supply.saturating_add(units),
             (true, true) | (false, false) => {}
         }
-        if candidate.busy && !is_supply {
-            // How many tasks it has is not known; assuming the least hides nobody's work.
-            claimed = claimed.saturating_sub(1);
+        if !is_supply {
+            claimed = claimed.saturating_sub(candidate.claimed);
         }
         fates.push(fate);
     }
@@ -64,6 +65,7 @@ pub(super) fn settle(snapshot: &Snapshot) -> Standing<'_> {
             pending: exact(snapshot.demand.pending),
             claimed: exact(claimed),
             running: exact(supply),
+            fresh: exact(capacity.fresh),
             coming: exact(capacity.coming()),
         },
         change: 0.0,
@@ -79,14 +81,16 @@ impl<'a> Fate<'a> {
     fn of(candidate: &'a Candidate, now: Timestamp) -> Self {
         let goes = candidate.cause(now);
         let leavable = goes.is_none()
-            && candidate.quarantined_since.is_none()
-            && !candidate.busy
+            && candidate.is_healthy()
+            && !candidate.is_busy()
             && now.millis_since(candidate.idle_since) >= candidate.idle_hold_ms;
-        let told = leavable && candidate.is_told_to_go();
+        let undecided = goes.is_none() && candidate.is_mute();
+        let told = candidate.is_told_to_go() && (leavable || undecided);
         Self {
             candidate,
             goes: goes.or(told.then_some(REASON_OVER_CAPACITY)),
             leavable,
+            undecided,
         }
     }
 
@@ -100,9 +104,23 @@ impl Candidate {
         self.advice.as_ref().is_some_and(|advice| advice.terminate)
     }
 
+    pub fn is_busy(&self) -> bool {
+        self.claimed > 0
+    }
+
+    /// It would take a task, if there were one.
+    fn is_healthy(&self) -> bool {
+        self.quarantined_since.is_none() && !self.silent
+    }
+
+    /// Silent, and nothing else is wrong with it.
+    fn is_mute(&self) -> bool {
+        self.silent && self.quarantined_since.is_none()
+    }
+
     /// Is it among the pool's running capacity as the snapshot counts it?
     fn is_supply(&self) -> bool {
-        !self.is_told_to_go() && self.quarantined_since.is_none()
+        !self.is_told_to_go() && self.is_healthy()
     }
 
     /// Why it must go even if its capacity is needed.
@@ -114,7 +132,7 @@ impl Candidate {
             return Some(REASON_LEFT);
         }
         let for_ms = now.millis_since(self.quarantined_since?);
-        (!self.busy && for_ms > MAX_QUARANTINE_MS).then_some(REASON_QUARANTINED)
+        (!self.is_busy() && for_ms > MAX_QUARANTINE_MS).then_some(REASON_QUARANTINED)
     }
 }
 
@@ -167,7 +185,7 @@ impl Standing<'_> {
     /// needed without being told.
     pub(super) fn advice(&self, now: Timestamp, notes: &mut Notes) -> Vec<(WorkerKey, Advice)> {
         let mut said = Vec::new();
-        for fate in &self.fates {
+        for fate in self.fates.iter().filter(|fate| !fate.undecided) {
             let (terminate, reason) = match fate.goes {
                 Some(reason) => (true, reason),
                 None => (false, REASON_NEEDED),

@@ -1,7 +1,7 @@
 //! How much: the change of capacity that a strategy wants.
 //!
-//! What is coming up is subtracted once. Who is quarantined or told to go is no supply, so neither the capacity
-//! nor the tasks of such workers are in a [`Load`]; they still take room, which is for `choose` to respect.
+//! What is coming up is subtracted once. Workers that are quarantined, silent or told to go are no supply, so neither
+//! their capacity nor their tasks are in a [`Load`]; they still take room, which is for `choose` to respect.
 
 use super::notes::{Notes, units};
 use super::{Settings, Snapshot, StrategyName};
@@ -14,6 +14,8 @@ pub struct Load {
     /// Claimed by those that run.
     pub claimed: f64,
     pub running: f64,
+    /// Of those that run: registered a moment ago, and about to take their first task.
+    pub fresh: f64,
     /// Asked for or made, not registered yet.
     pub coming: f64,
 }
@@ -40,16 +42,16 @@ impl Load {
             .min(exact(settings.max_capacity) - existing)
     }
 
-    /// RFC 124's formula to the letter. It knows nothing of claimed tasks, so a pool that keeps spare capacity
-    /// would take its own idle workers for busy ones, and grow until its maximum: unless it is to be literal,
-    /// spare capacity that is there is counted.
+    /// RFC 124's formula to the letter. It knows nothing of claimed tasks, so it would launch once more for each
+    /// worker that has registered and not claimed yet, and a pool that keeps spare capacity would take its own idle
+    /// workers for busy ones, and grow until its maximum. Unless it is to be literal, such workers are counted.
     fn aws_provisioner(&self, settings: &Settings) -> f64 {
         let (ratio, max) = (settings.scaling_ratio, exact(settings.max_capacity));
         let wanted_pending = (ratio * self.running + 0.5).floor();
-        let spare = if ratio < 0.0 && !settings.literal {
-            self.idle()
-        } else {
-            0.0
+        let spare = match settings.literal {
+            true => 0.0,
+            false if ratio < 0.0 => self.idle(),
+            false => self.fresh.min(self.idle()),
         };
         let change = self.pending - self.coming - wanted_pending - spare;
         let existing = self.running + self.coming;
@@ -123,6 +125,7 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, notes: &mut Notes) {
         (load.coming, "coming"),
         (draining, "draining"),
         (exact(capacity.quarantined), "quarantined"),
+        (exact(capacity.silent), "silent"),
         (exact(capacity.overdue), "overdue"),
         (exact(capacity.stopping), "stopping"),
     ];

@@ -8,6 +8,7 @@ pub(super) struct Notes {
     lines: Vec<String>,
     left_out: usize,
     alarms: Vec<String>,
+    is_unserved: bool,
 }
 
 impl Notes {
@@ -24,6 +25,16 @@ impl Notes {
         if self.alarms.len() < MAX_REASONS {
             self.alarms.push(line);
         }
+    }
+
+    /// Tasks wait that nothing can ever be launched for.
+    pub(super) fn unserved(&mut self, why: &'static str) {
+        self.alarm(why.to_owned());
+        self.is_unserved = true;
+    }
+
+    pub(super) fn is_unserved(&self) -> bool {
+        self.is_unserved
     }
 
     pub(super) fn close(mut self) -> (Vec<String>, Option<String>) {

@@ -2,8 +2,8 @@
 //!
 //! A snapshot that an operator copies into a file is a test case. Numbers of up to 15 digits come back exactly.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::{Plan, Snapshot};
@@ -133,6 +133,15 @@ pub(super) mod plain_option {
         let text: Option<String> = Option::deserialize(deserializer)?;
         text.map(|text| text.parse().map_err(D::Error::custom))
             .transpose()
+    }
+}
+
+/// How many tasks a worker has. Older documents only say whether it has any.
+pub(super) fn number_of_tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    match value.as_bool() {
+        Some(is_busy) => Ok(u64::from(is_busy)),
+        None => u64::deserialize(value).map_err(D::Error::custom),
     }
 }
 

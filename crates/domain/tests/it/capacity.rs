@@ -60,6 +60,7 @@ fn aws_provisioner_computes_every_published_change() {
             coming,
             pending,
             claimed: 0.0,
+            fresh: 0.0,
         };
         assert_eq!(change(min, max, ratio, load), expected, "A{}", index + 1);
     }
@@ -80,6 +81,7 @@ fn aws_provisioner_computes_what_the_original_code_did() {
             coming: given("pendingCapacity"),
             pending: given("pendingTasks"),
             claimed: 0.0,
+            fresh: 0.0,
         };
         let limit = |name: &str| case["in"][name].as_u64().unwrap();
         let found = change(limit("min"), limit("max"), given("ratio"), load);
@@ -277,6 +279,7 @@ fn ten_tasks_three_busy_workers_and_two_booting_are_read_in_two_ways() {
         claimed: 3.0,
         running: 3.0,
         coming: 2.0,
+        fresh: 0.0,
     };
     assert_eq!(change(0, 100, 1.0, load), 5.0);
     assert_eq!(change(0, 100, 0.0, load), 8.0);

@@ -102,7 +102,8 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
         created: seconds_ago(for_seconds + 100),
         archived: false,
         deprovisioned: false,
-        busy: false,
+        claimed: 0,
+        silent: false,
         idle_since: seconds_ago(for_seconds),
         idle_hold_ms: 0,
         quarantined_since: None,
@@ -112,7 +113,7 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
 
 pub(crate) fn busy(id: &str) -> Candidate {
     Candidate {
-        busy: true,
+        claimed: 1,
         ..idle(id, 50)
     }
 }
@@ -188,12 +189,16 @@ pub(crate) fn carried_out(mut snapshot: Snapshot, plan: &Plan) -> Snapshot {
         }
         let units = u64::from(worker.capacity);
         let capacity = &mut snapshot.capacity;
+        let supply = match worker.silent {
+            true => &mut capacity.silent,
+            false => &mut capacity.running,
+        };
         if advice.terminate {
-            capacity.running -= units;
+            *supply -= units;
             capacity.draining += units;
         } else {
             capacity.draining -= units;
-            capacity.running += units;
+            *supply += units;
         }
     }
     snapshot

@@ -10,7 +10,7 @@ fn with(pending: u64, workers: Vec<Candidate>) -> Snapshot {
     let mut snapshot = pool(0, 100);
     snapshot.demand.pending = pending;
     for worker in &workers {
-        snapshot.demand.claimed += u64::from(worker.busy);
+        snapshot.demand.claimed += worker.claimed;
         let draining = worker
             .advice
             .as_ref()

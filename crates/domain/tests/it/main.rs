@@ -13,5 +13,6 @@ mod limits;
 mod properties;
 mod recovery;
 mod stored;
+mod supply;
 mod trace;
 mod weights;

@@ -66,20 +66,21 @@ fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
 }
 
 fn a_worker(index: usize) -> impl Strategy<Value = Candidate> {
-    (1..4_u32, 0..200_i64, 0..8_u8, 0..5_u8).prop_map(move |(capacity, seconds, kind, advice)| {
+    (1..4_u32, 0..200_i64, 0..9_u8, 0..5_u8).prop_map(move |(capacity, seconds, kind, advice)| {
         let mut worker = Candidate {
             capacity,
             ..idle(&format!("w{index}"), seconds)
         };
         match kind {
-            0..3 => worker.busy = true,
+            0..3 => worker.claimed = 1,
             3 => worker.idle_hold_ms = 100 * SECOND_MS,
             4 => worker.archived = true,
             5 => worker.deprovisioned = true,
             6 => worker.quarantined_since = Some(seconds_ago(seconds * 1_000)),
-            7.. => {}
+            7 => worker.silent = true,
+            8.. => {}
         }
-        worker.busy |= kind > 3 && seconds % 3 == 0;
+        worker.claimed |= u64::from(kind > 3 && kind != 7 && seconds % 3 == 0);
         match advice {
             0 => told(worker, "needed"),
             1 => told(worker, REASON_OVER_CAPACITY),
@@ -130,14 +131,15 @@ fn a_snapshot() -> impl Strategy<Value = Snapshot> {
                     .advice
                     .as_ref()
                     .is_some_and(|advice| advice.terminate);
-                let place = match (worker.quarantined_since, draining) {
-                    (Some(_), _) => &mut capacity.quarantined,
-                    (None, true) => &mut capacity.draining,
-                    (None, false) => &mut capacity.running,
+                let place = match (worker.quarantined_since, draining, worker.silent) {
+                    (Some(_), _, _) => &mut capacity.quarantined,
+                    (None, true, _) => &mut capacity.draining,
+                    (None, false, true) => &mut capacity.silent,
+                    (None, false, false) => &mut capacity.running,
                 };
                 *place += u64::from(worker.capacity);
             }
-            let n_busy = workers.iter().filter(|worker| worker.busy).count();
+            let n_busy = workers.iter().filter(|worker| worker.is_busy()).count();
             snapshot.demand.claimed = claimed.max(n_busy as u64);
             Snapshot {
                 offers,
@@ -284,7 +286,8 @@ proptest! {
         for (key, advice) in &plan.advice {
             let worker = snapshot.workers.iter().find(|worker| worker.key == *key).unwrap();
             let convenient = advice.reason == REASON_OVER_CAPACITY;
-            prop_assert!(!convenient || !worker.busy && worker.quarantined_since.is_none());
+            let healthy = worker.quarantined_since.is_none() && !worker.silent;
+            prop_assert!(!convenient || !worker.is_busy() && healthy);
             let told = worker.advice.as_ref().is_some_and(|told| {
                 told.terminate && told.reason == REASON_OVER_CAPACITY
             });
@@ -325,13 +328,14 @@ proptest! {
         (snapshot.demand.pending, snapshot.demand.claimed) = (0, 0);
         snapshot.now = snapshot.now.plus_millis(2 * MAX_QUARANTINE_MS);
         for worker in &mut snapshot.workers {
-            worker.busy = false;
+            worker.claimed = 0;
         }
         let plan = decide(&snapshot);
         prop_assert_eq!(launched(&plan), 0);
         let left = carried_out(snapshot, &plan);
         for worker in &left.workers {
-            prop_assert!(worker.advice.as_ref().is_some_and(|advice| advice.terminate));
+            let goes = worker.advice.as_ref().is_some_and(|advice| advice.terminate);
+            prop_assert!(goes || worker.silent);
         }
     }
 }

@@ -150,14 +150,14 @@ impl Fleet {
     fn snapshot(&self) -> Snapshot {
         let running = self.machines.iter().filter(|(_, machine)| machine.running);
         let candidates = running.map(|(id, machine)| Candidate {
-            busy: machine.busy,
+            claimed: u64::from(machine.busy),
             idle_since: Timestamp::from_millis(machine.idle_since_ms),
             idle_hold_ms: IDLE_MS,
             created: Timestamp::from_millis(machine.requested_ms),
             ..idle(&id.to_string(), 0)
         });
         let workers: Vec<_> = candidates.collect();
-        let n_busy = workers.iter().filter(|worker| worker.busy).count();
+        let n_busy = workers.iter().filter(|worker| worker.is_busy()).count();
         let mut snapshot = Snapshot {
             now: Timestamp::from_millis(self.now_ms),
             demand: Demand {

@@ -96,6 +96,9 @@ fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
 fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
     text.push_str(&indented(&reply["now"]["text"]));
+    for worker in reply["silent"].as_array().into_iter().flatten() {
+        text.push_str(&format!("  {}\n", silent_line(worker)));
+    }
     let plans = reply["plans"].as_array().map_or(&[][..], Vec::as_slice);
     if plans.is_empty() {
         text.push_str("\nNothing was decided yet.\n");
@@ -109,6 +112,17 @@ fn pool_text(reply: &Value) -> String {
         }
     }
     text
+}
+
+/// A worker that runs and does not ask for work.
+fn silent_line(worker: &Value) -> String {
+    let word = |key: &str| worker[key].as_str().unwrap_or_default();
+    let asked = match worker["lastAsked"].as_str() {
+        Some(_) => format!("last asked for work {}", clock(&worker["lastAsked"])),
+        None => "never asked for work".to_owned(),
+    };
+    let (group, id, provider) = (word("workerGroup"), word("workerId"), word("providerId"));
+    format!("silent: {group}/{id} of {provider}, {asked}")
 }
 
 fn launches_of<'a>(reply: &'a Value, plan: &'a Value) -> impl Iterator<Item = &'a Value> {

@@ -2,26 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::id::{LaunchConfigId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{LaunchConfigId, ProviderId, WorkerGroup, WorkerId};
+use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::plan::Candidate;
-use domain::queue_worker::QueueWorker;
-use domain::time::Timestamp;
-use domain::worker::{Worker, WorkerState};
-use store::{StoreError, Tx};
+use domain::supply::{Presence, Signs};
+use domain::time::{MINUTE_MS, Timestamp};
+use store::{RunningWorker, StoreError, Tx};
 
 use super::facts::Facts;
 
-/// Of a pool with more workers than this, the others are looked at another time.
+/// Of a pool with more running workers than this, some are looked at, and others later.
 pub(super) const MAX_CANDIDATES: u32 = 20_000;
+/// For so long it is the turn of the same ones.
+const TURN_MS: i64 = MINUTE_MS;
 
-/// How to find out who has a task now.
+/// How to find out how many tasks a worker has now.
 #[derive(Clone)]
 pub(super) enum Busy {
     /// Our own queue knows.
     AskStore,
-    /// An outside queue said so.
-    Known(BTreeSet<(WorkerGroup, WorkerId)>),
-    /// An outside queue could not be asked, so anybody might.
+    /// An outside queue said so; the others have none.
+    Known(BTreeMap<(WorkerGroup, WorkerId), u64>),
+    /// An outside queue could not be asked, so anybody might have some.
     Anybody,
 }
 
@@ -32,68 +34,105 @@ pub(super) fn read(
     busy: &Busy,
     launching: &[ProviderId],
 ) -> Result<Vec<Candidate>, StoreError> {
-    let pool_id = &facts.pool.id;
-    let mut running =
-        store::worker_list_in_state(tx, pool_id, WorkerState::Running, MAX_CANDIDATES)?;
-    running.retain(|worker| launching.contains(&worker.provider_id));
-    let ours;
-    let busy = match busy {
-        Busy::AskStore => {
-            let found = store::task_busy_workers(tx, pool_id, facts.now)?;
-            ours = found.into_iter().collect();
-            Some(&ours)
-        }
-        Busy::Known(busy) => Some(busy),
-        Busy::Anybody => None,
-    };
-    let seen: BTreeMap<WorkerKey, QueueWorker> = match (running.first(), running.last()) {
-        (Some(first), Some(last)) => store::queue_worker_between(tx, &first.key, &last.key)?
-            .into_iter()
-            .map(|seen| (seen.key.clone(), seen))
-            .collect(),
-        (None, _) | (_, None) => BTreeMap::new(),
-    };
-    let candidates = running.into_iter().map(|worker| {
-        let seen = seen.get(&worker.key);
-        candidate(facts, worker, seen, busy)
+    read_some(tx, facts, busy, launching, MAX_CANDIDATES)
+}
+
+fn read_some(
+    tx: &mut Tx<'_>,
+    facts: &Facts,
+    busy: &Busy,
+    launching: &[ProviderId],
+    limit: u32,
+) -> Result<Vec<Candidate>, StoreError> {
+    let skip = turn(facts.now, facts.n_running(), u64::from(limit));
+    let running = store::worker_list_running(tx, &facts.pool.id, facts.now, skip, limit)?;
+    let configs = facts.launch_configs.iter();
+    let active: BTreeSet<&LaunchConfigId> = configs.map(|config| &config.id).collect();
+    let running = running.into_iter();
+    let ours = running.filter(|worker| launching.contains(&worker.provider_id));
+    let candidates = ours.map(|worker| {
+        let claimed = match busy {
+            Busy::AskStore => worker.claimed,
+            Busy::Known(busy) => {
+                let name = (worker.key.group.clone(), worker.key.id.clone());
+                busy.get(&name).copied().unwrap_or(0)
+            }
+            Busy::Anybody => worker.claimed.max(1),
+        };
+        candidate(facts, worker, claimed, &active)
     });
     Ok(candidates.collect())
 }
 
+/// How many workers to skip: whose turn it is depends on the time alone, so that a plan and the one that is written
+/// look at the same ones, in any process.
+fn turn(now: Timestamp, n_running: u64, limit: u64) -> u64 {
+    let n_turns = n_running.div_ceil(limit.max(1)).max(1);
+    let turn = now.as_millis().div_euclid(TURN_MS);
+    let turn = u64::try_from(turn).unwrap_or(0) % n_turns;
+    turn * limit
+}
+
 fn candidate(
     facts: &Facts,
-    worker: Worker,
-    seen: Option<&QueueWorker>,
-    busy: Option<&BTreeSet<(WorkerGroup, WorkerId)>>,
+    worker: RunningWorker,
+    claimed: u64,
+    active: &BTreeSet<&LaunchConfigId>,
 ) -> Candidate {
-    let active = |id: &LaunchConfigId| facts.launch_configs.iter().any(|config| config.id == *id);
-    let archived = worker
-        .launch_config_id
-        .as_ref()
-        .is_some_and(|id| !active(id));
-    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
-    let last_task = seen.and_then(|seen| seen.last_task_ended);
+    let signs = Signs {
+        registered: worker.registered.unwrap_or(worker.created),
+        last_asked: worker.last_asked,
+        last_task_ended: worker.last_task_ended,
+        has_task: claimed > 0,
+    };
+    let config = worker.launch_config_id.as_ref();
+    let idle_since = worker.last_task_ended.max(worker.registered);
     Candidate {
         capacity: worker.capacity,
         created: worker.created,
-        archived,
+        archived: config.is_some_and(|id| !active.contains(id)),
         deprovisioned: !facts.pool.has_provider(&worker.provider_id),
-        busy: busy
-            .is_none_or(|busy| busy.contains(&(worker.key.group.clone(), worker.key.id.clone()))),
-        idle_since: last_task.max(registered).unwrap_or(worker.created),
-        idle_hold_ms: worker.terms.idle_hold_ms.unwrap_or(0),
-        quarantined_since: seen.and_then(|seen| quarantined_since(seen, facts.now)),
-        advice: worker.terms.advice,
+        claimed,
+        silent: worker.quarantined_since.is_none()
+            && facts.horizon.presence(&signs) == Presence::Silent,
+        idle_since: idle_since.unwrap_or(worker.created),
+        idle_hold_ms: worker.idle_hold_ms.unwrap_or(DEFAULT_IDLE_HOLD_MS),
+        quarantined_since: worker.quarantined_since,
+        advice: worker.advice,
         key: worker.key,
     }
 }
 
-/// When the quarantine that holds now was imposed.
-fn quarantined_since(seen: &QueueWorker, now: Timestamp) -> Option<Timestamp> {
-    if !seen.is_quarantined(now) {
-        return None;
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    /// How many are skipped in each of so many turns.
+    fn turns(n_running: u64, limit: u64, count: i64) -> Vec<u64> {
+        let at = |turn| Timestamp::from_millis(turn * TURN_MS + turn);
+        (0..count)
+            .map(|number| turn(at(number), n_running, limit))
+            .collect()
     }
-    let entry = seen.quarantine_details.last();
-    let imposed = entry.and_then(|entry| entry.updated_at.parse().ok());
-    Some(imposed.unwrap_or(now))
+
+    #[test]
+    fn every_worker_of_a_large_pool_has_its_turn() {
+        const LIMIT: u64 = MAX_CANDIDATES as u64;
+        let sizes = sizes_around(
+            "server::fleet::candidates::MAX_CANDIDATES",
+            MAX_CANDIDATES as usize,
+        );
+        for n_running in sizes {
+            let n_running = n_running as u64;
+            let n_turns = n_running.div_ceil(LIMIT).max(1);
+            let count = i64::try_from(n_turns).unwrap();
+            let expected: Vec<u64> = (0..n_turns).map(|turn| turn * LIMIT).collect();
+            assert_eq!(turns(n_running, LIMIT, count), expected);
+            // Then it begins again.
+            assert_eq!(turns(n_running, LIMIT, count + 1)[expected.len()], 0);
+        }
+        assert_eq!(turns(5, 0, 2), [0, 0]);
+    }
 }

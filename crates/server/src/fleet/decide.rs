@@ -22,6 +22,7 @@ use store::{PlanRecord, StoreError, Tx};
 use super::bids;
 use super::candidates::{self, Busy};
 use super::facts::{Facts, most_pending, page_of_facts};
+use super::problems::{Problem, report};
 use crate::app::App;
 
 /// Plans of a pool that are kept.
@@ -316,7 +317,7 @@ fn commit(
         None => store::task_demand_up_to(tx, pool_id, now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
-    let Some(facts) = page_of_facts(tx, vec![pool], &demand, now)?.pop() else {
+    let Some(facts) = page_of_facts(tx, vec![pool], &demand, &app.horizon(now))?.pop() else {
         return Ok(None);
     };
     // The bids were for the launch configs and overrides of a moment ago; of others the next plan decides.
@@ -351,6 +352,7 @@ fn commit(
         worker.terms.advice = Some(advice.clone());
         store::worker_update(tx, &worker)?;
     }
+    report_unserved(app, tx, &facts.pool, &plan, now)?;
     let record = PlanRecord {
         pool_id: pool_id.clone(),
         number,
@@ -364,6 +366,48 @@ fn commit(
         launches,
         pool: facts.pool,
     }))
+}
+
+/// The pool's owner hears of tasks for which nothing can be launched: once, and then at most once an hour.
+fn report_unserved(
+    app: &App,
+    tx: &mut Tx<'_>,
+    pool: &Pool,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if !plan.unserved {
+        return Ok(());
+    }
+    let last = store::plan_list(tx, &pool.id, 1)?.into_iter().next();
+    let is_known = last.is_some_and(|last| {
+        now.millis_since(last.created) < HOUR_MS
+            && Plan::from_json(&last.plan).is_ok_and(|plan| plan.unserved)
+    });
+    if is_known {
+        return Ok(());
+    }
+    let mut extra = serde_json::Map::new();
+    extra.insert("code".to_owned(), "no-usable-launch-config".into());
+    let problem = Problem {
+        kind: "provision-error",
+        title: "No launch config can be used",
+        description: format!(
+            "{}. Give one of them a weight, or add one.",
+            plan.alarm.as_deref().unwrap_or_default()
+        ),
+        extra,
+        launch_config_id: None,
+        worker: None,
+    };
+    report(
+        app,
+        tx,
+        &pool.id,
+        &pool.definition.provider_id,
+        &problem,
+        now,
+    )
 }
 
 /// An award as launches that no cloud finds too large.

@@ -11,9 +11,9 @@ use domain::plan::{
     Source,
 };
 use domain::pool::Pool;
+use domain::supply::{Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
-use domain::worker::WorkerState;
-use store::{AwaitedLaunches, HealthWindow, LaunchRecord, StoreError, Supply, Tx};
+use store::{HealthWindow, LaunchRecord, StoreError, Tx};
 
 /// Health looks back so far.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -26,13 +26,11 @@ pub struct Facts {
     pub launch_configs: Vec<LaunchConfig>,
     pub demand: Demand,
     pub now: Timestamp,
+    /// From which moments on signs of workers count.
+    pub horizon: Horizon,
     /// Those in force that concern the pool.
     pub overrides: Vec<Override>,
-    supply: Vec<Supply>,
-    quarantined: Vec<Supply>,
-    /// Launches without an answer.
-    awaited: Vec<AwaitedLaunches>,
-    overdue: Vec<Supply>,
+    inventory: Inventory,
     /// Some running worker is of a launch config that is not active any more.
     has_archived: bool,
     records: Vec<(LaunchConfigId, LaunchRecord)>,
@@ -43,10 +41,10 @@ pub fn page_of_facts(
     tx: &mut Tx<'_>,
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
-    now: Timestamp,
+    horizon: &Horizon,
 ) -> Result<Vec<Facts>, StoreError> {
-    let mut facts = page_of_supply(tx, pools, demand, now)?;
-    read_launch_configs(tx, &mut facts, now)?;
+    let mut facts = page_of_supply(tx, pools, demand, horizon)?;
+    read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts)
 }
 
@@ -55,28 +53,14 @@ pub fn page_of_supply(
     tx: &mut Tx<'_>,
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
-    now: Timestamp,
+    horizon: &Horizon,
 ) -> Result<Vec<Facts>, StoreError> {
     let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
         return Ok(Vec::new());
     };
     let (first, last) = (first.id.clone(), last.id.clone());
-    let mut supply = grouped(store::worker_supply_between(tx, &first, &last)?, |supply| {
-        supply.pool_id.clone()
-    });
-    let mut quarantined = grouped(
-        store::worker_supply_quarantined_between(tx, now, &first, &last)?,
-        |supply| supply.pool_id.clone(),
-    );
-    let old = now.plus_millis(-START_UP_MS);
-    let mut awaited = grouped(
-        store::launch_pending_between(tx, old, &first, &last)?,
-        |launches| launches.pool_id.clone(),
-    );
-    let mut overdue = grouped(
-        store::worker_supply_overdue_between(tx, old, &first, &last)?,
-        |supply| supply.pool_id.clone(),
-    );
+    let now = horizon.now;
+    let mut inventories = inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::override_list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
@@ -87,16 +71,50 @@ pub fn page_of_supply(
             launch_configs: Vec::new(),
             demand: what_matters(&pool, demand.get(id).copied().unwrap_or_default()),
             now,
-            supply: supply.remove(id).unwrap_or_default(),
-            quarantined: quarantined.remove(id).unwrap_or_default(),
-            awaited: awaited.remove(id).unwrap_or_default(),
-            overdue: overdue.remove(id).unwrap_or_default(),
+            horizon: *horizon,
+            inventory: inventories.remove(id).unwrap_or_default(),
             has_archived: archived.binary_search(id).is_ok(),
             records: Vec::new(),
             pool,
         }
     });
     Ok(facts.collect())
+}
+
+/// What each of the pools has; those that have nothing are absent.
+fn inventories(
+    tx: &mut Tx<'_>,
+    horizon: &Horizon,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<BTreeMap<PoolId, Inventory>, StoreError> {
+    let mut all: BTreeMap<PoolId, Inventory> = BTreeMap::new();
+    for group in store::worker_supply_between(tx, first, last)? {
+        let own = all.entry(group.pool_id.clone()).or_default();
+        own.workers.push(group);
+    }
+    for group in store::worker_supply_quarantined_between(tx, horizon.now, first, last)? {
+        let own = all.entry(group.pool_id.clone()).or_default();
+        own.quarantined.push(group);
+    }
+    for group in store::worker_supply_silent_between(tx, horizon, first, last)? {
+        let own = all.entry(group.pool_id.clone()).or_default();
+        own.silent.push(group);
+    }
+    for group in store::worker_supply_fresh_between(tx, horizon, first, last)? {
+        let own = all.entry(group.pool_id.clone()).or_default();
+        own.fresh.push(group);
+    }
+    let old = horizon.now.plus_millis(-START_UP_MS);
+    for group in store::worker_supply_overdue_between(tx, old, first, last)? {
+        let own = all.entry(group.pool_id.clone()).or_default();
+        own.overdue.push(group);
+    }
+    for launches in store::launch_pending_between(tx, old, first, last)? {
+        let own = all.entry(launches.pool_id.clone()).or_default();
+        own.awaited.push(launches);
+    }
+    Ok(all)
 }
 
 /// Fills in the launch configs, and how they have been doing.
@@ -174,8 +192,7 @@ impl Facts {
         none_wanted
             && !self.overrides.iter().any(Override::wants_capacity)
             && self.demand.pending == 0
-            && self.supply.is_empty()
-            && self.awaited.is_empty()
+            && self.inventory.is_empty()
     }
 
     /// Workers of archived launch configs, or of a provider that the pool has left, must be looked
@@ -185,42 +202,12 @@ impl Facts {
     }
 
     pub fn capacity(&self) -> Capacity {
-        let mut capacity = Capacity::default();
-        for group in &self.supply {
-            let place = match (group.state, group.draining) {
-                (WorkerState::Running, false) => &mut capacity.running,
-                (WorkerState::Running, true) => &mut capacity.draining,
-                (WorkerState::Requested, _) => &mut capacity.requested,
-                (WorkerState::Stopping, _) => &mut capacity.stopping,
-                (WorkerState::Stopped, _) => continue,
-            };
-            *place += group.capacity;
-        }
-        for group in &self.quarantined {
-            let place = match group.draining {
-                true => &mut capacity.draining,
-                false => &mut capacity.running,
-            };
-            *place = place.saturating_sub(group.capacity);
-            capacity.quarantined += group.capacity;
-        }
-        let overdue: u64 = self.overdue.iter().map(|group| group.capacity).sum();
-        capacity.requested = capacity.requested.saturating_sub(overdue);
-        capacity.overdue = overdue;
-        for launches in &self.awaited {
-            let place = match self.is_promising(launches) {
-                true => &mut capacity.intended,
-                false => &mut capacity.overdue,
-            };
-            *place += launches.capacity;
-        }
-        capacity
+        self.inventory.capacity(|id| self.pool.has_provider(id))
     }
 
-    /// Nobody counts on machines that should be there by now, or on those of a provider that the pool has left: they
-    /// take room until it is known what became of them, and work goes elsewhere.
-    fn is_promising(&self, launches: &AwaitedLaunches) -> bool {
-        !launches.is_old && self.pool.has_provider(&launches.provider_id)
+    /// How many workers run.
+    pub fn n_running(&self) -> u64 {
+        self.inventory.n_running()
     }
 
     /// What the planner sees.
@@ -231,7 +218,7 @@ impl Facts {
         workers: Vec<Candidate>,
     ) -> Result<Snapshot, BadSettings> {
         let offers = self.launch_configs.iter().zip(bids).map(|(config, bid)| {
-            let live = self.live(&config.id);
+            let live = self.inventory.live(&config.id);
             let provider_id = config.provider_id(&self.pool);
             let record = of_config(&self.records, &config.id);
             let health = record.map(|record| record.health).unwrap_or_default();
@@ -262,20 +249,6 @@ impl Facts {
             overrides,
             workers,
         })
-    }
-
-    /// The units of a launch config that are there or may still come.
-    fn live(&self, id: &LaunchConfigId) -> u64 {
-        let own = |group: &&Supply| group.launch_config_id.as_ref() == Some(id);
-        let there: u64 = self
-            .supply
-            .iter()
-            .filter(own)
-            .map(|group| group.capacity)
-            .sum();
-        let awaited = self.awaited.iter();
-        let awaited = awaited.filter(|launches| launches.launch_config_id == *id);
-        there + awaited.map(|launches| launches.capacity).sum::<u64>()
     }
 }
 

@@ -227,6 +227,7 @@ async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
         demand = app.demands.of(app, &ours).await?;
     }
     let (inner, ids, now) = (Arc::clone(app), ids.to_vec(), app.clock.now());
+    let horizon = app.horizon(now);
     let is_short = ids.len() == 1;
     let read = move |tx: &mut Tx<'_>| {
         let mut facts = Vec::new();
@@ -240,7 +241,7 @@ async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
                 true => demand.clone(),
                 false => embedded_demand(tx, &run, now)?,
             };
-            facts.extend(fleet::page_of_supply(tx, run, &demand, now)?);
+            facts.extend(fleet::page_of_supply(tx, run, &demand, &horizon)?);
         }
         facts.retain(|facts| !fleet::is_content(facts));
         Ok::<_, StoreError>(facts)
@@ -248,8 +249,9 @@ async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
     let facts = match is_short {
         true => app.store.read("provision_facts", read).await,
         false => app.store.scan("provision_facts", read).await,
-    };
-    Ok(facts?)
+    }?;
+    app.listening.note(now);
+    Ok(facts)
 }
 
 /// An outside queue rings for other people's pools, too.

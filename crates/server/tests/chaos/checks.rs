@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::id::{PoolId, WorkerKey};
+use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::START_UP_MS;
+use domain::supply::FRESH_MS;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
@@ -125,11 +126,15 @@ impl World {
         }
     }
 
-    /// I2: what was launched in this step, with what was coming already, is not more than is wanted.
+    /// I2: what was launched in this step, with what was coming already and what has just come, is not more than is
+    /// wanted.
     fn check_demand(&self, before: &Picture, after: &Picture, now: Timestamp) {
+        // Nobody counts on machines of launch configs that are archived.
+        let is_kept = |pool: &PoolId, id: &LaunchConfigId| {
+            before.has_active(pool, id) && after.has_active(pool, id)
+        };
         for (id, pool) in &after.pools {
             let config = &pool.definition.config;
-            let is_weighted = config.get("strategy").and_then(Value::as_str) == Some("weighted");
             let of_pool = after
                 .launches
                 .values()
@@ -145,25 +150,28 @@ impl World {
             else {
                 continue;
             };
-            if !is_weighted {
-                continue;
-            }
             // A machine that turns up after nobody counted on its launch any more came on top.
-            let fresh = |worker: &&Worker| {
+            let is_expected = |worker: &Worker| {
                 let token = worker.terms.launch_token.as_ref();
                 let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));
                 let since = launch.map_or(worker.created, |launch| launch.created);
-                worker.state == WorkerState::Requested
+                let config = worker.launch_config_id.as_ref();
+                config.is_none_or(|config| is_kept(id, config))
                     && pool.has_provider(&worker.provider_id)
                     && now.millis_since(since) < START_UP_MS
             };
+            let is_coming = |worker: &&Worker| {
+                let is_requested = worker.state == WorkerState::Requested;
+                is_expected(worker) && (is_requested || is_about_to_claim(after, worker, now))
+            };
             let requested: u64 = after
                 .workers_of(id)
-                .filter(fresh)
+                .filter(is_coming)
                 .map(|worker| u64::from(worker.capacity))
                 .sum();
             let is_promising = |launch: &&Launch| {
                 pool.has_provider(&launch.provider_id)
+                    && is_kept(id, &launch.launch_config_id)
                     && now.millis_since(launch.created) < START_UP_MS
             };
             let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();
@@ -314,6 +322,16 @@ impl Picture {
         let coming = coming.map(|launch| u64::from(launch.machines.saturating_sub(launch.made)));
         there.count() as u64 + coming.sum::<u64>()
     }
+}
+
+/// It has just registered, and will take a task as soon as it asks.
+fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool {
+    let seen = picture.seen.get(&worker.key);
+    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    worker.state == WorkerState::Running
+        && !worker.terms.is_draining()
+        && registered.is_some_and(|at| now.millis_since(at) < FRESH_MS)
+        && seen.is_none_or(|seen| seen.recent_tasks.is_empty() && !seen.is_quarantined(now))
 }
 
 fn is_unexpected(worker: &Worker) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::demand::Demand;
-use domain::id::{LaunchToken, PoolId, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerKey};
 use domain::launch::Launch;
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
@@ -33,6 +33,11 @@ impl Picture {
         let read = observer.read("picture", move |tx| take(tx, now));
         let read: Result<Self, StoreError> = read.await;
         read.unwrap()
+    }
+
+    pub(crate) fn has_active(&self, pool: &PoolId, id: &LaunchConfigId) -> bool {
+        let mut configs = self.configs.iter();
+        configs.any(|config| config.pool_id == *pool && config.id == *id && !config.archived)
     }
 
     pub(crate) fn workers_of(&self, pool: &PoolId) -> impl Iterator<Item = &Worker> {

@@ -223,12 +223,13 @@ impl World {
 
     pub(crate) async fn facts(&self, process: &Process, pool: &str) -> Option<Facts> {
         let (id, now): (PoolId, _) = (pool.parse().unwrap(), self.now());
+        let horizon = process.app.horizon(now);
         let read = process.app.store.read("facts", move |tx| {
             let Some(pool) = store::pool_get(tx, &id)? else {
                 return Ok(Vec::new());
             };
             let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
-            fleet::page_of_facts(tx, vec![pool], &demand, now)
+            fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
         });
         let read: Result<Vec<Facts>, StoreError> = read.await;
         read.ok()?.pop()

@@ -142,6 +142,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::notify::compose::MAX_SEPARATE_POOLS",
             "server::api::fleetwright::explain::HISTORY",
             "server::api::fleetwright::explain::QUARANTINES",
+            "server::api::fleetwright::explain::SILENT",
         ],
     ),
     (
@@ -260,7 +261,6 @@ pub(crate) const NOT_YET: &[&str] = &[
     "server::config::notify::MAX_WEBHOOKS",
     "server::doctor::MAX_CLIENTS",
     "server::events::MAX_RECENT",
-    "server::fleet::candidates::MAX_CANDIDATES",
     "server::fleet::decide::KEPT_PLANS",
     "server::fleet::decide::MAX_ADVICE",
     "server::fleet::ending::MAX_CALLS",

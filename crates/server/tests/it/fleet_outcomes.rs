@@ -46,10 +46,11 @@ impl Fleet {
         self.make_pool(POOL, plain_pool(4)).await;
         self.tasks(POOL, 1).await;
         let (id, now): (PoolId, _) = (POOL.parse().unwrap(), self.now());
+        let horizon = self.app.horizon(now);
         let facts = self.read(move |tx| {
             let pool = store::pool_get(tx, &id)?.unwrap();
             let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
-            server::fleet::page_of_facts(tx, vec![pool], &demand, now)
+            server::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
         let decided = server::fleet::decide(&self.app, &facts).await.unwrap();

@@ -14,7 +14,7 @@ use crate::samples::static_worker;
 impl Fleet {
     /// A pool with these launch configs, each from a provider of its own. (No request makes such a pool: worker
     /// configurations do.)
-    async fn spread(&self, min: u32, max: u32, configs: &[(Value, &str)]) {
+    pub(crate) async fn spread(&self, min: u32, max: u32, configs: &[(Value, &str)]) {
         let machines: Vec<Value> = configs.iter().map(|(config, _)| config.clone()).collect();
         self.make_pool(POOL, pool("one", min, max, &machines)).await;
         let places: Vec<_> = configs.iter().map(|(_, provider)| *provider).collect();

@@ -143,9 +143,9 @@ async fn what_waits_and_runs_there_is_known_here() {
         .unwrap();
     let busy: Vec<String> = busy
         .iter()
-        .map(|(group, id)| format!("{group}/{id}"))
+        .map(|((group, id), claimed)| format!("{group}/{id} {claimed}"))
         .collect();
-    assert_eq!(busy, ["g/w1"]);
+    assert_eq!(busy, ["g/w1 1"]);
 }
 
 #[tokio::test]

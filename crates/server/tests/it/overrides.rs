@@ -192,10 +192,11 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     fleet.tasks_wait(1).await;
     let id = POOL.parse().unwrap();
     let now = fleet.now();
+    let horizon = fleet.app.horizon(now);
     let facts = fleet.read(move |tx| {
         let pool = store::pool_get(tx, &id)?.unwrap();
         let demand = [(id.clone(), store::task_demand_of(tx, &id, now)?)].into();
-        fleet::page_of_facts(tx, vec![pool], &demand, now)
+        fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
     });
     let [facts] = facts.await.try_into().ok().unwrap();
     fleet.paused("freeze", "region", "none").await;

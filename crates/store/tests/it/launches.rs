@@ -4,17 +4,17 @@ use domain::Version;
 use domain::id::LaunchToken;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::plan::{Health, Refusals, Tries};
+use domain::supply::AwaitedLaunches;
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::{
-    AwaitedLaunches, HealthWindow, LaunchRecord, PlanRecord, Store, StoreError,
-    launch_delete_before, launch_get, launch_health_between, launch_insert, launch_list,
-    launch_list_pending, launch_note_never_registered, launch_note_registered, launch_note_silent,
+    HealthWindow, LaunchRecord, PlanRecord, Store, StoreError, launch_delete_before, launch_get,
+    launch_health_between, launch_insert, launch_list, launch_list_pending,
+    launch_note_never_registered, launch_note_registered, launch_note_silent,
     launch_pending_between, launch_pending_machines, launch_update, plan_delete_before, plan_get,
     plan_insert, plan_list, pool_insert, queue_worker_upsert, turn_take, worker_get, worker_insert,
-    worker_list_in_state, worker_list_stopping, worker_live_machines, worker_note_checked,
-    worker_note_first_claim, worker_supply_between, worker_supply_overdue_between,
-    worker_supply_quarantined_between,
+    worker_list_stopping, worker_live_machines, worker_note_checked, worker_note_first_claim,
+    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
 };
 
 use crate::samples::{at, pool, pool_id, queue_worker, worker, worker_key};
@@ -583,11 +583,6 @@ on_both!(
         let for_count = provider.clone();
         let count = read(&store, move |tx| worker_live_machines(tx, &for_count)).await;
         assert_eq!(count, 3);
-        let running = read(&store, |tx| {
-            worker_list_in_state(tx, &pool_id("a/b"), WorkerState::Running, 9)
-        })
-        .await;
-        assert_eq!(running.len(), 1);
         let stopping = read(&store, move |tx| {
             let first = worker_list_stopping(tx, &provider, None, 1)?;
             let rest = worker_list_stopping(tx, &provider, Some(&first[0].key), 9)?;

@@ -23,6 +23,7 @@ mod queue_workers;
 mod reconnect;
 mod run_outcomes;
 mod samples;
+mod supply;
 mod task_dependencies;
 mod task_queues;
 mod tasks;

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -79,6 +79,10 @@ const FILES: [(&str, &str); 18] = [
     (
         "0018_health_by_events",
         include_str!("../../migrations/0018_health_by_events.sql"),
+    ),
+    (
+        "0019_supply",
+        include_str!("../../migrations/0019_supply.sql"),
     ),
 ];
 

@@ -6,12 +6,11 @@ use domain::id::{PoolId, TaskId};
 use domain::task::{Moved, Priority, Task, TaskDocument, TaskGroup};
 use serde_json::json;
 use store::{
-    PendingPlace, Store, StoreError, Tx, task_any_waiting, task_busy_workers, task_delete_expired,
-    task_demand_all, task_demand_of, task_dependents, task_get, task_group_active,
-    task_group_delete_expired, task_group_get, task_group_insert, task_group_size,
-    task_group_tasks, task_group_update, task_insert, task_list_claimed, task_list_claims_expired,
-    task_list_claims_of_worker, task_list_overdue, task_list_pending, task_next, task_require,
-    task_several, task_update,
+    PendingPlace, Store, StoreError, Tx, task_any_waiting, task_delete_expired, task_demand_all,
+    task_demand_of, task_dependents, task_get, task_group_active, task_group_delete_expired,
+    task_group_get, task_group_insert, task_group_size, task_group_tasks, task_group_update,
+    task_insert, task_list_claimed, task_list_claims_expired, task_list_claims_of_worker,
+    task_list_overdue, task_list_pending, task_next, task_require, task_several, task_update,
 };
 
 use crate::samples::{at, pool_id, worker_key};
@@ -290,11 +289,6 @@ on_both!(claims_are_found_by_worker_queue_and_end, |database| {
         task_list_claims_of_worker(tx, &worker_key("a/b", "g", "w"), 9)
     });
     assert_eq!(of_worker.await, [(task_id(1), 0), (task_id(2), 0)]);
-    let busy = read(&store, |tx| task_busy_workers(tx, &pool_id("a/b"), at(25))).await;
-    let busy: Vec<&str> = busy.iter().map(|(_, id)| id.as_str()).collect();
-    assert_eq!(busy, ["v", "w"]);
-    let busy = read(&store, |tx| task_busy_workers(tx, &pool_id("a/b"), at(35))).await;
-    assert_eq!(busy.len(), 1);
     let expired = read(&store, |tx| task_list_claims_expired(tx, at(20), 9)).await;
     assert_eq!(expired, [(task_id(4), 0), (task_id(2), 0)]);
     let listed = read(&store, |tx| task_list_claimed(tx, &pool_id("a/b"), None, 2)).await;

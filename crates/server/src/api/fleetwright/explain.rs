@@ -4,10 +4,11 @@ use domain::id::LaunchToken;
 use domain::launch::{Launch, LaunchState};
 use domain::plan::Plan;
 use domain::queue_worker::{QuarantineEntry, QueueWorker};
+use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
-use domain::worker::Worker;
+use domain::worker::{Worker, WorkerState};
 use serde_json::{Value, json};
-use store::{PlanRecord, StoreError, Tx};
+use store::{PlanRecord, SilentWorker, StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -16,6 +17,8 @@ use crate::fleet;
 
 /// Plans and launches that are told of.
 const HISTORY: u32 = 20;
+/// Silent workers that are named.
+const SILENT: u32 = 20;
 /// The last quarantines that are told of.
 const QUARANTINES: usize = 10;
 
@@ -27,7 +30,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         .await
         .map_err(|problem| ApiError::queue_unavailable(&problem))?;
     let id = pool_id.clone();
-    let embedded = !app.demands.is_outside();
+    let (embedded, horizon) = (!app.demands.is_outside(), app.horizon(now));
     let read = app.store.read("explain_pool", move |tx| {
         let pool = store::pool_get(tx, &id)?;
         let pool = pool.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
@@ -35,12 +38,13 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         if embedded {
             demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
         }
-        let facts = fleet::page_of_facts(tx, vec![pool], &demand, now)?.pop();
+        let facts = fleet::page_of_facts(tx, vec![pool], &demand, &horizon)?.pop();
+        let silent = store::worker_list_silent(tx, &horizon, &id, SILENT)?;
         let plans = store::plan_list(tx, &id, HISTORY)?;
         let launches = store::launch_list(tx, &id, HISTORY)?;
-        Ok::<_, ApiError>((facts, plans, launches))
+        Ok::<_, ApiError>((facts, silent, plans, launches))
     });
-    let (facts, plans, launches) = read.await?;
+    let (facts, silent, plans, launches) = read.await?;
     let facts = facts.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
     let present = match fleet::preview(&app, &facts).await? {
         Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
@@ -54,6 +58,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         "workerPoolId": pool_id.as_str(),
         "time": now.to_string(),
         "now": present,
+        "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
         "launches": launches.iter().map(launch_json).collect::<Vec<_>>(),
     }))
@@ -61,24 +66,33 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let key = call.worker_key()?;
+    let horizon = (!call.app.demands.is_outside()).then(|| call.app.horizon(call.now));
     let read = call.app.store.read("explain_worker", move |tx| {
         let worker = store::worker_get(tx, &key)?;
         let worker = worker.ok_or_else(|| ApiError::not_found("Worker not found"))?;
         let seen = store::queue_worker_get(tx, &key)?;
+        let claims = store::task_list_claims_of_worker(tx, &key, 1)?;
+        let presence = horizon
+            .and_then(|horizon| presence(&worker, seen.as_ref(), !claims.is_empty(), &horizon));
         let launch = launch_of(tx, &worker)?;
         let plan = match &launch {
             Some(launch) => store::plan_get(tx, &launch.pool_id, launch.plan)?,
             None => None,
         };
-        Ok::<_, ApiError>((worker, seen, launch, plan))
+        Ok::<_, ApiError>((worker, seen, presence, launch, plan))
     });
-    let (worker, seen, launch, plan) = read.await?;
-    let story = story(&worker, seen.as_ref(), launch.as_ref(), plan.as_ref());
+    let (worker, seen, presence, launch, plan) = read.await?;
+    let mut story = story(&worker, seen.as_ref(), launch.as_ref(), plan.as_ref());
+    if presence == Some(Presence::Silent) {
+        let asked = seen.as_ref().and_then(|seen| seen.last_date_active);
+        story.push((None, silence(asked)));
+    }
     Reply::json(&json!({
         "workerPoolId": worker.key.pool_id.as_str(),
         "workerGroup": worker.key.group.as_str(),
         "workerId": worker.key.id.as_str(),
         "state": worker.state.as_str(),
+        "presence": presence.map(|presence| presence.to_string()),
         "story": story.iter().map(line_json).collect::<Vec<_>>(),
         "launch": launch.as_ref().map(launch_json),
         "plan": plan.as_ref().map(plan_json),
@@ -91,6 +105,41 @@ fn launch_of(tx: &mut Tx<'_>, worker: &Worker) -> Result<Option<Launch>, StoreEr
         Some(token) => store::launch_get(tx, &token),
         None => Ok(None),
     }
+}
+
+/// Whether a running worker counts; `None` for others.
+fn presence(
+    worker: &Worker,
+    seen: Option<&QueueWorker>,
+    has_task: bool,
+    horizon: &Horizon,
+) -> Option<Presence> {
+    let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    let signs = Signs {
+        registered: registered.unwrap_or(worker.created),
+        last_asked: seen.and_then(|seen| seen.last_date_active),
+        last_task_ended: seen.and_then(|seen| seen.last_task_ended),
+        has_task,
+    };
+    (worker.state == WorkerState::Running).then(|| horizon.presence(&signs))
+}
+
+fn silence(asked: Option<Timestamp>) -> String {
+    let since = match asked {
+        Some(asked) => format!("it has not asked for work since {asked}"),
+        None => "it has never asked for work".to_owned(),
+    };
+    format!("silent: {since}, so others are launched for waiting tasks")
+}
+
+fn silent_json(worker: &SilentWorker) -> Value {
+    json!({
+        "workerGroup": worker.group.as_str(),
+        "workerId": worker.id.as_str(),
+        "providerId": worker.provider_id.as_str(),
+        "registered": worker.signs.registered.to_string(),
+        "lastAsked": worker.signs.last_asked.map(|at| at.to_string()),
+    })
 }
 
 /// When, and what.

@@ -216,12 +216,15 @@ async fn read(
     demand: BTreeMap<PoolId, Demand>,
 ) -> Result<Vec<Facts>, NotRead> {
     let now = app.clock.now();
+    let horizon = app.horizon(now);
     let read = app.store.scan("provision_facts", move |tx| {
-        let mut facts = fleet::page_of_supply(tx, pools, &demand, now)?;
+        let mut facts = fleet::page_of_supply(tx, pools, &demand, &horizon)?;
         facts.retain(|facts| !fleet::is_content(facts));
         Ok::<_, StoreError>(facts)
     });
-    Ok(read.await?)
+    let facts = read.await?;
+    app.listening.note(now);
+    Ok(facts)
 }
 
 #[cfg(test)]

@@ -1,0 +1,261 @@
+//! Running workers: who counts as supply, and what planning reads of each.
+
+use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
+use domain::supply::{ASKED_MS, FRESH_MS, Horizon, Presence, STARTING_MS, Signs};
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::worker::{Advice, Worker, WorkerState};
+use store::{
+    RunningWorker, queue_worker_upsert, worker_get, worker_insert, worker_list_running,
+    worker_list_silent, worker_supply_fresh_between, worker_supply_silent_between, worker_update,
+};
+
+use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::world::{on_both, read, write};
+
+const NOW: i64 = 100 * DAY_MS;
+
+fn ago(ms: i64) -> Timestamp {
+    at(NOW - ms)
+}
+
+/// Each moment at and around the bounds, and none.
+fn moments() -> Vec<Option<i64>> {
+    let bounds = [FRESH_MS, ASKED_MS, STARTING_MS, HOUR_MS, -FRESH_MS];
+    let around = bounds.iter().flat_map(|ms| [ms - 1, *ms, ms + 1]);
+    around.map(Some).chain([None]).collect()
+}
+
+fn all_signs() -> Vec<Signs> {
+    let mut all = Vec::new();
+    for registered in moments() {
+        for asked in moments() {
+            for ended in [None, Some(ASKED_MS), Some(ASKED_MS + 1), asked] {
+                for has_task in [false, true] {
+                    all.push(Signs {
+                        registered: ago(registered.unwrap_or(DAY_MS)),
+                        last_asked: asked.map(ago),
+                        last_task_ended: ended.map(ago),
+                        has_task,
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+on_both!(
+    the_database_and_the_rules_agree_on_who_is_silent,
+    |database| {
+        let store = database.migrated().await;
+        let signs = all_signs();
+        let n_workers = signs.len();
+        let rows = signs.clone();
+        write(&store, move |tx| {
+            for (number, signs) in rows.iter().enumerate() {
+                let id = format!("w{number:05}");
+                let mut worker = worker("a/b", "g", &id);
+                worker.capacity = 1;
+                worker.created = ago(DAY_MS);
+                let declared = signs.registered == worker.created;
+                worker.terms.registered_at = (!declared).then_some(signs.registered.as_millis());
+                worker_insert(tx, &worker)?;
+                if signs.last_asked.is_none() && signs.last_task_ended.is_none() {
+                    continue;
+                }
+                let mut seen = queue_worker("a/b", "g", &id);
+                seen.quarantine_until = None;
+                seen.last_date_active = signs.last_asked;
+                seen.last_task_ended = signs.last_task_ended;
+                queue_worker_upsert(tx, &seen)?;
+            }
+            Ok(())
+        })
+        .await;
+        for (number, _) in signs.iter().enumerate().filter(|(_, signs)| signs.has_task) {
+            database.raw(&format!(
+            "INSERT INTO claimed_tasks VALUES ('t{number}', 0, 'a/b', 'g', 'w{number:05}', 1, {})",
+            NOW + 1
+        ));
+        }
+        for listening in [Some(ago(DAY_MS)), Some(ago(ASKED_MS)), None] {
+            let horizon = Horizon::new(at(NOW), listening);
+            let (silent, listed, fresh) = read(&store, move |tx| {
+                let (first, last) = (pool_id("a/a"), pool_id("a/z"));
+                let silent = worker_supply_silent_between(tx, &horizon, &first, &last)?;
+                let limit = u32::try_from(n_workers).unwrap();
+                let listed = worker_list_silent(tx, &horizon, &pool_id("a/b"), limit)?;
+                let fresh = worker_supply_fresh_between(tx, &horizon, &first, &last)?;
+                Ok((silent, listed, fresh))
+            })
+            .await;
+            let expected: Vec<(String, Signs)> = signs
+                .iter()
+                .enumerate()
+                .filter(|(_, signs)| horizon.presence(signs) == Presence::Silent)
+                .map(|(number, signs)| (format!("w{number:05}"), *signs))
+                .collect();
+            let found: Vec<(String, Signs)> = listed
+                .into_iter()
+                .map(|worker| (worker.id.to_string(), worker.signs))
+                .collect();
+            assert_eq!(found, expected);
+            let count = silent.iter().map(|group| group.count).sum::<u64>();
+            assert_eq!(count, expected.len() as u64);
+            let n_fresh = signs.iter().filter(|signs| horizon.is_fresh(signs)).count();
+            let count = fresh.iter().map(|group| group.count).sum::<u64>();
+            assert_eq!(count, n_fresh as u64);
+        }
+    }
+);
+
+on_both!(
+    silent_workers_are_grouped_and_quarantined_ones_are_none,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let mut add = |pool, id, state, draining: bool| {
+                let mut worker = worker(pool, "g", id);
+                worker.state = state;
+                worker.terms.advice = draining.then(|| Advice {
+                    terminate: true,
+                    reason: "over capacity".to_owned(),
+                    decided_at: 0,
+                });
+                worker_insert(tx, &worker)
+            };
+            add("a/b", "silent", WorkerState::Running, false)?;
+            add("a/b", "too", WorkerState::Running, false)?;
+            add("a/b", "leaving", WorkerState::Running, true)?;
+            add("a/b", "ill", WorkerState::Running, false)?;
+            add("a/b", "coming", WorkerState::Requested, false)?;
+            add("a/b", "stopping", WorkerState::Stopping, false)?;
+            add("a/c", "elsewhere", WorkerState::Running, false)?;
+            let mut ill = queue_worker("a/b", "g", "ill");
+            ill.quarantine_until = Some(at(NOW));
+            ill.last_date_active = None;
+            ill.last_task_ended = None;
+            queue_worker_upsert(tx, &ill)
+        })
+        .await;
+        let silent_at = |now: i64| {
+            let horizon = Horizon::new(at(now), Some(at(0)));
+            read(&store, move |tx| {
+                let id = pool_id("a/b");
+                let groups = worker_supply_silent_between(tx, &horizon, &id, &id)?;
+                let of =
+                    |group: &domain::supply::Group| (group.draining, group.count, group.capacity);
+                Ok(groups.iter().map(of).collect::<Vec<_>>())
+            })
+        };
+        assert_eq!(silent_at(NOW).await, [(false, 2, 4), (true, 1, 2)]);
+        assert_eq!(silent_at(NOW + 1).await, [(false, 3, 6), (true, 1, 2)]);
+    }
+);
+
+on_both!(
+    running_workers_are_read_with_what_the_queue_knows,
+    |database| {
+        let store = database.migrated().await;
+        let mut told = worker("a/b", "g", "told");
+        told.terms.registered_at = Some(150);
+        told.terms.idle_hold_ms = Some(DEFAULT_IDLE_HOLD_MS);
+        told.terms.advice = Some(Advice {
+            terminate: true,
+            reason: "over capacity".to_owned(),
+            decided_at: 170,
+        });
+        let plain = worker("a/b", "g", "plain");
+        let stored = told.clone();
+        write(&store, move |tx| {
+            worker_insert(tx, &stored)?;
+            worker_insert(tx, &plain)?;
+            let seen = queue_worker("a/b", "g", "told");
+            queue_worker_upsert(tx, &seen)
+        })
+        .await;
+        database.raw("INSERT INTO claimed_tasks VALUES ('t', 0, 'a/b', 'g', 'told', 1, 500)");
+        database.raw("INSERT INTO claimed_tasks VALUES ('u', 0, 'a/b', 'g', 'told', 1, 400)");
+        let seen = queue_worker("a/b", "g", "told");
+        let running = read(&store, |tx| {
+            worker_list_running(tx, &pool_id("a/b"), at(400), 0, 9)
+        })
+        .await;
+        let of = |worker: &Worker| RunningWorker {
+            key: worker.key.clone(),
+            provider_id: worker.provider_id.clone(),
+            launch_config_id: worker.launch_config_id.clone(),
+            capacity: worker.capacity,
+            created: worker.created,
+            registered: worker.terms.registered_at.map(at),
+            idle_hold_ms: worker.terms.idle_hold_ms,
+            advice: worker.terms.advice.clone(),
+            last_asked: None,
+            last_task_ended: None,
+            quarantined_since: None,
+            claimed: 0,
+        };
+        let imposed = seen.quarantine_details.last();
+        let imposed = imposed.and_then(|entry| entry.updated_at.parse().ok());
+        let is_quarantined = seen.is_quarantined(at(400));
+        let told_row = RunningWorker {
+            last_asked: seen.last_date_active,
+            last_task_ended: seen.last_task_ended,
+            quarantined_since: is_quarantined.then(|| imposed.unwrap_or(at(400))),
+            claimed: 1,
+            ..of(&told)
+        };
+        assert_eq!(running, [of(&worker("a/b", "g", "plain")), told_row]);
+        // What changes is read as it is now.
+        write(&store, |tx| {
+            let mut worker = worker_get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
+            worker.terms.advice = None;
+            worker.terms.registered_at = Some(160);
+            worker_update(tx, &worker)
+        })
+        .await;
+        let running = read(&store, |tx| {
+            worker_list_running(tx, &pool_id("a/b"), at(400), 1, 9)
+        })
+        .await;
+        assert_eq!(running.len(), 1);
+        assert_eq!(
+            (&running[0].advice, running[0].registered),
+            (&None, Some(at(160)))
+        );
+    }
+);
+
+on_both!(running_workers_are_read_in_parts_of_any_size, |database| {
+    const LIMIT: u32 = 7;
+    for count in [0, 1, LIMIT - 1, LIMIT, LIMIT + 1, 10 * LIMIT] {
+        let another = database.another();
+        let store = another.migrated().await;
+        write(&store, move |tx| {
+            for number in 0..count {
+                worker_insert(tx, &worker("a/b", "g", &format!("w{number:03}")))?;
+            }
+            worker_insert(tx, &worker("a/c", "g", "elsewhere")).map(drop)
+        })
+        .await;
+        let mut ids = Vec::new();
+        for part in 0..=count / LIMIT {
+            let skip = u64::from(part * LIMIT);
+            let found = read(&store, move |tx| {
+                worker_list_running(tx, &pool_id("a/b"), at(NOW), skip, LIMIT)
+            })
+            .await;
+            let left = count - part * LIMIT;
+            assert_eq!(found.len(), left.min(LIMIT) as usize);
+            ids.extend(found.into_iter().map(|worker| worker.key.id.to_string()));
+        }
+        let all: Vec<String> = (0..count).map(|number| format!("w{number:03}")).collect();
+        assert_eq!(ids, all);
+        let silent = read(&store, move |tx| {
+            let horizon = Horizon::new(at(NOW), Some(at(0)));
+            worker_list_silent(tx, &horizon, &pool_id("a/b"), LIMIT)
+        });
+        assert_eq!(silent.await.len(), count.min(LIMIT) as usize);
+        store.close().await;
+    }
+});
