@@ -28,7 +28,7 @@ const MAX_CALL: Duration = Duration::from_secs(30);
 /// After this many calls that ended no machine a region is left alone until the next activation.
 const MAX_FAILURES: usize = 2;
 /// An activation waits no longer for its regions. The next one does not wait for those that took longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A cloud that was told to end a machine is not told again before this has passed.
 const AGAIN_MS: i64 = MINUTE_MS;
 /// A machine that could not be ended is tried again after this time, which doubles with each failure.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use cloud::Region;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::telemetry::Stopwatch;
+
 /// Work that is under way, at most one piece for each region. Dropping this ends it.
 pub(super) struct RegionTasks<T> {
     running: JoinSet<T>,
-    regions: BTreeMap<Id, Region>,
-    /// These took longer than anybody waits. They are not waited for until they have ended.
+    regions: BTreeMap<Id, (Region, Stopwatch)>,
+    /// These took longer than anybody waits. They are not waited for until they have been fast enough once.
     slow: BTreeSet<Region>,
 }
 
@@ -26,12 +28,12 @@ impl<T> Default for RegionTasks<T> {
 
 impl<T: Send + 'static> RegionTasks<T> {
     pub(super) fn is_busy(&self, region: &Region) -> bool {
-        self.regions.values().any(|busy| busy == region)
+        self.regions.values().any(|(busy, _)| busy == region)
     }
 
     pub(super) fn start(&mut self, region: Region, work: impl Future<Output = T> + Send + 'static) {
         let id = self.running.spawn(work).id();
-        self.regions.insert(id, region);
+        self.regions.insert(id, (region, Stopwatch::start()));
     }
 
     /// Waits until all have ended but the slow ones, and no longer than this. Returns what has ended.
@@ -41,33 +43,42 @@ impl<T: Send + 'static> RegionTasks<T> {
     ) -> Vec<(Region, Result<T, JoinError>)> {
         let mut ended = Vec::new();
         let wait = async {
-            while self.regions.len() > self.slow.len() {
+            while self.waits_for_some() {
                 match self.running.join_next_with_id().await {
-                    Some(done) => self.note(done, &mut ended),
+                    Some(done) => self.note(done, patience, &mut ended),
                     None => break,
                 }
             }
         };
         if tokio::time::timeout(patience, wait).await.is_err() {
-            self.slow = self.regions.values().cloned().collect();
+            let busy = self.regions.values().map(|(region, _)| region.clone());
+            self.slow.extend(busy);
         }
         while let Some(done) = self.running.try_join_next_with_id() {
-            self.note(done, &mut ended);
+            self.note(done, patience, &mut ended);
         }
         ended
+    }
+
+    fn waits_for_some(&self) -> bool {
+        let mut busy = self.regions.values();
+        busy.any(|(region, _)| !self.slow.contains(region))
     }
 
     fn note(
         &mut self,
         done: Result<(Id, T), JoinError>,
+        patience: Duration,
         ended: &mut Vec<(Region, Result<T, JoinError>)>,
     ) {
         let (id, result) = match done {
             Ok((id, result)) => (id, Ok(result)),
             Err(problem) => (problem.id(), Err(problem)),
         };
-        if let Some(region) = self.regions.remove(&id) {
-            self.slow.remove(&region);
+        if let Some((region, watch)) = self.regions.remove(&id) {
+            if watch.elapsed() < patience {
+                self.slow.remove(&region);
+            }
             ended.push((region, result));
         }
     }
@@ -110,6 +121,33 @@ mod tests {
         }
         assert_eq!(ended[0].0, region("hangs"));
         assert!(!tasks.is_busy(&region("hangs")));
+
+        // It was fast enough once: it is waited for again.
+        tasks.start(region("hangs"), async {});
+        assert_eq!(tasks.ended(forever).await.len(), 1);
+        assert!(tasks.slow.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_region_that_hangs_again_and_again_is_not_waited_for_each_time() {
+        let mut tasks = RegionTasks::default();
+        for _ in 0..3 {
+            let stuck = Arc::new(Notify::new());
+            let until = Arc::clone(&stuck);
+            tasks.start(region("hangs"), async move { until.notified().await });
+            if tasks.slow.is_empty() {
+                tasks.ended(Duration::ZERO).await;
+            }
+            // This would last longer than any test.
+            let forever = Duration::from_secs(1_000_000);
+            assert_eq!(tasks.ended(forever).await.len(), 0);
+            stuck.notify_one();
+            let mut n_ended = 0;
+            while n_ended == 0 {
+                tokio::task::yield_now().await;
+                n_ended = tasks.ended(Duration::ZERO).await.len();
+            }
+        }
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ const MAX_CALL: Duration = Duration::from_secs(60);
 /// After this many calls that failed a region is left alone until the next scan.
 const MAX_FAILURES: u64 = 2;
 /// A scan waits no longer for its regions. The next one does not wait for those that took longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Groups in which a provider may have workers. Those of further groups are not looked at.
 const MAX_GROUPS: usize = 1_000;
 /// How precisely `lastChecked` is kept.

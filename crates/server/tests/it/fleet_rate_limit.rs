@@ -22,6 +22,8 @@ use crate::fleet_world::{Fleet, fleet_test, machine, pool, round};
 use crate::world::TestClock;
 
 const N_POOLS: usize = 100;
+/// However slow the machine is on which the test runs.
+const FOREVER: Duration = Duration::from_secs(3_600);
 const LIMITS: RateLimits = RateLimits {
     reads_per_second: 4.0,
     launches_per_second: 2.0,
@@ -148,10 +150,13 @@ fleet_test!(
         fleet.one.fake.fail_next(Call::Owned, busy());
         fleet.one.fake.fail_next(Call::Look, busy());
         let begin = fleet.now();
-        assert_eq!(scanner.scan().await.unwrap().unwrap().problems, 2);
+        assert_eq!(
+            scanner.scan_for(FOREVER).await.unwrap().unwrap().problems,
+            2
+        );
         // The look waited until the pause after the list was over.
         assert!(fleet.now().millis_since(begin) >= 1_000);
-        let scanned = scanner.scan().await.unwrap().unwrap();
+        let scanned = scanner.scan_for(FOREVER).await.unwrap().unwrap();
         assert_eq!((scanned.problems, scanned.seen), (0, 1));
         assert!(fleet.now().millis_since(begin) >= 3_000);
         app.store.close().await;

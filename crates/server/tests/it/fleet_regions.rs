@@ -20,6 +20,8 @@ const N_REGIONS: usize = 10;
 /// Somebody who waits for a region that hangs waits for so long at most.
 const PATIENCE: Duration = Duration::from_millis(50);
 const MAX_TRIES: usize = 10_000;
+/// However slow the machine is on which the test runs.
+const FOREVER: Duration = Duration::from_secs(3_600);
 
 fn region(number: usize) -> WorkerGroup {
     format!("region-{number}").parse().unwrap()
@@ -169,7 +171,9 @@ fleet_test!(
             fleet.one.fake.fail_next(Call::Look, down());
         }
         fleet.one.fake.fail_next(Call::Owned, down());
-        let (n_calls, scanned) = fleet.n_calls(Call::Look, fleet.scanner().scan()).await;
+        let (n_calls, scanned) = fleet
+            .n_calls(Call::Look, fleet.scanner().scan_for(FOREVER))
+            .await;
         // The list has failed, and then a look; at most four looks are under way at the same time.
         assert_eq!(scanned.unwrap().unwrap().problems, 2);
         assert!((1..=4).contains(&n_calls), "{n_calls} looks");
@@ -190,7 +194,9 @@ fleet_test!(what_the_list_shows_is_not_looked_at, |fleet| {
         assert_eq!(fleet.machines().len(), count);
         for (lists_sightings, n_looks) in [(true, 0), (false, count.div_ceil(BATCH))] {
             fleet.one.fake.set_lists_sightings(lists_sightings);
-            let (n_calls, scanned) = fleet.n_calls(Call::Look, fleet.scanner().scan()).await;
+            let (n_calls, scanned) = fleet
+                .n_calls(Call::Look, fleet.scanner().scan_for(FOREVER))
+                .await;
             assert_eq!(n_calls, n_looks as u64, "{count} machines");
             assert_eq!(scanned.unwrap().unwrap().seen, count as u64);
         }
@@ -208,7 +214,9 @@ fleet_test!(a_list_is_read_page_by_page, |fleet| {
         n_there = count;
         fleet.pass_ms(MINUTE_MS);
         fleet.round().await;
-        let (n_calls, scanned) = fleet.n_calls(Call::Owned, fleet.scanner().scan()).await;
+        let (n_calls, scanned) = fleet
+            .n_calls(Call::Owned, fleet.scanner().scan_for(FOREVER))
+            .await;
         assert_eq!(
             n_calls,
             count.div_ceil(BATCH).max(1) as u64,
@@ -230,7 +238,9 @@ fleet_test!(machines_are_ended_many_by_one_call, |fleet| {
         .await;
     for count in AROUND {
         let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
-        let (n_calls, n_told) = fleet.n_calls(Call::End, fleet.ender().end_stopping()).await;
+        let (n_calls, n_told) = fleet
+            .n_calls(Call::End, fleet.ender().end_for(FOREVER))
+            .await;
         assert_eq!(
             (n_calls, n_told.unwrap()),
             (count.div_ceil(BATCH) as u64, count as u64)
@@ -255,7 +265,7 @@ fleet_test!(
             let (n_calls, ()) = fleet
                 .n_calls(Call::End, async {
                     for _ in 0..3 {
-                        n_told += ender.end_stopping().await.unwrap();
+                        n_told += ender.end_for(FOREVER).await.unwrap();
                     }
                 })
                 .await;
@@ -266,7 +276,7 @@ fleet_test!(
                 fleet.pass_ms(10_000);
                 let again = async {
                     for _ in 0..3 {
-                        ender.end_stopping().await.unwrap();
+                        ender.end_for(FOREVER).await.unwrap();
                     }
                 };
                 calls.push(fleet.n_calls(Call::End, again).await.0 / count as u64);
@@ -285,7 +295,9 @@ fleet_test!(
         for _ in 0..100 {
             fleet.one.fake.fail_next(Call::End, down());
         }
-        let (n_calls, n_told) = fleet.n_calls(Call::End, fleet.ender().end_stopping()).await;
+        let (n_calls, n_told) = fleet
+            .n_calls(Call::End, fleet.ender().end_for(FOREVER))
+            .await;
         assert_eq!(n_told.unwrap(), 0);
         assert!((2..=9).contains(&n_calls), "{n_calls} calls");
     }
@@ -340,7 +352,7 @@ fleet_test!(
         let mut ended = Vec::new();
         for minutes in [0, 59, 1, 0] {
             fleet.pass_ms(minutes * MINUTE_MS);
-            ended.push(scanner.scan().await.unwrap().unwrap().ended);
+            ended.push(scanner.scan_for(FOREVER).await.unwrap().unwrap().ended);
         }
         assert_eq!(ended, [0, 0, 1, 0]);
         let left: Vec<_> = fleet.machines().into_iter().map(|it| it.key).collect();
@@ -405,7 +417,7 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
             })
             .await;
         fleet.pass_ms(10 * MINUTE_MS);
-        let scanned = fleet.scanner().scan().await.unwrap().unwrap();
+        let scanned = fleet.scanner().scan_for(FOREVER).await.unwrap().unwrap();
         assert_eq!(scanned.settled, u64::from(count));
     }
 });
@@ -417,7 +429,7 @@ fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
         // None of them has a machine, and all are old enough for that to mean something.
         fleet.copies(&key, count, WorkerState::Stopping).await;
         fleet.pass_ms(10 * MINUTE_MS);
-        let scanned = fleet.scanner().scan().await.unwrap().unwrap();
+        let scanned = fleet.scanner().scan_for(FOREVER).await.unwrap().unwrap();
         assert_eq!((scanned.stopped, scanned.seen), (count as u64, 1));
     }
 });
