@@ -36,9 +36,14 @@ async fn declared(fleet: &Fleet, id: &str) -> Running {
 /// How many machines of the pool's launches asked for work at least once.
 async fn first_claims(fleet: &Fleet) -> u64 {
     let pool: domain::id::PoolId = POOL.parse().unwrap();
-    let since = domain::time::Timestamp::from_millis(0);
+    let long_ago = domain::time::Timestamp::from_millis(0);
+    let window = store::HealthWindow {
+        since: long_ago,
+        launched_before: long_ago,
+        registered_before: long_ago,
+    };
     let records = fleet
-        .read(move |tx| store::launch_health_between(tx, since, &pool, &pool))
+        .read(move |tx| store::launch_health_between(tx, &window, &pool, &pool))
         .await;
     records.iter().map(|(_, _, record)| record.claimed).sum()
 }
