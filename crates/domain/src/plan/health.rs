@@ -295,10 +295,10 @@ mod tests {
                 last_failure: Some(at(0)),
                 ..Health::default()
             };
-            match condition(health, tries) {
-                Condition::Resting { until } => until.millis_since(at(0)) / SECOND_MS,
-                other => panic!("{other:?}"),
-            }
+            let Condition::Resting { until } = condition(health, tries) else {
+                panic!("it rests after {plans_without_workers} plans");
+            };
+            until.millis_since(at(0)) / SECOND_MS
         };
         assert_eq!(
             [0, 1, 2, 3, 4, 5, u64::MAX].map(pause),
