@@ -16,6 +16,8 @@ pub const NEWBORN_MS: i64 = 5 * MINUTE_MS;
 pub const ENDING_MS: i64 = HOUR_MS;
 /// A machine that should end, and that nobody could look at for so long, counts as gone.
 pub const UNSEEN_ENDING_MS: i64 = DAY_MS;
+/// The queue forgets a worker that has not asked for so long.
+const QUEUE_MEMORY_MS: i64 = DAY_MS;
 /// A row that has less than this left to live gets more while its worker lives.
 pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
 
@@ -183,17 +185,19 @@ fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<Stri
     }
 }
 
-/// It registered, and never asked for work: it is broken. The shorter of both limits counts.
+/// It registered, and never asked for work: it is broken. The shorter of both limits counts. Of a worker that
+/// registered long ago the queue may have forgotten that it asked, so that only the second one does.
 fn never_claimed(worker: &Worker, registered: Timestamp, now: Timestamp) -> Option<String> {
     let stated = worker.terms.first_claim_timeout;
     let first_claim_ms = stated.filter(|ms| *ms > 0);
     let first_claim_ms = first_claim_ms.unwrap_or(DEFAULT_FIRST_CLAIM_MS);
     let inactivity_ms = inactivity_ms(worker);
-    let (name, limit_ms) = match first_claim_ms < inactivity_ms {
+    let for_ms = now.millis_since(registered);
+    let (name, limit_ms) = match first_claim_ms < inactivity_ms && for_ms < QUEUE_MEMORY_MS {
         true => ("firstClaimTimeout", first_claim_ms),
         false => ("queueInactivityTimeout", inactivity_ms),
     };
-    (now.millis_since(registered) > limit_ms).then(|| {
+    (for_ms > limit_ms).then(|| {
         let (created, limit) = (worker.created, limit_ms / SECOND_MS);
         format!("worker never claimed work, created={created}, {name}={limit}s")
     })
@@ -420,6 +424,10 @@ mod tests {
         running.terms.queue_inactivity_timeout = Some(i64::MAX);
         let end = ends_after(&running, DEFAULT_FIRST_CLAIM_MS);
         assert_eq!(end, "firstClaimTimeout=1800s");
+        // It may have asked, and been forgotten.
+        running.terms.registered_at = Some(NOW - QUEUE_MEMORY_MS);
+        running.created = ago(DAY_MS);
+        assert_eq!(with_queue(&running, QueueFacts::NeverSeen), "keep");
     }
 
     #[test]
