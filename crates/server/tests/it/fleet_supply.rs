@@ -219,8 +219,10 @@ fleet_test!(
         fleet
             .change_pool(POOL, pool("one", 0, 9, &[machine("b")]))
             .await;
+        fleet.pass_ms(5_000);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "4 requested");
+        fleet.pass_ms(5_000);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "4 requested");
     }
