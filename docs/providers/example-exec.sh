@@ -1,20 +1,23 @@
 #!/bin/sh
 # A provider program whose machines are background processes on this very machine: a start for your own.
-# MACHINE is what a machine runs. A state folder holds a folder for each machine, which also makes a launch idempotent.
+# MACHINE is what a machine runs, in its folder, where identity.json says who the worker is. A state folder holds a folder for each machine, which also makes a launch idempotent.
 # shellcheck disable=SC2030,SC2031 # what is set for a worker is used only for that worker
 set -eu
 cd "${FLEETWRIGHT_STATE:?names the folder for our state}"
 question=$(cat)
 # One worker a line, without what is nested in it. A program in a language that reads JSON has this for nothing.
-workers=$(printf '%s' "$question" | sed -e 's/"providerData":{[^}]*},*//g' -e 's/"proof":{[^}]*},*//g' | tr '{' '\n' | grep '"workerId"') || :
+workers=$(printf '%s' "$question" | sed -e 's/"providerData":{[^}]*},*//g' -e 's/"proof":{\([^}]*\)}/\1/g' | tr '{' '\n' | grep '"workerId"') || :
 get() { printf '%s' "$worker" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
+asked() { printf '%s' "$question" | sed -n "s/.*\"$1\":\"*\([^\",}]*\).*/\1/p"; }
 # A number alone: after a reboot another process may have it. Keep the boot id and the start time beside it, as `local` does.
 alive() { [ -s "$1/pid" ] && grep -qs '^State:.[^Z]' "/proc/$(cat "$1/pid")/status"; }
 each() { printf '%s\n' "$workers" | while read -r worker; do id=$(get workerId) group=$(get workerGroup); "$1"; done | paste -sd, -; }
 launch() { if mkdir "$id" 2>/dev/null; then
     echo "$group" >"$id/group"
+    (umask 077; printf '{"rootUrl":"%s","providerId":"%s","workerPoolId":"%s","workerGroup":"%s","workerId":"%s","capacity":%s,"proof":{"token":"%s"},"workDir":"%s/work"}\n' \
+      "$(asked deployment)" "$(asked providerId)" "$(asked workerPoolId)" "$group" "$id" "$(asked capacityEach)" "$(get token)" "$PWD/$id" >"$id/identity.json")
     # shellcheck disable=SC2086 # a command and its arguments
-    setsid ${MACHINE:-sleep 600} </dev/null >/dev/null 2>&1 & echo $! >"$id/pid"
+    (cd "$id" && exec setsid ${MACHINE:-fleetwright worker --identity identity.json} </dev/null >log 2>&1) & echo $! >"$id/pid"
   fi
   printf '{"workerGroup":"%s","workerId":"%s"}\n' "$group" "$id"; }
 look() { if alive "$id"; then state=alive; elif [ -d "$id" ]; then state=gone; else state=not-found; fi

@@ -1,7 +1,7 @@
 //! All configured providers, in the order of the configuration, and which of them are in service.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::ProviderId;
@@ -14,6 +14,8 @@ struct Entry {
     provider: Arc<dyn Provider>,
     /// In service: its set-up has succeeded.
     ready: AtomicBool,
+    /// Why the last set-up failed.
+    problem: Mutex<Option<String>>,
 }
 
 pub struct Providers {
@@ -48,10 +50,25 @@ impl Entry {
                 "its set-up took longer than {seconds} s and will be tried again"
             )))
         });
+        let problem = outcome.as_ref().err().map(ToString::to_string);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
         if outcome.is_ok() {
             self.ready.store(true, Ordering::Release);
         }
         (&self.id, outcome)
+    }
+
+    /// Why it is out of service.
+    fn problem(&self) -> Option<String> {
+        if self.ready.load(Ordering::Acquire) {
+            return None;
+        }
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(
+            problem
+                .clone()
+                .unwrap_or_else(|| "its set-up has not ended yet".to_owned()),
+        )
     }
 }
 
@@ -68,6 +85,7 @@ impl Providers {
                 id,
                 provider,
                 ready: AtomicBool::new(false),
+                problem: Mutex::new(None),
             })
             .collect();
         Self { entries }
@@ -88,6 +106,12 @@ impl Providers {
             .iter()
             .filter(|entry| !entry.id.is_null())
             .map(|entry| (&entry.id, entry.provider.kind()))
+    }
+
+    /// Why a configured provider is out of service; `None`: it is in service, or unknown.
+    pub fn problem(&self, id: &ProviderId) -> Option<String> {
+        let mut entries = self.entries.iter();
+        entries.find(|entry| entry.id == *id)?.problem()
     }
 
     /// Each configured provider, as far as it is in service, for those who must ask all of them.
@@ -170,8 +194,11 @@ mod tests {
         let providers = Providers::new(vec![(id.clone(), shaky)]);
         assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
 
+        let problem = || providers.problem(&id);
+        assert_eq!(problem().unwrap(), "its set-up has not ended yet");
         let (_, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!(failed[0].1.to_string(), "no network yet");
+        assert_eq!(problem().unwrap(), "no network yet");
         assert_eq!(providers.get(&id).err(), Some(NotAvailable::SetupFailed));
         assert_eq!(
             providers.listed().map(|(_, kind)| kind).collect::<Vec<_>>(),
@@ -182,6 +209,7 @@ mod tests {
 
         let (ready, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!((ready, failed), (vec![&id], vec![]));
+        assert_eq!(problem(), None);
         assert!(providers.get(&id).is_ok());
         let presented = providers.all().map(|(_, it)| it.unwrap().places());
         assert_eq!(presented.collect::<Vec<_>>(), [Ok(Vec::new())]);

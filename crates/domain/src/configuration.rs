@@ -3,9 +3,11 @@
 //! `docs/rules.md` says what they mean to their authors. Here a document is parsed into a [`Configuration`], and
 //! [`Compilation`] makes pools of it, given what the providers present ([`Market`]).
 
+mod adoption;
 mod compilation;
 mod compiler;
 mod difference;
+mod given_ids;
 mod lineup;
 mod market;
 mod places;
@@ -22,11 +24,13 @@ use std::str::FromStr;
 use rules::{Presented, Rule, RuleSet};
 use serde_json::{Map, Value, json};
 
+pub use self::adoption::{StoredPool, WantedPool, adoption};
 pub use self::compilation::{Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider};
 pub use self::difference::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
     value_changes,
 };
+pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
 pub use self::lineup::{LinedUp, Lineup, NotLinedUp};
 pub use self::market::{Completed, Market, Place, Takes, Wares};
 pub use self::problem::{Problem, Problems, rules_behind};
@@ -41,11 +45,12 @@ const PROVISIONER: &str = "worker-manager/";
 pub const MAX_WORKER_TYPES: usize = 2_000;
 /// Characters.
 const MAX_DESCRIPTION: usize = 10_240;
-const KEYS: [&str; 4] = [
+const KEYS: [&str; 5] = [
     "workerConfigurationId",
     "description",
     "workerTypes",
     "rules",
+    "launchConfigIds",
 ];
 
 /// A pool of workers as rule sets name it: `build-opt` for the pool `worker-manager/build-opt`, the whole id for others.
@@ -59,6 +64,7 @@ pub struct Configuration {
     /// As listed, each once.
     pub worker_types: Vec<WorkerType>,
     pub rules: RuleSet,
+    pub launch_config_ids: GivenIds,
 }
 
 impl WorkerType {
@@ -121,11 +127,13 @@ impl Configuration {
         let none = Value::Null;
         let rules = RuleSet::parse(document.get("rules").unwrap_or(&none));
         let rules = rules.map_err(|wrong| problems.add_rules(&wrong));
+        let launch_config_ids = GivenIds::read(document.get("launchConfigIds"), &mut problems);
         match rules {
             Ok(rules) if problems.is_empty() => Ok(Self {
                 description,
                 worker_types,
                 rules,
+                launch_config_ids,
             }),
             Ok(_) | Err(()) => Err(problems),
         }
@@ -139,11 +147,15 @@ impl Configuration {
     /// As it is stored and shown.
     pub fn to_document(&self) -> Value {
         let worker_types: Vec<&str> = self.worker_types.iter().map(WorkerType::name).collect();
-        json!({
+        let mut document = json!({
             "description": self.description,
             "workerTypes": worker_types,
             "rules": self.rules.to_value(),
-        })
+        });
+        if let Some(ids) = self.launch_config_ids.to_value() {
+            document["launchConfigIds"] = ids;
+        }
+        document
     }
 }
 

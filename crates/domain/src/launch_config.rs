@@ -139,6 +139,18 @@ pub fn id_of_twin(
     hashed(&[pool_id.as_str(), provider_id.as_str()], configuration)
 }
 
+/// As it would be if its author had given it no id.
+pub fn without_id(configuration: &Map<String, Value>) -> Map<String, Value> {
+    let mut content = configuration.clone();
+    if let Some(Value::Object(steering)) = content.get_mut(STEERING)
+        && steering.remove(ID_KEY).is_some()
+        && steering.is_empty()
+    {
+        content.remove(STEERING);
+    }
+    content
+}
+
 /// Whether its author gave it an id.
 pub fn has_own_id(configuration: &Map<String, Value>) -> bool {
     let steering = configuration.get(STEERING);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use domain::configuration::CONFIG_KEYS;
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -50,6 +52,9 @@ struct Common {
     /// Print JSON, for programs
     #[arg(long, global = true)]
     json: bool,
+    /// Cut nothing in tables, however narrow the screen
+    #[arg(long, global = true)]
+    wide: bool,
     /// Show each request
     #[arg(short, long, global = true)]
     verbose: bool,
@@ -152,7 +157,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(problem) => return tell_usage(&problem),
+        Err(problem) => return tell_usage(problem),
     };
     finish(cli.run())
 }
@@ -176,8 +181,16 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// Help and versions are results; anything else that the parser says is a usage error.
-fn tell_usage(problem: &clap::Error) -> ExitCode {
+fn tell_usage(mut problem: clap::Error) -> ExitCode {
+    let advice = advice_on_flag(&problem);
+    if advice.is_some() {
+        // It would advise to pass the flag as a value.
+        problem.remove(ContextKind::Suggested);
+    }
     let written = problem.print();
+    if let Some(advice) = advice {
+        output::note(&format!("  hint: {advice}"));
+    }
     if problem.use_stderr() {
         return Exit::Usage.into();
     }
@@ -185,9 +198,23 @@ fn tell_usage(problem: &clap::Error) -> ExitCode {
     finish(Ok(()))
 }
 
+/// What a flag that is not known was meant to be, if it is a key of a pool's config.
+fn advice_on_flag(problem: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = problem.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = flag.strip_prefix("--")?;
+    let is_same = |key: &&&str| key.to_ascii_lowercase() == name.replace('-', "").to_lowercase();
+    let key = CONFIG_KEYS.iter().find(is_same)?;
+    Some(format!(
+        "{key} is a key of a pool's config: give all of the config with --config JSON or --file FILE"
+    ))
+}
+
 impl Cli {
     fn run(self) -> Result<(), Failure> {
         let common = self.common;
+        output::set_wide(common.wide);
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
@@ -295,4 +322,21 @@ fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failur
 fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
     let runtime = builder.enable_all().build();
     Ok(runtime.context("cannot start the runtime")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_pools_config_given_as_a_flag_is_explained() {
+        let advice = |flag: &str| {
+            let arguments = ["fleetwright", "pool", "create", "a/b", flag, "3"];
+            advice_on_flag(&command().try_get_matches_from(arguments).unwrap_err())
+        };
+        let said = advice("--max-capacity").unwrap();
+        assert!(said.starts_with("maxCapacity is a key"), "{said}");
+        assert!(advice("--maxCapacity").is_some());
+        assert_eq!(advice("--nonsense"), None);
+    }
 }

@@ -59,9 +59,9 @@ const MAX_LISTED: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Planning {
-    /// A file, or a folder of files: YAML, JSON or TOML
-    #[arg(short, long, value_name = "DIR|FILE")]
-    file: PathBuf,
+    /// A file, or a folder of files: YAML, JSON or TOML (`-`: standard input); may be given several times
+    #[arg(short, long, value_name = "DIR|FILE", required = true)]
+    file: Vec<PathBuf>,
     #[command(flatten)]
     choices: Choices,
     /// Exit with 7 if something differs
@@ -74,9 +74,9 @@ pub(crate) struct Planning {
 
 #[derive(Args, Debug)]
 pub(crate) struct Applying {
-    /// A file, or a folder of files: YAML, JSON or TOML
+    /// A file, or a folder of files: YAML, JSON or TOML (`-`: standard input); may be given several times
     #[arg(short, long, value_name = "DIR|FILE", required_unless_present = "plan")]
-    file: Option<PathBuf>,
+    file: Vec<PathBuf>,
     /// A plan that was saved: refused if something changed since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "no_delete", "adopt_pools"])]
     plan: Option<PathBuf>,
@@ -130,7 +130,7 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
             format!(
                 "{} differs from {}",
                 session.client.root_url(),
-                arguments.file.display()
+                read::names(&arguments.file)
             ),
         )),
         false => Ok(()),
@@ -139,10 +139,12 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
 
 pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(), Failure> {
     let choices = &arguments.choices;
-    let (plan, adopts) = match (&arguments.plan, &arguments.file) {
-        (Some(saved), _) => load(saved, session).await?,
-        (None, Some(file)) => (make(file, choices, session).await?, choices.adopt_pools),
-        (None, None) => return Err(Failure::usage("give a file, or a plan that was saved")),
+    let (plan, adopts) = match &arguments.plan {
+        Some(saved) => load(saved, session).await?,
+        None => (
+            make(&arguments.file, choices, session).await?,
+            choices.adopt_pools,
+        ),
     };
     if !session.json {
         show_plan(&plan, choices.paint());
@@ -171,8 +173,8 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
     }
 }
 
-async fn make(file: &Path, choices: &Choices, session: &Session) -> Result<Plan, Failure> {
-    let mut wanted = read::read(file, session.now)?;
+async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result<Plan, Failure> {
+    let mut wanted = read::read(files, session.now)?;
     for (id, place) in wanted.without_ended(session.now) {
         output::note(&format!(
             "{place}: override {id} has ended: it can be taken out"

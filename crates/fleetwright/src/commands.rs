@@ -11,7 +11,7 @@ pub(crate) mod documentation;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod explain;
-mod first_pool;
+pub(crate) mod first_pool;
 mod first_role;
 pub(crate) mod launch_config;
 pub(crate) mod migrate;
@@ -20,6 +20,7 @@ pub(crate) mod overrides;
 pub(crate) mod pool;
 pub(crate) mod provider;
 pub(crate) mod queue;
+mod remaining_workers;
 pub(crate) mod role;
 pub(crate) mod run_worker;
 mod runs;
@@ -33,6 +34,8 @@ pub(crate) mod worker;
 use clap::Args;
 use domain::time::Timestamp;
 use serde_json::Value;
+
+pub(crate) use body::read_document;
 
 use crate::client::{Call, Client, ConfigFile, Flags, from_environment, resolve};
 use crate::failure::Failure;

@@ -12,6 +12,8 @@ pub(crate) enum Exit {
     Conflict = 5,
     Unreachable = 6,
     Differs = 7,
+    /// As shells count it for Ctrl-C.
+    Interrupted = 130,
 }
 
 /// The part of `--help` that documents them.
@@ -24,7 +26,8 @@ Exit codes:
   4  not allowed (no, wrong or insufficient credentials)
   5  conflict with what is there already
   6  the server cannot be reached
-  7  something differs, and --check was given";
+  7  something differs, and --check was given
+130  interrupted by Ctrl-C";
 
 /// What happened, to what, and what to do next.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ mod summary;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::commands::Session;
+use crate::commands::first_pool::FIRST_POOL;
 use crate::failure::Failure;
 use crate::output;
 use compare::Plan;
@@ -77,12 +78,13 @@ pub(crate) async fn taskcluster(
 ) -> Result<(), Failure> {
     let mut wanted = source::read(&arguments.from, arguments.only, verbose).await?;
     wanted.forget_deleted_pools();
+    tell_left_out(&mut wanted);
     let here = source::of_server(&session.client, arguments.only).await?;
     let plan = Plan::new(&wanted, &here);
     let missing = missing_providers(&wanted, session).await?;
 
     if arguments.dry_run {
-        return show(&plan, missing.as_deref(), arguments.full, session);
+        return show(&plan, &wanted, missing.as_deref(), arguments.full, session);
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
@@ -95,7 +97,7 @@ pub(crate) async fn taskcluster(
     }
     let failures = apply::carry_out(&plan, &session.client).await;
     if session.json {
-        output::json(&summary::document(&plan, &failures, false, None));
+        output::json(&summary::document(&plan, &wanted, &failures, false, None));
     } else {
         output::out(&summary::sentence(&plan, &failures, Tense::Past));
     }
@@ -105,9 +107,34 @@ pub(crate) async fn taskcluster(
     }
 }
 
-fn show(plan: &Plan, missing: Option<&str>, full: bool, session: &Session) -> Result<(), Failure> {
+/// What the source has and an import does not bring over.
+fn tell_left_out(wanted: &mut Fleet) {
+    if wanted.forget_first_pool() {
+        output::note(&format!(
+            "left out {FIRST_POOL}: the source made this pool for itself on its first start"
+        ));
+    }
+    let ignored = wanted.ignored.iter();
+    let ignored: Vec<_> = ignored
+        .map(|(kind, count)| format!("{kind}: {count}"))
+        .collect();
+    if !ignored.is_empty() {
+        output::note(&format!(
+            "ignored, for an import brings over worker pools and roles only: {}",
+            ignored.join(", ")
+        ));
+    }
+}
+
+fn show(
+    plan: &Plan,
+    wanted: &Fleet,
+    missing: Option<&str>,
+    full: bool,
+    session: &Session,
+) -> Result<(), Failure> {
     if session.json {
-        output::json(&summary::document(plan, &[], true, missing));
+        output::json(&summary::document(plan, wanted, &[], true, missing));
         return Ok(());
     }
     for change in &plan.changes {

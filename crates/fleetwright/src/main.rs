@@ -8,6 +8,8 @@ mod client;
 mod code;
 mod commands;
 mod data_folder;
+#[cfg(test)]
+mod documented;
 mod failure;
 mod files;
 mod import;

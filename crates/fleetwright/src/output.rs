@@ -11,6 +11,7 @@ mod table;
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -23,6 +24,18 @@ use crate::failure::Failure;
 
 /// Why a result did not reach its reader: the first reason.
 static NOT_WRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Whether tables are printed in full width, whatever the screen.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Prints tables in full width from now on.
+pub(crate) fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+fn is_wide() -> bool {
+    WIDE.load(Ordering::Relaxed)
+}
 
 /// Prints a result.
 pub(crate) fn out(text: &str) {

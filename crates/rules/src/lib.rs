@@ -38,7 +38,7 @@ pub use lint::{Finding, lint};
 pub use origins::{Earlier, Evaluation, Origin, Origins};
 pub use pattern::{BadPattern, Pattern};
 pub use presented::Presented;
-pub use problem::{Problem, Problems};
+pub use problem::{Problem, Problems, did_you_mean};
 pub use rule::Rule;
 pub use schema::{SCHEMA, schema};
 pub use set::RuleSet;

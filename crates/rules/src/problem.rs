@@ -140,10 +140,8 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 /// `, did you mean "values"?` if one of the candidates is close to what was written.
-pub(crate) fn did_you_mean<'a>(
-    written: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
+#[must_use]
+pub fn did_you_mean<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let allowed = (written.chars().count() / 3).clamp(1, 3);
     let near = candidates
         .into_iter()

@@ -1,9 +1,11 @@
 //! Looks a configuration over, and says what is wrong and what to do about it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::ProviderConfig;
+use cloud::{ProviderConfig, ProviderContext, Providers};
+use contract::Schemas;
 use domain::time::Clock;
 use store::Store;
 use tokio::net::TcpListener;
@@ -18,6 +20,8 @@ use crate::vitals::{skew_ms, skew_problem};
 
 /// The server has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// A provider has this long to be set up.
+const SET_UP_LIMIT: Duration = Duration::from_secs(20);
 /// More clients than this are not looked at.
 const MAX_CLIENTS: u32 = 10_000;
 /// A clock that shows an earlier time than this program was written at is wrong.
@@ -69,6 +73,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(tokens(config));
     findings.extend(secret_files(config).filter_map(open_to_others));
     findings.push(providers(config));
+    findings.extend(provider_set_ups(config).await);
     findings.extend(tasks_as_ourselves(config));
     findings.extend(brokers(config).await);
     findings.extend(database(config).await);
@@ -213,8 +218,49 @@ fn providers(config: &Config) -> Finding {
             "no provider is configured",
             "add a section [providers.<id>]; without one no pool can be made",
         ),
+        1 => Finding::good("1 provider is configured"),
         count => Finding::good(format!("{count} providers are configured")),
     }
+}
+
+/// Sets up providers that reach out, as a start of the server does. Nothing is launched.
+async fn provider_set_ups(config: &Config) -> Vec<Finding> {
+    let Ok(keyring) = config.keyring() else {
+        return Vec::new();
+    };
+    let keyring = Arc::new(keyring);
+    let outward = config
+        .providers
+        .0
+        .iter()
+        .filter(|(_, provider)| match provider {
+            ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
+            // The worker processes of a running server are not for us to set up.
+            ProviderConfig::Local(_) | ProviderConfig::Static | ProviderConfig::Fake(_) => false,
+        });
+    let built = outward.map(|(id, provider)| {
+        let context = ProviderContext {
+            id: id.clone(),
+            schemas: Schemas::new(),
+            keyring: Arc::clone(&keyring),
+            root_url: config.root_url(),
+            data: config.data.clone(),
+            clock: Arc::new(SystemClock),
+        };
+        (id.clone(), provider.build(context))
+    });
+    let providers = Providers::new(built.collect());
+    let (ready, failed) = providers.set_up_missing(SET_UP_LIMIT).await;
+    let ready = ready.into_iter().filter(|id| !id.is_null());
+    let good = ready.map(|id| Finding::good(format!("provider {id} can be set up")));
+    let bad = failed.into_iter().map(|(id, problem)| {
+        Finding::bad(
+            format!("provider {id} cannot be set up, and launches nothing: {problem}"),
+            "see that what the section [providers] names is there and answers; a running server tries again \
+             by itself",
+        )
+    });
+    good.chain(bad).collect()
 }
 
 /// Tasks of worker processes that the server starts as itself can do what it can.

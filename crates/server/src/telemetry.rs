@@ -7,12 +7,13 @@ use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use tracing_subscriber::EnvFilter;
 
+use self::catalogue::{Kind, METRICS};
 use crate::config::{Log, LogFormat};
 
 /// Gauges and counters of what no longer exists disappear after this time.
@@ -37,6 +38,7 @@ pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
 pub const BUILD_INFO: &str = "fleetwright_build_info";
 pub const POOLS: &str = "fleetwright_worker_pools";
 pub const WORKERS: &str = "fleetwright_workers";
+pub const PROVIDER_UP: &str = "fleetwright_provider_in_service";
 pub const OUTBOX_DEPTH: &str = "fleetwright_outbox_events";
 pub const BROKER_UP: &str = "fleetwright_broker_up";
 pub const BROKER_WAITING: &str = "fleetwright_broker_waiting_events";
@@ -75,6 +77,7 @@ impl Default for Telemetry {
     fn default() -> Self {
         let recorder = Arc::new(builder().build_recorder());
         metrics::with_local_recorder(&recorder, || {
+            describe_metrics();
             // Set from the start, so that an alert on it finds a series.
             counter!(REGISTRATIONS_REFUSED, "providerId" => "unknown").increment(0);
         });
@@ -131,6 +134,17 @@ impl Telemetry {
         histogram!(HTTP_SECONDS, "service" => service, "name" => name, "method" => method,
             "status" => status)
         .record(took.as_secs_f64());
+    }
+}
+
+/// What each metric is, for those who read them.
+fn describe_metrics() {
+    for metric in &METRICS {
+        match metric.kind {
+            Kind::Counter => describe_counter!(metric.name, metric.description),
+            Kind::Gauge => describe_gauge!(metric.name, metric.description),
+            Kind::Histogram => describe_histogram!(metric.name, metric.description),
+        }
     }
 }
 
@@ -226,6 +240,8 @@ mod tests {
         let text = telemetry.render();
         assert!(text.contains(r#"http_requests_total{service="worker-manager",name="ping""#));
         assert!(text.contains("fleetwright_build_info{version="));
+        assert!(text.contains("# HELP http_requests_total Requests answered."));
+        assert!(text.contains("# HELP http_request_duration_seconds Seconds that requests took."));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::tx::{ALL_ROWS, Tx};
@@ -31,6 +32,10 @@ statements! { TABLE;
         "SELECT ", columns!(), " FROM launch_configs \
          WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
          ORDER BY launch_config_id LIMIT $4");
+    SIZES "launch_config_sizes" =
+        "SELECT CAST(OCTET_LENGTH(configuration) + 256 AS BIGINT) FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
+         ORDER BY launch_config_id LIMIT $4";
     ACTIVE_BETWEEN "launch_config_active_between" = concat!(
         "SELECT ", columns!(), " FROM launch_configs \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
@@ -88,6 +93,24 @@ pub fn launch_config_list(
         ],
         launch_config,
     )
+}
+
+/// By id, as many as weigh no more than this; one at least.
+pub fn launch_config_part(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    include_archived: bool,
+    after: Option<&LaunchConfigId>,
+    limit: u32,
+    max_bytes: u64,
+) -> Result<Part<LaunchConfig>, StoreError> {
+    let after = after.map_or("", LaunchConfigId::as_str);
+    let keys = [
+        pool_id.as_str().into(),
+        after.into(),
+        include_archived.into(),
+    ];
+    part::read_within(tx, max_bytes, &SIZES, &LIST, &keys, limit, launch_config)
 }
 
 /// Active and archived ones, as an edit of the pool must know them.

@@ -106,7 +106,7 @@ pub use launch::{
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,
     launch_config_count_between, launch_config_delete_expirable, launch_config_get,
-    launch_config_insert, launch_config_list, launch_config_update,
+    launch_config_insert, launch_config_list, launch_config_part, launch_config_update,
 };
 pub use launch_health::{HealthWindow, Record as LaunchRecord, launch_health_between};
 pub use notice::{
@@ -128,7 +128,7 @@ pub use part::{MAX_PART_BYTES, Part};
 pub use plan_record::{PlanRecord, plan_delete_before, plan_get, plan_insert, plan_list};
 pub use pool::{
     pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
-    pool_update, pools_by_provider,
+    pool_part, pool_update, pools_by_provider,
 };
 pub use queue_worker::{
     queue_worker_between, queue_worker_delete_expired, queue_worker_get, queue_worker_list,

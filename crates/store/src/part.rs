@@ -27,12 +27,12 @@ impl<T> Part<T> {
 }
 
 /// How many of these sizes, from the first on, are not too much together; one at least.
-pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> u32 {
+pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>, max_bytes: u64) -> u32 {
     let mut total = 0_u64;
     let fitting = sizes.into_iter().take_while(|size| {
         let is_first = total == 0;
         total = total.saturating_add((*size).max(1));
-        is_first || total <= MAX_PART_BYTES
+        is_first || total <= max_bytes
     });
     fitting.fold(0, |count, _| count + 1)
 }
@@ -47,10 +47,23 @@ pub(crate) fn read<T>(
     limit: u32,
     read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
 ) -> Result<Part<T>, StoreError> {
+    read_within(tx, MAX_PART_BYTES, sizes, list, keys, limit, read)
+}
+
+/// The same with another bound.
+pub(crate) fn read_within<T>(
+    tx: &mut Tx<'_>,
+    max_bytes: u64,
+    sizes: &'static Statement,
+    list: &'static Statement,
+    keys: &[Value<'_>],
+    limit: u32,
+    read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
+) -> Result<Part<T>, StoreError> {
     let mut values = keys.to_vec();
     values.push(limit.into());
     let sizes: Vec<u64> = tx.rows(sizes, &values, |row| row.number(0))?;
-    let count = fitting(sizes.iter().copied());
+    let count = fitting(sizes.iter().copied(), max_bytes);
     values.pop();
     values.push(count.into());
     Ok(Part {
@@ -65,11 +78,20 @@ mod tests {
 
     #[test]
     fn what_fits_is_counted_from_the_first_on() {
-        assert_eq!(fitting([]), 0);
-        assert_eq!(fitting([MAX_PART_BYTES * 9, 1]), 1, "one is always read");
-        assert_eq!(fitting([1, MAX_PART_BYTES - 1]), 2);
-        assert_eq!(fitting([1, MAX_PART_BYTES]), 1);
-        assert_eq!(fitting([1, MAX_PART_BYTES, 1]), 1, "none is passed over");
+        let fitting = |sizes: Vec<u64>| fitting(sizes, MAX_PART_BYTES);
+        assert_eq!(fitting(vec![]), 0);
+        assert_eq!(
+            fitting(vec![MAX_PART_BYTES * 9, 1]),
+            1,
+            "one is always read"
+        );
+        assert_eq!(fitting(vec![1, MAX_PART_BYTES - 1]), 2);
+        assert_eq!(fitting(vec![1, MAX_PART_BYTES]), 1);
+        assert_eq!(
+            fitting(vec![1, MAX_PART_BYTES, 1]),
+            1,
+            "none is passed over"
+        );
         assert_eq!(fitting(vec![0; 1_000]), 1_000);
     }
 }

@@ -7,6 +7,7 @@ use domain::id::{BadId, ConfigurationId, PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
 use crate::error::StoreError;
+use crate::part::{self, Part};
 use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::tx::{ALL_ROWS, Tx};
@@ -39,6 +40,12 @@ statements! { TABLE;
     LIST "pool_list" = concat!(
         "SELECT ", columns!(), " FROM worker_pools WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT $2");
+    // As much for each row as it takes beside its text.
+    SIZES "pool_sizes" =
+        "SELECT CAST(OCTET_LENGTH(p.config) + OCTET_LENGTH(p.description) + 256 + COALESCE((\
+         SELECT SUM(OCTET_LENGTH(c.configuration) + 256) FROM launch_configs AS c \
+         WHERE c.worker_pool_id = p.worker_pool_id AND c.archived = 0), 0) AS BIGINT) \
+         FROM worker_pools AS p WHERE p.worker_pool_id > $1 ORDER BY p.worker_pool_id LIMIT $2";
     LIST_EXPIRABLE "pool_list_expirable" = concat!(
         "SELECT ", columns!(), " FROM worker_pools \
          WHERE provider_id = $1 AND previous_provider_ids = '[]' \
@@ -118,6 +125,17 @@ pub fn pool_list(
 ) -> Result<Vec<Pool>, StoreError> {
     let after = after.map_or("", PoolId::as_str);
     tx.rows(&LIST, &[after.into(), limit.into()], pool)
+}
+
+/// By id, as many as weigh no more than this with their active launch configs; one at least.
+pub fn pool_part(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+    max_bytes: u64,
+) -> Result<Part<Pool>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    part::read_within(tx, max_bytes, &SIZES, &LIST, &[after.into()], limit, pool)
 }
 
 /// Those made by hand that have no provider any more, present or previous.

@@ -66,7 +66,7 @@ pub struct CompiledLaunchConfig {
 impl Compilation {
     pub fn new(configuration: Configuration, market: Arc<Market>) -> Result<Self, Problems> {
         let evaluator = Evaluator::new(&configuration.rules);
-        let mut compiler = Compiler::new(&evaluator, &market);
+        let mut compiler = Compiler::new(&evaluator, &market, &configuration.launch_config_ids);
         let worker_types = configuration.worker_types.iter();
         let pools: Vec<_> = worker_types
             .filter_map(|worker_type| compiler.pool(worker_type))
@@ -91,8 +91,9 @@ impl Compilation {
         let named = next.named_providers();
         // What is a section and what a misspelt setting depends on all providers that rules name.
         let is_comparable = named == self.configuration.named_providers()
+            && next.launch_config_ids == self.configuration.launch_config_ids
             && self.market.is_same_for(&market, &named);
-        let mut compiler = Compiler::new(&evaluator, &market);
+        let mut compiler = Compiler::new(&evaluator, &market, &next.launch_config_ids);
         let mut pools = Vec::with_capacity(next.worker_types.len());
         for worker_type in &next.worker_types {
             let before = known.get(worker_type).copied();

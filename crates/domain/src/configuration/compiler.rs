@@ -7,13 +7,14 @@ use rules::{Evaluator, Pattern, Presented};
 use serde_json::{Map, Value};
 
 use super::compilation::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
+use super::given_ids::{GivenIds, Issue};
 use super::market::{Market, Place, Takes, Wares};
 use super::places::{listed, places};
 use super::problem::{Problem, Problems, below, rules_behind};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
-use crate::launch_config::id_of;
+use crate::launch_config::{give_id, has_own_id, id_of};
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
 /// Of a whole configuration, in all places of all its worker types.
@@ -25,6 +26,7 @@ pub(super) struct Compiler<'a> {
     evaluator: &'a Evaluator,
     market: &'a Market,
     named: BTreeSet<String>,
+    given_ids: Issue<'a>,
     problems: Problems,
     n_evaluations: usize,
     n_bytes: usize,
@@ -33,10 +35,15 @@ pub(super) struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(evaluator: &'a Evaluator, market: &'a Market) -> Self {
+    pub(super) fn new(
+        evaluator: &'a Evaluator,
+        market: &'a Market,
+        given_ids: &'a GivenIds,
+    ) -> Self {
         Self {
             evaluator,
             market,
+            given_ids: Issue::of(given_ids),
             named: named_providers(evaluator.set().rules()),
             problems: Problems::default(),
             n_evaluations: 0,
@@ -172,23 +179,10 @@ impl<'a> Compiler<'a> {
         let Some(found) = self.places(opted, regions) else {
             return;
         };
-        let ids = match &opted.options.launch_config_ids {
-            Some(ids) if ids.len() != found.len() => {
-                let text = format!(
-                    "has {} ids for {} places; it must have one for each, in their order",
-                    ids.len(),
-                    found.len()
-                );
-                let pointer = below(&opted.pointer(), "launchConfigIds");
-                return self.wrong(opted.presented, &pointer, text);
-            }
-            Some(ids) => ids.iter().map(Option::as_deref).collect(),
-            None => vec![None; found.len()],
-        };
         let mut known: BTreeMap<LaunchConfigId, usize> = BTreeMap::new();
-        for (place, id) in found.iter().zip(ids) {
+        for place in &found {
             let presented = opted.presented_at(place);
-            match self.launch_config(opted, place, &presented, id) {
+            match self.launch_config(opted, place, &presented) {
                 Some(Outcome::Disabled) => {
                     self.count(1, 0);
                     compiled.disabled.push(presented);
@@ -244,8 +238,8 @@ impl<'a> Compiler<'a> {
     ) {
         let pointer = format!("{}/workerManager", below("", &opted.options.section));
         let text = format!(
-            "gives the launch config the id {}, which stands for other content with {}: an id can stand for one content only, \
-             and `workerManager` makes no difference to computed ones",
+            "gives the launch config the id {}, which is also that of another one with {}. An id stands for one content, \
+             of which `workerManager` is no part: `launchConfigIds` can give each an id of its own",
             second.id, first.presented
         );
         self.wrong(&second.presented, &pointer, text);
@@ -256,7 +250,6 @@ impl<'a> Compiler<'a> {
         opted: &Opted<'_>,
         place: &Place,
         presented: &Presented,
-        given_id: Option<&str>,
     ) -> Option<Outcome> {
         let result = self.evaluator.evaluate(presented);
         let mut reader = Reader {
@@ -303,24 +296,42 @@ impl<'a> Compiler<'a> {
             return None;
         }
         fill(&mut configuration, opted.wares, place);
-        if let Some(id) = given_id {
-            put_unless_there(&mut configuration, "/workerManager/launchConfigId", id);
-        }
-        match id_of(opted.worker_type.pool_id(), &configuration) {
+        match self.id(opted, &mut configuration) {
             Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
                 id,
                 presented: presented.clone(),
                 configuration,
                 payload_schema,
             })),
-            Err(bad) => {
-                reader.wrong(
-                    &format!("{section}/workerManager/launchConfigId"),
-                    bad.to_string(),
-                );
+            Err(problem) => {
+                let pointer = format!("{section}/workerManager/launchConfigId");
+                self.wrong(presented, &pointer, problem);
                 None
             }
         }
+    }
+
+    /// The id that was given for this content, or else the computed one.
+    fn id(
+        &mut self,
+        opted: &Opted<'_>,
+        configuration: &mut Map<String, Value>,
+    ) -> Result<LaunchConfigId, String> {
+        let own = has_own_id(configuration).then(|| configuration["workerManager"].take());
+        let pool_id = opted.worker_type.pool_id();
+        let computed = id_of(pool_id, configuration).map_err(|bad| bad.to_string())?;
+        if let Some(own) = own {
+            let own = &own["launchConfigId"];
+            return Err(format!(
+                "is not for rules, because it would hold for other content, too: write `launchConfigIds: \
+                 {{{computed}: {own}}}` beside `rules`, or leave it out"
+            ));
+        }
+        let Some(given) = self.given_ids.next(opted.id, &computed) else {
+            return Ok(computed);
+        };
+        give_id(configuration, given);
+        id_of(pool_id, configuration).map_err(|bad| bad.to_string())
     }
 
     fn wrong(&mut self, presented: &Presented, pointer: &str, message: impl Into<String>) {

@@ -23,6 +23,8 @@ pub enum PoolChange {
     Created,
     Changed,
     Removed,
+    /// It was stored before any configuration had it.
+    Adopted,
 }
 
 /// What happens to one pool.
@@ -35,7 +37,21 @@ pub struct PoolDifference {
     pub archived: Vec<Way>,
     /// Another launch config for the same place.
     pub replaced: Vec<Replaced>,
+    /// Launch configs that keep their ids, and of which `workerManager` differs.
+    pub updated: Vec<Replaced>,
+    /// Those that keep their ids.
     pub n_kept: usize,
+}
+
+impl PoolDifference {
+    /// Nothing differs but who the pool belongs to.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+            && self.created.is_empty()
+            && self.archived.is_empty()
+            && self.replaced.is_empty()
+            && self.updated.is_empty()
+    }
 }
 
 /// A launch config, and when it is the one.
@@ -112,25 +128,36 @@ fn pool_difference(before: Option<Side<'_>>, after: Option<Side<'_>>) -> Option<
         created: Vec::new(),
         archived: Vec::new(),
         replaced: Vec::new(),
+        updated: Vec::new(),
         n_kept: old.keys().filter(|id| new.contains_key(*id)).count(),
     };
+    for (id, after) in &new {
+        let before = old.get(id);
+        if let Some(before) = before.filter(|before| before.configuration != after.configuration) {
+            difference.updated.push(replacement(before, after));
+        }
+    }
     // What stays is not what another place had before, and so stands for no replacement.
     let (mut gone, fresh) = (only_in(&old, &new), only_in(&new, &old));
     for (place, after) in fresh {
         match gone.remove(place) {
-            Some(before) => difference.replaced.push(Replaced {
-                values: value_changes(
-                    &Value::Object(before.configuration.clone()),
-                    &Value::Object(after.configuration.clone()),
-                ),
-                before: before.clone(),
-                after: after.clone(),
-            }),
+            Some(before) => difference.replaced.push(replacement(before, after)),
             None => difference.created.push(after.clone()),
         }
     }
     difference.archived.extend(gone.into_values().cloned());
     Some(difference)
+}
+
+fn replacement(before: &Way, after: &Way) -> Replaced {
+    Replaced {
+        values: value_changes(
+            &Value::Object(before.configuration.clone()),
+            &Value::Object(after.configuration.clone()),
+        ),
+        before: before.clone(),
+        after: after.clone(),
+    }
 }
 
 type Ways = BTreeMap<LaunchConfigId, Way>;

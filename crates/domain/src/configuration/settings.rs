@@ -42,8 +42,6 @@ pub struct ProviderOptions {
     pub places: Option<Value>,
     /// There are no other places than those, whatever the provider presents.
     pub exact: bool,
-    /// One for each place; `None` is computed.
-    pub launch_config_ids: Option<Vec<Option<String>>>,
 }
 
 pub(super) struct PoolSettings {
@@ -212,7 +210,6 @@ impl Reader<'_> {
             section: name.to_owned(),
             places: None,
             exact: false,
-            launch_config_ids: None,
         };
         let Value::Object(options) = options else {
             self.wrong(
@@ -233,15 +230,9 @@ impl Reader<'_> {
                 ("places", places) => read.places = Some(places.clone()),
                 ("exact", Value::Bool(exact)) => read.exact = *exact,
                 ("exact", _) => self.wrong(&below(pointer, key), "must be true or false"),
-                ("launchConfigIds", ids) => match launch_config_ids(ids) {
-                    Some(ids) => read.launch_config_ids = Some(ids),
-                    None => {
-                        let text = "must be a list: an id, or null where it is to be computed";
-                        self.wrong(&below(pointer, key), text);
-                    }
-                },
                 (_, _) => {
-                    let text = "is not an option of providers; there are `places`, `exact`, `section` and `launchConfigIds`";
+                    let text =
+                        "is not an option of providers; there are `places`, `exact` and `section`";
                     self.wrong(&below(pointer, key), text);
                 }
             }
@@ -296,14 +287,4 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-fn launch_config_ids(value: &Value) -> Option<Vec<Option<String>>> {
-    let ids = value.as_array()?.iter();
-    let ids = ids.map(|id| match id {
-        Value::Null => Some(None),
-        Value::String(id) => Some(Some(id.clone())),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
-    });
-    ids.collect()
 }

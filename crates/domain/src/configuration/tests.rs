@@ -176,41 +176,62 @@ fn places_choose_among_what_is_presented_and_add_conditions_of_their_own() {
     assert_eq!(sizes, ["s", "l", "s", "l", "none"]);
 }
 
+/// Two launch configs `a` and `b` of the provider `other`, with these given ids; `x` is in both.
+fn with_given_ids(ids: &Value, x: u8) -> Result<Compilation, Problems> {
+    let zone = |name: &str| {
+        let values = json!({"other": {"zone": name}});
+        rule(name, json!({"zone": name}), values)
+    };
+    let options = json!({"places": [{"zone": ["a", "b"]}]});
+    let basics = basics(json!({"providers": {"other": options}, "other": {"x": x}}));
+    let document = json!({"workerTypes": ["build"], "rules": [basics, zone("a"), zone("b")],
+        "launchConfigIds": ids});
+    Compilation::new(Configuration::parse(&document)?, market())
+}
+
+fn ids(compilation: &Compilation) -> Vec<String> {
+    let configs = compilation.pools[0].launch_configs();
+    configs.map(|(_, config)| config.id.to_string()).collect()
+}
+
 #[test]
-fn ids_by_which_launch_configs_are_known_are_given_by_place() {
-    let compiled = |ids: Value| {
-        let options = json!({"places": [{"zone": ["a", "b"]}], "launchConfigIds": ids});
-        let basics = basics(json!({"providers": {"other": options}, "other": {"x": 1}}));
-        let zone = |name: &str| {
-            rule(
-                name,
-                json!({"zone": name}),
-                json!({"other": {"zone": name}}),
-            )
-        };
-        compile(&["build"], &[basics, zone("a"), zone("b")])
-    };
-    let known = compiled(json!(["lc-mine", null])).unwrap();
-    let ids: Vec<&str> = known.pools[0]
-        .launch_configs()
-        .map(|(_, config)| config.id.as_str())
-        .collect();
-    assert_eq!(ids[0], "lc-mine");
-    assert_eq!(ids[1].len(), "lc-".len() + 20);
-    let computed = compiled(json!([null, null])).unwrap();
-    let last = |compilation: &Compilation| {
-        compilation.pools[0].providers[0].launch_configs[1]
-            .id
-            .clone()
-    };
-    assert_eq!(last(&known), last(&computed));
-    for (ids, problem) in [
-        (json!(["lc-mine"]), "has 1 ids for 2 places"),
-        (json!([1, 2]), "must be a list"),
-        (json!(["no id!", null]), "no id!"),
+fn a_given_id_holds_for_the_content_that_it_was_given_for_and_for_no_other() {
+    let computed = ids(&with_given_ids(&json!({}), 1).unwrap());
+    let given = json!({(computed[0].as_str()): "mine"});
+    let known = with_given_ids(&given, 1).unwrap();
+    assert_eq!(ids(&known), ["mine", &computed[1]]);
+    let (_, config) = known.pools[0].launch_configs().next().unwrap();
+    let steering = &config.configuration["workerManager"];
+    assert_eq!(steering["launchConfigId"], "mine");
+    // The content differs, and so the id does.
+    let changed = with_given_ids(&given, 2).unwrap();
+    assert_eq!(ids(&changed), ids(&with_given_ids(&json!({}), 2).unwrap()));
+    // And as soon as the content is back, the id is.
+    assert_eq!(ids(&with_given_ids(&given, 1).unwrap()), ids(&known));
+}
+
+#[test]
+fn another_given_id_compiles_the_pools_anew() {
+    let computed = ids(&with_given_ids(&json!({}), 1).unwrap());
+    let before = with_given_ids(&json!({}), 1).unwrap();
+    let wanted = with_given_ids(&json!({(computed[1].as_str()): "mine"}), 1).unwrap();
+    let next = before.succeed(wanted.configuration, market()).unwrap();
+    assert_eq!(ids(&next), [computed[0].as_str(), "mine"]);
+}
+
+#[test]
+fn an_id_in_a_rule_is_refused_with_what_to_write_instead() {
+    let values = json!({"other": {"workerManager": {"launchConfigId": "mine"}}});
+    let refused = wrong(&[
+        basics(json!({"providers": {"other": {"places": [{"zone": "a"}]}}})),
+        rule("id", Value::Null, values),
+    ]);
+    for part in [
+        "/other/workerManager/launchConfigId: is not for rules",
+        "launchConfigIds: {lc-",
+        ": \"mine\"}` beside `rules`",
     ] {
-        let refused = compiled(ids).unwrap_err().to_string();
-        assert!(refused.contains(problem), "{refused}");
+        assert!(refused.contains(part), "{part}: {refused}");
     }
 }
 

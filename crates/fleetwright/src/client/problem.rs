@@ -85,7 +85,25 @@ fn text_of(body: &[u8]) -> Option<String> {
     let reply: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let message = reply["message"].as_str().or(reply["error"].as_str());
     let message = message.map(|text| text.split("\n---\n").next().unwrap_or(text).trim());
-    message.filter(|text| !text.is_empty()).map(str::to_owned)
+    let message = message.filter(|text| !text.is_empty())?;
+    Some(match message.strip_prefix(SCHEMA_REFUSED) {
+        Some(rest) => unfit(rest),
+        None => message.to_owned(),
+    })
+}
+
+/// How servers begin to say that a request does not fit its schema.
+const SCHEMA_REFUSED: &str = "Schema Validation Failed!";
+
+/// What does not fit, without the address of the schema.
+fn unfit(text: &str) -> String {
+    let said = |line: &&str| !line.starts_with("Rejecting Schema: ") && *line != "Errors:";
+    let lines = text.lines().filter(|line| !line.is_empty()).filter(said);
+    let lines: Vec<_> = lines.map(|line| format!("\n{line}")).collect();
+    format!(
+        "the request does not fit what the server takes:{}",
+        lines.concat()
+    )
 }
 
 #[cfg(test)]
@@ -113,6 +131,18 @@ mod tests {
         assert_eq!(
             failure.advice.unwrap(),
             "`fleetwright role list` shows what there is"
+        );
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_is_refused_with_its_places_and_no_schema() {
+        let message = "\nSchema Validation Failed!\nRejecting Schema: http://x/schemas/y.json#\nErrors:\n  * \
+            data/owner must be string\n\n---\n\n* method: y";
+        let body = serde_json::json!({ "message": message }).to_string();
+        let failure = failure(400, &body, true);
+        assert_eq!(
+            failure.message,
+            "could not show role x: the request does not fit what the server takes:\n  * data/owner must be string"
         );
     }
 

@@ -94,24 +94,22 @@ impl Question<'_> {
     ) -> Result<Answer, Failure> {
         let (noun, id) = (Kind::WorkerConfiguration.noun(), self.id);
         let mut body = self.content.clone();
-        // Asked as if none were taken over, the server names those that are there.
-        body["adoptPools"] = json!(false);
+        body["adoptPools"] = json!(adopts);
         let call = Call::post(WORKER_MANAGER, &["worker-configuration", id, "plan"], body)
             .to(format!("plan {noun} {id} of {}", self.place));
         let mut foreseen = client.call(&call).await?;
-        let (mut conflicts, mut adopted) = (Vec::new(), BTreeMap::new());
-        for conflict in take_conflicts(&mut foreseen, freed) {
-            match made_by_hand(&conflict) {
-                Some(pool) if adopts => {
-                    if let Some(there) = read_one(client, Kind::WorkerPool, pool).await? {
-                        adopted.insert(pool.to_owned(), there.content);
-                    }
-                }
-                Some(_) | None => {
-                    let conflict =
-                        conflict.replace("(see adoptPools)", "(--adopt-pools takes it over)");
-                    conflicts.push(format!("{noun} {id}: {conflict}"));
-                }
+        let conflicts = take_conflicts(&mut foreseen, freed)
+            .into_iter()
+            .map(|conflict| {
+                let conflict =
+                    conflict.replace("(see adoptPools)", "(--adopt-pools takes it over)");
+                format!("{noun} {id}: {conflict}")
+            });
+        let conflicts = conflicts.collect();
+        let mut adopted = BTreeMap::new();
+        for pool in adopted_pools(&foreseen) {
+            if let Some(there) = read_one(client, Kind::WorkerPool, pool).await? {
+                adopted.insert(pool.to_owned(), there.content);
             }
         }
         Ok(Answer {
@@ -150,10 +148,11 @@ fn is_solved(conflict: &str, freed: &BTreeSet<String>) -> bool {
     belongs.is_some_and(|(pool, _)| freed.contains(pool))
 }
 
-/// The worker pool that a conflict is about, if it is that somebody made it by hand.
-fn made_by_hand(conflict: &str) -> Option<&str> {
-    let pool = conflict.strip_prefix("there is a worker pool ")?;
-    pool.strip_suffix(" that was made by hand (see adoptPools)")
+/// The worker pools made by hand that a plan takes over.
+fn adopted_pools(foreseen: &Value) -> impl Iterator<Item = &str> {
+    let pools = foreseen["pools"].as_array().into_iter().flatten();
+    let adopted = pools.filter(|pool| pool["change"] == "adopted");
+    adopted.filter_map(|pool| pool["workerPoolId"].as_str())
 }
 
 #[cfg(test)]

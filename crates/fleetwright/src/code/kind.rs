@@ -64,7 +64,7 @@ impl Kind {
                 list: "workerConfigurations",
                 id: "workerConfigurationId",
                 noun: "worker configuration",
-                writable: &["description", "workerTypes", "rules"],
+                writable: &["description", "workerTypes", "rules", "launchConfigIds"],
                 schema: "worker-manager/v1/worker-configuration-request.json",
             },
             Self::WorkerPool => Form {

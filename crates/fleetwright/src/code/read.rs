@@ -1,7 +1,7 @@
 //! What the files of a folder want: each thing with its place, and what the folder owns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use contract::Schemas;
 use domain::configuration::{Configuration, WorkerType};
@@ -11,12 +11,27 @@ use serde_json::{Map, Value};
 use super::judge;
 use super::kind::Kind;
 use super::owns::Owns;
+use crate::commands::read_document;
 use crate::failure::Failure;
 use crate::files;
 
 /// More problems than that are counted and not listed.
 const MAX_LISTED: usize = 50;
 const OWNS: &str = "owns";
+const STANDARD_INPUT: &str = "-";
+
+/// How files are called in messages.
+pub(super) fn names(files: &[PathBuf]) -> String {
+    let names: Vec<_> = files.iter().map(|file| name_of(file)).collect();
+    names.join(" and ")
+}
+
+fn name_of(file: &Path) -> String {
+    match file.as_os_str() == STANDARD_INPUT {
+        true => "the standard input".to_owned(),
+        false => file.display().to_string(),
+    }
+}
 
 /// One thing as a file has it.
 #[derive(Debug)]
@@ -80,12 +95,27 @@ pub(super) fn worker_types(content: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// Reads a file, or all files of a folder and those below it.
-pub(super) fn read(path: &Path, now: Timestamp) -> Result<Wanted, Failure> {
+/// Reads files, and all files of folders and those below them.
+pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure> {
     let mut reader = Reader::at(now);
-    for file in files::find(path)? {
-        let name = file.display().to_string();
-        match files::read(&file) {
+    let mut found = Vec::new();
+    for path in paths {
+        match path.as_os_str() == STANDARD_INPUT {
+            true => found.push(path.clone()),
+            false => found.extend(files::find(path)?),
+        }
+    }
+    let mut seen = BTreeSet::new();
+    // What is named twice, as by a folder and a file in it, is read once.
+    found.retain(|file| seen.insert(file.clone()));
+    for file in found {
+        let is_input = file.as_os_str() == STANDARD_INPUT;
+        let name = name_of(&file);
+        let document = match is_input {
+            true => read_document(STANDARD_INPUT),
+            false => files::read(&file),
+        };
+        match document {
             Ok(document) => reader.document(&name, document),
             Err(failure) => {
                 reader.problems.push(failure.message);

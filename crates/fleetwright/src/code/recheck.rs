@@ -128,7 +128,7 @@ fn lasting(foreseen: &Value) -> Value {
     let pools = lasting["pools"].as_array_mut();
     for pool in pools.into_iter().flatten() {
         drop_keys(pool, &["outdatedWorkers", "costDifference"]);
-        for list in ["created", "replaced", "archived"] {
+        for list in ["created", "replaced", "updated", "archived"] {
             for way in pool[list].as_array_mut().into_iter().flatten() {
                 drop_keys(way, &["workers", "price", "priceBefore", "priceAfter"]);
             }

@@ -28,46 +28,86 @@ pub(crate) fn lines(plan: &Value, paint: Paint) -> Vec<String> {
             paint,
         )));
     }
-    for pool in items(&plan["pools"]) {
+    lines.extend(adopted_lines(plan, paint));
+    for pool in items(&plan["pools"])
+        .iter()
+        .filter(|pool| !is_adopted(pool))
+    {
         lines.extend(pool_lines(pool, paint));
     }
     lines
+}
+
+/// The pools made by hand that are taken over: how each differs, and how many do not.
+pub(crate) fn adopted_lines(plan: &Value, paint: Paint) -> Vec<String> {
+    let adopted = items(&plan["pools"]).iter();
+    let adopted = adopted.filter(|pool| is_adopted(pool));
+    let (same, differing): (Vec<_>, Vec<_>) = adopted.partition(|pool| is_same(pool));
+    let mut lines = Vec::new();
+    if same.len() > MAX_LISTED && !paint.in_full {
+        lines.push(paint.changed(&format!(
+            "{} worker pools: made by hand until now, and taken over as they are",
+            same.len()
+        )));
+    } else {
+        for pool in same {
+            lines.push(paint.changed(&format!(
+                "worker pool {}: made by hand until now, and taken over as it is",
+                text(&pool["workerPoolId"])
+            )));
+        }
+    }
+    lines.extend(
+        differing
+            .into_iter()
+            .flat_map(|pool| pool_lines(pool, paint)),
+    );
+    lines
+}
+
+fn is_adopted(pool: &Value) -> bool {
+    pool["change"] == "adopted"
+}
+
+/// Whether it is taken over as it is.
+fn is_same(pool: &Value) -> bool {
+    let lists = ["settings", "created", "replaced", "updated", "archived"];
+    lists.iter().all(|list| items(&pool[*list]).is_empty())
 }
 
 /// In a few words; nothing if no pool differs.
 pub(crate) fn gist(plan: &Value) -> String {
     let counts = &plan["launchConfigs"];
     let mut parts = Vec::new();
-    let pools = items(&plan["pools"]).len();
-    if pools > 0 {
-        parts.push(counted(pools as u64, "worker pool"));
+    let pools = items(&plan["pools"]);
+    let adopted = pools.iter().filter(|pool| is_adopted(pool)).count();
+    match (pools.len() as u64, adopted) {
+        (0, _) => {}
+        (pools, 0) => parts.push(counted(pools, "worker pool")),
+        (pools, adopted) => parts.push(format!(
+            "{} ({adopted} made by hand until now)",
+            counted(pools, "worker pool")
+        )),
     }
     parts.extend(launch_configs(
-        count(&counts["created"]),
-        count(&counts["replaced"]),
-        count(&counts["archived"]),
+        LAUNCH_CONFIG_CHANGES.map(|(key, _)| count(&counts[key])),
     ));
     parts.extend(consequences(plan));
     parts.join(", ")
 }
 
 fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
-    let (created, replaced, archived) = (
-        items(&pool["created"]),
-        items(&pool["replaced"]),
-        items(&pool["archived"]),
-    );
-    let mut parts = launch_configs(
-        created.len() as u64,
-        replaced.len() as u64,
-        archived.len() as u64,
-    );
+    let list = |key: &str| items(&pool[key]);
+    let mut parts = launch_configs(LAUNCH_CONFIG_CHANGES.map(|(key, _)| list(key).len() as u64));
     let kept = count(&pool["kept"]);
     if kept > 0 && !parts.is_empty() {
         parts.push(format!("{kept} kept"));
     }
     parts.extend(consequences(pool));
     let mut title = format!("worker pool {}", text(&pool["workerPoolId"]));
+    if is_adopted(pool) {
+        title.push_str(": made by hand until now, and taken over");
+    }
     if !parts.is_empty() {
         title.push_str(&format!(": {}", parts.join(", ")));
     }
@@ -79,7 +119,7 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
     };
     let settings = values::parse(&pool["settings"]);
     lines.extend(indented(values::lines(&settings, paint)));
-    let mut list = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
+    let mut show = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
         let most = if paint.in_full {
             ways.len()
         } else {
@@ -92,9 +132,10 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
             lines.push(format!("    … and {} more", ways.len() - most));
         }
     };
-    list(replaced, &|way| replaced_lines(way, paint));
-    list(created, &|way| vec![paint.added(&way_line(way))]);
-    list(archived, &|way| vec![paint.removed(&way_line(way))]);
+    show(list("replaced"), &|way| replaced_lines(way, paint));
+    show(list("updated"), &|way| updated_lines(way, paint));
+    show(list("created"), &|way| vec![paint.added(&way_line(way))]);
+    show(list("archived"), &|way| vec![paint.removed(&way_line(way))]);
     lines
 }
 
@@ -117,6 +158,13 @@ fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
         &values::parse(&way["values"]),
         paint,
     )));
+    lines
+}
+
+fn updated_lines(way: &Value, paint: Paint) -> Vec<String> {
+    let mut lines = vec![paint.changed(&way_line(way))];
+    let values = values::parse(&way["values"]);
+    lines.extend(indented(values::lines(&values, paint)));
     lines
 }
 
@@ -148,16 +196,21 @@ fn workers(way: &Value) -> Vec<String> {
     }
 }
 
-fn launch_configs(created: u64, replaced: u64, archived: u64) -> Vec<String> {
-    [
-        (created, "new launch config"),
-        (replaced, "replaced launch config"),
-        (archived, "archived launch config"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| counted(count, what))
-    .collect()
+/// As they are listed and as they are counted.
+const LAUNCH_CONFIG_CHANGES: [(&str, &str); 4] = [
+    ("created", "new launch config"),
+    ("replaced", "replaced launch config"),
+    ("updated", "updated launch config"),
+    ("archived", "archived launch config"),
+];
+
+fn launch_configs(counts: [u64; 4]) -> Vec<String> {
+    counts
+        .into_iter()
+        .zip(LAUNCH_CONFIG_CHANGES)
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, (_, what))| counted(count, what))
+        .collect()
 }
 
 /// What it means for workers that run now.

@@ -45,22 +45,14 @@ fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
     if change.action == Action::Update {
         lines.extend(indented(update_lines(change, paint)));
     }
-    let adopted = change.adopted.keys();
-    lines.extend(indented(
-        adopted
-            .map(|pool| {
-                let pool = printable(pool);
-                paint.changed(&format!(
-                    "worker pool {pool}: made by hand until now, and taken over"
-                ))
-            })
-            .collect(),
-    ));
-    // Of what is new, all is new.
-    if let Some(foreseen) = &change.foreseen
-        && (change.action != Action::Create || paint.in_full)
-    {
-        lines.extend(indented(semantic::lines(foreseen, paint)));
+    if let Some(foreseen) = &change.foreseen {
+        // All pools of a new configuration are new, but for those that it takes over.
+        lines.extend(indented(
+            match change.action != Action::Create || paint.in_full {
+                true => semantic::lines(foreseen, paint),
+                false => semantic::adopted_lines(foreseen, paint),
+            },
+        ));
     }
     lines
 }

@@ -32,13 +32,15 @@ fn now() -> Timestamp {
 }
 
 fn wanted(files: &[(&str, &str)]) -> Wanted {
-    read::read(folder(files).path(), now()).unwrap()
+    let folder = folder(files);
+    read::read(&[folder.path().to_owned()], now()).unwrap()
 }
 
 /// What is said about these files, without the name of the folder.
 fn refused(files: &[(&str, &str)]) -> String {
     let folder = folder(files);
-    let message = read::read(folder.path(), now()).unwrap_err().message;
+    let paths = [folder.path().to_owned()];
+    let message = read::read(&paths, now()).unwrap_err().message;
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 

@@ -28,6 +28,7 @@ pub(crate) enum Entity {
     Role,
     WorkerPool,
     WorkerConfiguration,
+    Override,
     Secret,
     Hook,
 }
@@ -56,6 +57,7 @@ impl Entity {
             Self::Role => "role",
             Self::WorkerPool => "worker-pool",
             Self::WorkerConfiguration => "worker-configuration",
+            Self::Override => "override",
             Self::Secret => "secret",
             Self::Hook => "hook",
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, Format};
 
 /// What the server accepts at most.
 const MAX_BYTES: u64 = 10 << 20;
@@ -25,16 +25,14 @@ impl Shape {
         match path {
             None => Ok(Map::new()),
             Some(path) => self
-                .fields(&read_text(path)?)
+                .fields(read_document(path)?)
                 .map_err(|problem| Failure::usage(format!("{}: {problem}", name_of(path)))),
         }
     }
 
-    fn fields(&self, text: &str) -> Result<Map<String, Value>, String> {
-        let document =
-            files::parse_json(text).map_err(|problem| format!("not a JSON object: {problem}"))?;
+    fn fields(&self, document: Value) -> Result<Map<String, Value>, String> {
         let Value::Object(mut fields) = document else {
-            return Err("not a JSON object".to_owned());
+            return Err(format!("not a mapping of {}", self.writable.join(", ")));
         };
         fields.retain(|name, _| !self.read_only.contains(&name.as_str()));
         match fields
@@ -89,6 +87,25 @@ pub(super) fn json_argument(flag: &str, text: &str) -> Result<Value, Failure> {
         .map_err(|problem| Failure::usage(format!("{flag} is not JSON: {problem}")))
 }
 
+/// The content of a file in the form that its name says; `-` is the standard input, in JSON or YAML.
+pub(crate) fn read_document(path: &str) -> Result<Value, Failure> {
+    let text = read_text(path)?;
+    let format = match path {
+        "-" => format_of(&text),
+        // A file whose name says nothing may hold either, too.
+        path => Format::of(Path::new(path)).unwrap_or_else(|| format_of(&text)),
+    };
+    files::parse(name_of(path), &text, format)
+}
+
+/// What a text without a name looks like.
+pub(super) fn format_of(text: &str) -> Format {
+    match text.trim_start().starts_with(['{', '[']) {
+        true => Format::Json,
+        false => Format::Yaml,
+    }
+}
+
 /// Reads a file, or the standard input, up to what the server would accept.
 pub(super) fn read_text(path: &str) -> Result<String, Failure> {
     let reader: Result<Box<dyn std::io::Read>, _> = match path {
@@ -125,10 +142,15 @@ mod tests {
         read_only: &["roleId", "created"],
     };
 
+    fn json(text: &str) -> Result<Value, String> {
+        let parsed = files::parse("x", text, Format::Json);
+        parsed.map_err(|failure| failure.message)
+    }
+
     #[test]
     fn what_was_shown_can_be_sent_back() {
         let shown = r#"{"roleId": "x", "created": "…", "description": "d", "scopes": []}"#;
-        let fields = ROLE.fields(shown).unwrap();
+        let fields = ROLE.fields(json(shown).unwrap()).unwrap();
         assert_eq!(
             Value::Object(fields),
             json!({"description": "d", "scopes": []})
@@ -137,18 +159,36 @@ mod tests {
 
     #[test]
     fn a_misspelt_field_is_named() {
-        let problem = ROLE.fields(r#"{"scope": []}"#).unwrap_err();
+        let problem = ROLE.fields(json!({"scope": []})).unwrap_err();
         assert_eq!(
             problem,
             "unknown field \"scope\"; known are description, scopes"
         );
-        let twice = ROLE.fields(r#"{"scopes": [], "scopes": ["a"]}"#);
+        let twice = json(r#"{"scopes": [], "scopes": ["a"]}"#);
         assert!(twice.unwrap_err().contains("stands here twice"));
-        assert!(
-            ROLE.fields("[]")
-                .unwrap_err()
-                .starts_with("not a JSON object")
-        );
+        let problem = ROLE.fields(json!([])).unwrap_err();
+        assert_eq!(problem, "not a mapping of description, scopes");
+    }
+
+    #[test]
+    fn a_definition_may_be_yaml_json_or_toml() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.yaml", "description: d\nscopes: [s]\n"),
+            ("a.json", r#"{"description": "d", "scopes": ["s"]}"#),
+            ("a.toml", "description = 'd'\nscopes = ['s']\n"),
+            (
+                "json-without-ending",
+                r#"{"description": "d", "scopes": ["s"]}"#,
+            ),
+            ("yaml-without-ending", "description: d\nscopes: [s]\n"),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let read = ROLE.read(path.to_str()).unwrap();
+            let expected = json!({"description": "d", "scopes": ["s"]});
+            assert_eq!(Value::Object(read), expected, "{name}");
+        }
     }
 
     #[test]

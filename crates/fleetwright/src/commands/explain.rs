@@ -95,6 +95,10 @@ fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
 
 fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
+    for problem in reply["problems"].as_array().into_iter().flatten() {
+        let problem = problem.as_str().unwrap_or_default();
+        text.push_str(&format!("  problem: {}\n", output::printable(problem)));
+    }
     text.push_str(&indented(&reply["now"]["text"]));
     for worker in reply["silent"].as_array().into_iter().flatten() {
         text.push_str(&format!("  {}\n", silent_line(worker)));
@@ -189,6 +193,7 @@ mod tests {
     fn a_pool_is_explained_from_now_to_the_past_with_what_was_launched() {
         let reply = json!({
             "time": "2026-11-21T06:19:13.123Z",
+            "problems": ["provider racks is out of service: no network"],
             "now": {"text": "nothing to do\nbecause nothing waits\n"},
             "plans": [{"number": 7, "created": "2026-11-21T06:00:00.000Z", "text": "launch lc-1 x1"}],
             "launches": [
@@ -200,6 +205,7 @@ mod tests {
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
         Now (2026-11-21 06:19:13)
+          problem: provider racks is out of service: no network
           nothing to do
           because nothing waits
 

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::client::{Call, Client, Credentials, Settings, WORKER_MANAGER};
 use crate::failure::Failure;
 
-pub(super) const FIRST_POOL: &str = "local/default";
+pub(crate) const FIRST_POOL: &str = "local/default";
+pub(crate) const FIRST_POOL_OWNER: &str = "owner@localhost.localdomain";
+pub(crate) const LOCAL_PROVIDER: &str = "local";
 /// Seconds that a worker waits for a further task before it leaves.
 const IDLE_SECONDS: u32 = 60;
 
@@ -24,9 +26,9 @@ pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(
 fn definition() -> Value {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     json!({
-        "providerId": "local",
+        "providerId": LOCAL_PROVIDER,
         "description": "Worker processes on this machine",
-        "owner": "owner@localhost.localdomain",
+        "owner": FIRST_POOL_OWNER,
         "emailOnError": false,
         "config": {
             "minCapacity": 0,

@@ -1,6 +1,8 @@
 //! Worker pools.
 
 use clap::{Args, Subcommand};
+use domain::id::PoolId;
+use domain::launch_config::{id_of, without_id};
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, require, set};
@@ -23,7 +25,8 @@ pub(crate) enum Verb {
     Create(Definition),
     /// Change some fields of a worker pool
     ///
-    /// What no flag and no file names stays as it is.
+    /// A field that no flag and no file names keeps its value. `config` is one field: a new one
+    /// replaces all of the old one.
     Update(Definition),
     Delete {
         /// The worker pool, such as demo/linux
@@ -70,7 +73,7 @@ pub(crate) struct Definition {
     /// Whether the owner gets an e-mail for each error
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     email_on_error: Option<bool>,
-    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    /// A file with the fields of the API: YAML, JSON or TOML (`-`: standard input); flags come on top
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -102,7 +105,7 @@ const SHAPE: Shape = Shape {
 
 const LIST: &[Column] = &[
     Column::text("POOL", "workerPoolId"),
-    Column::text("PROVIDER", "providerId"),
+    Column::text("PROVIDERS", "providers"),
     Column::text("OWNER", "owner"),
     Column::age("CHANGED", "lastModified"),
     Column::prose("DESCRIPTION", "description"),
@@ -110,7 +113,7 @@ const LIST: &[Column] = &[
 
 const DETAILS: &[Column] = &[
     Column::text("Worker pool", "workerPoolId"),
-    Column::text("Provider", "providerId"),
+    Column::text("Providers", "providers"),
     Column::text("Owner", "owner"),
     Column::text("E-mail on error", "emailOnError"),
     Column::text("Description", "description"),
@@ -145,7 +148,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List(limit) => {
             let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list worker pools");
-            session.list(&call, "workerPools", LIST, &limit).await
+            let mut document = session
+                .client
+                .pages(&call, "workerPools", limit.limit)
+                .await?;
+            if !session.json {
+                let pools = document["workerPools"].as_array_mut();
+                pools.into_iter().flatten().for_each(name_providers);
+            }
+            session.rows(&document, "workerPools", LIST);
+            Ok(())
         }
         Verb::Show { pool } => show(&pool, session).await,
         Verb::Create(definition) => create(definition, session).await,
@@ -160,7 +172,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .await?;
             session.done(
                 &reply,
-                &format!("deleted worker pool {pool}: it goes away once its workers are gone"),
+                &format!(
+                    "deleted worker pool {pool}: it launches nothing more, and is removed some minutes after its last \
+                     worker has stopped"
+                ),
             );
             Ok(())
         }
@@ -192,12 +207,29 @@ pub(crate) fn read(pool: &str) -> Call {
 }
 
 async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
-    let reply = session.client.call(&read(pool)).await?;
+    let mut reply = session.client.call(&read(pool)).await?;
+    if !session.json {
+        name_providers(&mut reply);
+    }
     session.details(&reply, DETAILS);
     if !session.json {
         output::out(&format!("Config\n{}", output::pretty(&reply["config"])));
     }
     Ok(())
+}
+
+/// Lists all providers of a pool, for people: its own, and those that its launch configs name.
+fn name_providers(pool: &mut Value) {
+    let configs = pool["config"]["launchConfigs"].as_array();
+    let further = configs.into_iter().flatten();
+    let further = further.map(|config| &config["workerManager"]["providerId"]);
+    let mut providers: Vec<Value> = Vec::new();
+    for provider in std::iter::once(&pool["providerId"]).chain(further) {
+        if !provider.is_null() && !providers.contains(provider) {
+            providers.push(provider.clone());
+        }
+    }
+    pool["providers"] = Value::Array(providers);
 }
 
 async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
@@ -232,6 +264,7 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     let existing = read(&pool).to(format!("update worker pool {pool}"));
     let existing = session.client.call(&existing).await?;
     let mut fields = SHAPE.of_existing(&existing);
+    as_written(&pool, &mut fields);
     definition.apply(&mut fields)?;
     let call = Call::post(
         WORKER_MANAGER,
@@ -251,6 +284,25 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     Ok(())
 }
 
+/// Takes out the ids that the server computed, with which it shows launch configs: sent back, they would be settings
+/// that nobody made.
+fn as_written(pool: &str, fields: &mut Map<String, Value>) {
+    let Ok(pool) = pool.parse::<PoolId>() else {
+        return;
+    };
+    let config = fields.get_mut("config");
+    let listed = config.and_then(|config| config["launchConfigs"].as_array_mut());
+    for config in listed.into_iter().flatten() {
+        let Value::Object(config) = config else {
+            continue;
+        };
+        let content = without_id(config);
+        if id_of(&pool, &content).ok() == id_of(&pool, config).ok() {
+            *config = content;
+        }
+    }
+}
+
 fn provider(reply: &Value) -> &str {
     reply["providerId"].as_str().unwrap_or_default()
 }
@@ -268,5 +320,44 @@ impl Definition {
         set(fields, "config", config);
         set(fields, "emailOnError", self.email_on_error);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_of_three_providers_lists_all_of_them_once() {
+        let steered = |provider: &str| json!({"workerManager": {"providerId": provider}});
+        let mut pool = json!({"providerId": "aws", "config": {"launchConfigs": [
+            {}, steered("google"), steered("racks"), steered("google")]}});
+        name_providers(&mut pool);
+        assert_eq!(pool["providers"], json!(["aws", "google", "racks"]));
+        let mut declared = json!({"providerId": "static", "config": {}});
+        name_providers(&mut declared);
+        assert_eq!(declared["providers"], json!(["static"]));
+    }
+
+    #[test]
+    fn only_ids_that_the_server_computed_are_taken_out() {
+        let plain = json!({"region": "r"});
+        let id = id_of(&"a/b".parse().unwrap(), plain.as_object().unwrap()).unwrap();
+        let shown = |id: &str, more: Value| {
+            let mut shown = plain.clone();
+            shown["workerManager"] = more;
+            shown["workerManager"]["launchConfigId"] = json!(id);
+            shown
+        };
+        let listed = json!([
+            shown(id.as_str(), json!({})),
+            shown(id.as_str(), json!({"maxCapacity": 1})),
+            shown("lc-mine", json!({}))
+        ]);
+        let mut fields = Map::from_iter([("config".to_owned(), json!({"launchConfigs": listed}))]);
+        as_written("a/b", &mut fields);
+        let steered = json!({"region": "r", "workerManager": {"maxCapacity": 1}});
+        let kept = json!([plain, steered, shown("lc-mine", json!({}))]);
+        assert_eq!(fields["config"]["launchConfigs"], kept);
     }
 }

@@ -22,6 +22,7 @@ pub(crate) enum Verb {
 const LIST: &[Column] = &[
     Column::text("PROVIDER", "providerId"),
     Column::text("KIND", "providerType"),
+    Column::prose("OUT OF SERVICE", "problem"),
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {

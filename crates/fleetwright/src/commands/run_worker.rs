@@ -260,6 +260,11 @@ fn advice_for(problem: &WorkerError) -> Option<&'static str> {
             "the server knows no such worker, or its proof is wrong or used up: `fleetwright worker show` tells what it knows",
         ),
         Exit::Unreachable => Some("is the server running, and is the root URL its address?"),
-        Exit::Failed | Exit::Usage | Exit::NotFound | Exit::Conflict | Exit::Differs => None,
+        Exit::Failed
+        | Exit::Usage
+        | Exit::NotFound
+        | Exit::Conflict
+        | Exit::Differs
+        | Exit::Interrupted => None,
     }
 }

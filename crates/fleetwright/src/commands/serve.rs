@@ -67,8 +67,13 @@ pub(super) fn url_of(listen: SocketAddr, is_tls: bool) -> String {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    let scheme = if is_tls { "https" } else { "http" };
-    format!("{scheme}://{reachable}")
+    // The port that goes without saying: other programs refuse a root URL that says it.
+    let (scheme, port) = if is_tls { ("https", 443) } else { ("http", 80) };
+    let url = format!("{scheme}://{reachable}");
+    match reachable.port() == port {
+        true => url.trim_end_matches(&format!(":{port}")).to_owned(),
+        false => url,
+    }
 }
 
 /// Serves until told to stop. `doctor` is the command that looks for causes.
@@ -147,8 +152,11 @@ mod tests {
     fn the_root_url_is_one_that_reaches_us() {
         for (listen, is_tls, url) in [
             ("127.0.0.1:8080", false, "http://127.0.0.1:8080"),
-            ("0.0.0.0:80", false, "http://127.0.0.1:80"),
-            ("[::]:443", true, "https://[::1]:443"),
+            ("0.0.0.0:80", false, "http://127.0.0.1"),
+            ("[::]:80", false, "http://[::1]"),
+            ("[::]:443", true, "https://[::1]"),
+            ("127.0.0.1:443", false, "http://127.0.0.1:443"),
+            ("127.0.0.1:180", false, "http://127.0.0.1:180"),
         ] {
             assert_eq!(url_of(listen.parse().unwrap(), is_tls), url);
         }

@@ -1,7 +1,9 @@
 //! Everything on this machine, ready to use: made on the first start, kept after.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use access::Secret;
 use anyhow::Context as _;
@@ -11,6 +13,7 @@ use server::config::{Config, ProviderTable, StaticClient};
 
 use super::first_pool::{self, FIRST_POOL};
 use super::first_role::{self, ANYBODY};
+use super::remaining_workers;
 use super::serve::{self, until_told_to_stop, url_of};
 use crate::client::{Credentials, is_loopback};
 use crate::data_folder::DataFolder;
@@ -74,7 +77,10 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     let has_owner = config.auth.taskcluster.is_none();
     let begins_with_pool = is_new && has_local_workers(&config);
     let is_private = is_private(&config);
+    let reached_at = Arc::new(OnceLock::new());
+    let last_words = last_words(&config, &data, Arc::clone(&reached_at));
     let ready = |address| {
+        reached_at.get_or_init(|| url_of(address, is_tls));
         let root_url = public_url.unwrap_or_else(|| url_of(address, is_tls));
         if !has_owner {
             return output::out(&format!("fleetwright is ready at {root_url}"));
@@ -106,7 +112,37 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             output::out(&text);
         });
     };
-    serve::run(config, until_told_to_stop()?, ready, &doctor).await
+    let told_to_stop = until_told_to_stop()?;
+    let stop = async move {
+        told_to_stop.await;
+        last_words.await;
+    };
+    serve::run(config, stop, ready, &doctor).await
+}
+
+/// Names the worker processes that go on, while the server still answers.
+fn last_words(
+    config: &Config,
+    data: &DataFolder,
+    reached_at: Arc<OnceLock<String>>,
+) -> impl Future<Output = ()> + Send + 'static + use<> {
+    let providers = config.providers.0.iter();
+    let local = providers.filter(|(_, provider)| matches!(provider, ProviderConfig::Local(_)));
+    let local: BTreeSet<String> = local.map(|(id, _)| id.to_string()).collect();
+    let token = match config.auth.taskcluster {
+        None => data.owner_token().ok(),
+        Some(_) => None,
+    };
+    async move {
+        let (Some(token), Some(root_url)) = (token, reached_at.get()) else {
+            return;
+        };
+        let told = remaining_workers::tell(root_url.clone(), credentials(token), local);
+        let told = tokio::time::timeout(remaining_workers::TIME_LIMIT, told).await;
+        if !matches!(told, Ok(Ok(()))) {
+            output::note("worker processes on this machine may go on without the server");
+        }
+    }
 }
 
 /// What a start does once the server answers.
@@ -276,7 +312,7 @@ Try, in another terminal:
   {program} task create --pool {FIRST_POOL} --log -- echo hello
   {program} explain pool {FIRST_POOL}
 
-Ctrl-C stops the server.",
+Ctrl-C stops the server; a second one stops it at once.",
         data.path().display(),
         owner.display(),
         quoted(&owner.display().to_string()),

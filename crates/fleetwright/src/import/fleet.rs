@@ -6,6 +6,8 @@ use domain::id::PoolId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::commands::first_pool::{FIRST_POOL, FIRST_POOL_OWNER, LOCAL_PROVIDER};
+
 /// A pool with this provider is about to go away.
 const NULL_PROVIDER: &str = "null-provider";
 
@@ -13,6 +15,8 @@ const NULL_PROVIDER: &str = "null-provider";
 pub(super) struct Fleet {
     pub(super) pools: BTreeMap<PoolId, Pool>,
     pub(super) roles: BTreeMap<String, Role>,
+    /// How many things of other kinds the source has, by kind.
+    pub(super) ignored: BTreeMap<String, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +82,11 @@ impl Fleet {
                 if !known {
                     return Err(NO_LISTS.to_owned());
                 }
+                for (name, list) in lists {
+                    let items = list.as_array().into_iter().flatten();
+                    let count = items.filter(|item| item.is_object()).count();
+                    fleet.ignore(&name, count);
+                }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 return Err(NO_LISTS.to_owned());
@@ -134,13 +143,29 @@ impl Fleet {
             .retain(|_, pool| pool.provider_id != NULL_PROVIDER);
     }
 
+    /// The pool that `up` makes for itself does not come over: each server has its own.
+    pub(super) fn forget_first_pool(&mut self) -> bool {
+        let n_pools = self.pools.len();
+        self.pools.retain(|id, pool| {
+            let is_first = id.as_str() == FIRST_POOL && pool.owner == FIRST_POOL_OWNER;
+            !(is_first && pool.provider_id == LOCAL_PROVIDER)
+        });
+        self.pools.len() < n_pools
+    }
+
+    fn ignore(&mut self, kind: &str, count: usize) {
+        if count > 0 {
+            *self.ignored.entry(kind.to_owned()).or_default() += count;
+        }
+    }
+
     fn add_by_kind(&mut self, items: Vec<Value>) -> Result<(), String> {
         let (mut pools, mut roles) = (Vec::new(), Vec::new());
         for (position, item) in items.into_iter().enumerate() {
             match item["kind"].as_str() {
                 Some("WorkerPool") => pools.push(item),
                 Some("Role") => roles.push(item),
-                Some(_) => {}
+                Some(other) => self.ignore(other, 1),
                 None => {
                     return Err(format!(
                         "item number {} does not say its kind",
@@ -195,7 +220,10 @@ mod tests {
         let by_kind = json!({"managed": [".*"], "resources": [role(), hook, pool()]});
         let fleet = Fleet::parse(by_name).unwrap();
         assert_eq!((fleet.pools.len(), fleet.roles.len()), (1, 1));
-        assert_eq!(Fleet::parse(by_kind).unwrap(), fleet);
+        let ignored = BTreeMap::from([("Hook".to_owned(), 1)]);
+        let read = Fleet::parse(by_kind).unwrap();
+        assert_eq!((&read.pools, &read.roles), (&fleet.pools, &fleet.roles));
+        assert_eq!(read.ignored, ignored);
         assert_eq!(Fleet::parse(json!([pool(), role()])).unwrap(), fleet);
     }
 
@@ -215,6 +243,29 @@ mod tests {
         ] {
             assert_eq!(Fleet::parse(document).unwrap_err(), problem);
         }
+    }
+
+    #[test]
+    fn things_of_other_kinds_are_counted() {
+        let document =
+            json!({"roles": [role()], "clients": [{}, {}], "managed": ["Client=x"], "hooks": []});
+        let fleet = Fleet::parse(document).unwrap();
+        assert_eq!(fleet.ignored, BTreeMap::from([("clients".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn the_first_pool_of_a_server_does_not_come_over() {
+        let first = |owner: &str, provider: &str| {
+            let mut first = pool();
+            first["workerPoolId"] = json!(FIRST_POOL);
+            first["owner"] = json!(owner);
+            first["providerId"] = json!(provider);
+            let mut fleet = Fleet::parse(json!([first, pool()])).unwrap();
+            (fleet.forget_first_pool(), fleet.pools.len())
+        };
+        assert_eq!(first(FIRST_POOL_OWNER, LOCAL_PROVIDER), (true, 1));
+        assert_eq!(first("me@example.com", LOCAL_PROVIDER), (false, 2));
+        assert_eq!(first(FIRST_POOL_OWNER, "other"), (false, 2));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::apply::ItemFailure;
 use super::compare::{Counts, Kind, Plan, counted};
+use super::fleet::Fleet;
 use crate::failure::{Exit, Failure};
 
 /// More failures than this are counted and not listed.
@@ -46,6 +47,7 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
 /// The same for programs.
 pub(super) fn document(
     plan: &Plan,
+    wanted: &Fleet,
     failures: &[ItemFailure],
     dry_run: bool,
     missing_providers: Option<&str>,
@@ -72,6 +74,7 @@ pub(super) fn document(
         "update": by_kind(true),
         "same": counts(plan.same),
         "onlyHere": counts(plan.only_here),
+        "ignored": wanted.ignored,
         "failures": failures,
         "missingProviders": missing_providers,
     })
@@ -151,7 +154,6 @@ fn in_words(counts: Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::fleet::Fleet;
 
     fn plan() -> Plan {
         let role = |id: &str| json!({"roleId": id, "scopes": ["s"]});
@@ -193,7 +195,9 @@ mod tests {
 
     #[test]
     fn a_program_gets_the_names() {
-        let document = document(&plan(), &[failed(2, Exit::Failed)], false, None);
+        let hooks = Fleet::parse(json!({"roles": [], "hooks": [{}, {}]})).unwrap();
+        let document = document(&plan(), &hooks, &[failed(2, Exit::Failed)], false, None);
+        assert_eq!(document["ignored"], json!({"hooks": 2}));
         assert_eq!(
             document["create"],
             json!({"workerPools": [], "roles": ["a"]})

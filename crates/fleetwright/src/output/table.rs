@@ -1,6 +1,8 @@
-//! Tables for people: aligned, without borders, cut to the width of the screen.
+//! Tables for people: aligned, without borders. Prose is cut to the width of the screen; names never are.
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, presets};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
+};
 use domain::time::Timestamp;
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use super::age;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
-/// A column that has less room than this tells nothing.
+/// Prose that has less room than this tells nothing.
 const LEAST_WIDTH: u16 = 10;
 
 /// A column of a list, or a line of details: which field, under what title, shown how.
@@ -23,12 +25,12 @@ pub(crate) struct Column {
 /// How a column is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A name or a state: never cut as long as there is room for it.
+    /// A name or a state: never cut, so that it can be copied.
     Text,
     /// Aligned at the right.
     Number,
     Age,
-    /// A text of any length, the first to be cut.
+    /// A text of any length: cut where the screen is too narrow.
     Prose,
 }
 
@@ -138,32 +140,36 @@ pub(crate) fn grid(
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));
     }
-    if let Some(width) = width {
+    // A terminal that does not know its width says 0.
+    if let Some(width) = width.filter(|width| *width > 0) {
         fit(&mut table, headings, width);
     }
     lines_without_trailing_space(&table.to_string())
 }
 
-/// Cuts what does not fit the screen: prose first, then names, those at the left last.
+/// Cuts prose to what names leave of the screen. A table that is still too wide runs on.
 fn fit(table: &mut Table, headings: &[(&str, Kind)], screen: u16) {
-    table
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(screen);
     let widths = table.column_max_content_widths();
-    let whole = |width: u16| usize::from(width + GAP);
-    let least = |width: u16| usize::from(width.min(LEAST_WIDTH) + GAP);
-    // What is left when every column has as little as it can do with.
-    let needed: usize = widths.iter().copied().map(least).sum();
-    let Some(mut spare) = usize::from(screen).checked_sub(needed) else {
-        return;
-    };
+    let columns = widths.iter().zip(headings);
+    let names = columns.filter(|(_, (_, kind))| *kind != Kind::Prose);
+    let taken: u16 = names.map(|(width, _)| width.saturating_add(GAP)).sum();
+    let mut room = screen.saturating_sub(taken);
+    let prose = |(_, kind): &&(&str, Kind)| *kind == Kind::Prose;
+    let mut n_left = u16::try_from(headings.iter().filter(prose).count()).unwrap_or(u16::MAX);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::MAX);
     let columns = table.column_iter_mut().zip(widths).zip(headings);
     for ((column, width), (_, kind)) in columns {
-        let more = whole(width) - least(width);
-        if *kind != Kind::Prose && more <= spare {
+        if *kind != Kind::Prose {
             column.set_constraint(ColumnConstraint::ContentWidth);
-            spare -= more;
+            continue;
         }
+        let share = room / n_left.max(1);
+        let width = width.saturating_add(GAP);
+        let width = width.min(share.max(LEAST_WIDTH + GAP));
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        room = room.saturating_sub(width);
+        n_left -= 1;
     }
 }
 
@@ -190,7 +196,8 @@ pub(crate) fn details(item: &Value, columns: &[Column], now: Timestamp) -> Strin
 
 /// The width of the screen, if results go to one.
 pub(crate) fn screen_width() -> Option<u16> {
-    super::to_terminal().then(|| Table::new().width()).flatten()
+    let is_cut = super::to_terminal() && !super::is_wide();
+    is_cut.then(|| Table::new().width()).flatten()
 }
 
 fn in_list(value: &Value) -> String {
@@ -263,9 +270,44 @@ mod tests {
     }
 
     #[test]
-    fn on_a_very_narrow_screen_names_are_cut_too() {
-        let text = table(&items(), COLUMNS, now(), Some(25));
-        assert_eq!(text.lines().count(), 3, "{text}");
+    fn names_are_never_cut_however_narrow_the_screen() {
+        for width in [1, 10, 25, 40] {
+            let text = table(&items(), COLUMNS, now(), Some(width));
+            assert_eq!(text.lines().count(), 3, "{text}");
+            assert!(
+                text.contains("demo/linux ") && text.contains("3m ago"),
+                "{text}"
+            );
+            assert!(text.contains("machines …"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_screen_of_unknown_width_cuts_nothing() {
+        let unknown = table(&items(), COLUMNS, now(), Some(0));
+        assert_eq!(unknown, table(&items(), COLUMNS, now(), None));
+    }
+
+    #[test]
+    fn several_texts_share_what_names_leave() {
+        let long = "a b c d e f g h i j k l m n o p q r s t u v w x y z";
+        let item =
+            json!({"id": "a-name-of-some-length", "one": long, "two": "short", "three": long});
+        let columns = [
+            Column::text("ID", "id"),
+            Column::prose("ONE", "one"),
+            Column::prose("TWO", "two"),
+            Column::prose("THREE", "three"),
+        ];
+        let text = table(&[item], &columns, now(), Some(80));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(
+            text.contains("short") && text.matches('…').count() == 2,
+            "{text}"
+        );
     }
 
     #[test]

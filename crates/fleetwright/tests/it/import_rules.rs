@@ -1,5 +1,6 @@
 //! Rules out of a fleet: from a file, from a server, and what is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -227,6 +228,155 @@ fn applied_rules_give_the_pools_that_a_direct_import_gives() {
     assert!(pools.to_string().contains("lc-given"));
 }
 
+/// Pools of two kinds, each with launch configs in several zones under ids of their own.
+fn fleet_with_given_ids(n_pools: usize, n_zones: usize) -> Value {
+    let pools = (0..n_pools).map(|number| {
+        let idle = if number % 2 == 0 { 15 } else { 90 };
+        let configs = (0..n_zones).map(|zone| {
+            let region = format!("r{}", zone % 3);
+            let mut config = launch_config(&format!("{region}-{zone}"));
+            config["region"] = json!(region);
+            config["machineType"] = json!(format!("m{}", number % 5));
+            config["workerConfig"] = json!({"idle": idle, "image": "one"});
+            config["workerManager"] = json!({"capacityPerInstance": 1,
+                "launchConfigId": format!("own-{number}-{zone}")});
+            config
+        });
+        let configs: Vec<_> = configs.collect();
+        let mut made = pool(&format!("p{number}"), "r-a");
+        made["config"]["launchConfigs"] = json!(configs);
+        made
+    });
+    json!({ "workerPools": pools.collect::<Vec<_>>() })
+}
+
+/// The ids of launch configs, by pool.
+fn launch_config_ids(server: &Server) -> BTreeMap<String, Vec<String>> {
+    let shown = shown(server);
+    let pools = shown.as_array().unwrap().iter().map(|pool| {
+        let configs = pool[5]["launchConfigs"].as_array().into_iter().flatten();
+        let ids = configs.map(|config| &config["workerManager"]["launchConfigId"]);
+        let ids = ids.map(|id| id.as_str().unwrap().to_owned());
+        (pool[0].as_str().unwrap().to_owned(), ids.collect())
+    });
+    pools.collect()
+}
+
+/// What a plan of the only configuration foresees.
+fn foreseen(server: &Server, out: &str, more: &[&str]) -> Value {
+    let plan = [&["plan", "-f", out][..], more].concat();
+    let mut plan = server.json(&plan);
+    plan["changes"][0]["change"]["foreseen"].take()
+}
+
+#[test]
+fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
+    let (n_pools, n_zones) = (40, 6);
+    let server = Server::without_pools();
+    let fleet = fleet_with_given_ids(n_pools, n_zones);
+    let file = server.home.write("fleet.json", &fleet.to_string());
+    server.ok(&["import", "taskcluster", "--from", &file]);
+    let before = launch_config_ids(&server);
+    assert!(before["demo/p7"].contains(&"own-7-3".to_owned()));
+    let out = server.home.path("rules");
+    let out = out.to_str().unwrap();
+    server.ok(&["import", "rules", "--from", &file, "--out", out]);
+    let rules = server.home.read("rules/fleet.yaml");
+    let n_given = rules.matches("own-").count();
+    assert_eq!(n_given, n_pools * n_zones, "each id is said once");
+
+    // Taken over as they are.
+    let adopting = foreseen(&server, out, &["--adopt-pools"]);
+    let counts = |created: usize, replaced: usize, kept: usize| {
+        json!({"created": created,
+        "replaced": replaced, "updated": 0, "archived": 0, "kept": kept})
+    };
+    assert_eq!(adopting["launchConfigs"], counts(0, 0, n_pools * n_zones));
+    let text = server.ok(&["plan", "-f", out, "--adopt-pools"]);
+    let told = "40 worker pools: made by hand until now, and taken over as they are";
+    assert!(text.contains(told), "{text}");
+    server.ok(&["apply", "--yes", "--adopt-pools", "-f", out]);
+    assert_eq!(launch_config_ids(&server), before);
+
+    // A value that half of the pools share.
+    assert_eq!(rules.matches("idle: 15").count(), 1, "{rules}");
+    server
+        .home
+        .write("rules/fleet.yaml", &rules.replace("idle: 15", "idle: 16"));
+    let plan = foreseen(&server, out, &[]);
+    assert_eq!(plan["launchConfigs"], counts(0, n_pools / 2 * n_zones, 0));
+    assert_eq!(plan["unchangedPools"], n_pools / 2);
+    server.ok(&["apply", "--yes", "-f", out]);
+    let after = launch_config_ids(&server);
+    for (number, (pool, ids)) in (0..n_pools).map(|number| {
+        let pool = format!("demo/p{number}");
+        (number, (pool.clone(), after[&pool].clone()))
+    }) {
+        match number % 2 {
+            0 => assert!(
+                ids.iter().all(|id| id.starts_with("lc-")),
+                "{pool}: {ids:?}"
+            ),
+            _ => assert_eq!(ids, before[&pool], "{pool}"),
+        }
+    }
+
+    // And back: the ids hold for what they were given for.
+    server.home.write("rules/fleet.yaml", &rules);
+    server.ok(&["apply", "--yes", "-f", out]);
+    assert_eq!(launch_config_ids(&server), before);
+
+    // A new place needs no new id.
+    let more = rules.replace("zone: [r0-0, r0-3]", "zone: [r0-0, r0-3, r0-9]");
+    assert_ne!(more, rules, "{rules}");
+    server.home.write("rules/fleet.yaml", &more);
+    let plan = foreseen(&server, out, &[]);
+    assert_eq!(plan["launchConfigs"]["replaced"], 0, "{plan}");
+    assert!(
+        plan["launchConfigs"]["created"].as_u64().unwrap() > 0,
+        "{plan}"
+    );
+}
+
+#[test]
+fn a_plan_to_adopt_pools_says_what_rules_that_differ_would_change() {
+    let server = Server::without_pools();
+    let file = server
+        .home
+        .write("fleet.json", &fleet_with_given_ids(2, 3).to_string());
+    server.ok(&["import", "taskcluster", "--from", &file]);
+    let out = server.home.path("rules");
+    let out = out.to_str().unwrap();
+    server.ok(&["import", "rules", "--from", &file, "--out", out]);
+    let rules = server.home.read("rules/fleet.yaml");
+    let rules = rules.replace("owner: o@example.com", "owner: new@example.com");
+    let rules = rules.replace("maxCapacity: 3", "maxCapacity: 4");
+    server.home.write(
+        "rules/fleet.yaml",
+        &rules.replace("image: one", "image: two"),
+    );
+    let text = server.ok(&["plan", "-f", out, "--adopt-pools"]);
+    for part in [
+        "worker pool demo/p0: made by hand until now, and taken over: 3 replaced launch configs",
+        "/config/maxCapacity: 3 → 4",
+        "/owner: \"o@example.com\" → \"new@example.com\"",
+        "/workerConfig/image: \"one\" → \"two\"",
+        "own-0-0 → lc-",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let plan = foreseen(&server, out, &["--adopt-pools"]);
+    assert_eq!(plan["launchConfigs"]["replaced"], 6);
+    // Nothing was asked to be taken over.
+    let refused = server.run(&["plan", "-f", out]);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(
+        refused.err.contains("--adopt-pools takes it over"),
+        "{}",
+        refused.err
+    );
+}
+
 /// A real fleet, where a copy of it is at hand.
 #[test]
 fn a_real_fleet_is_the_same_by_rules_in_a_fraction_of_its_size() {
@@ -261,4 +411,38 @@ fn a_real_fleet_is_the_same_by_rules_in_a_fraction_of_its_size() {
         (home, vec!["--config".to_owned(), config])
     };
     assert_eq!(arrives_the_same(home, file).as_array().unwrap().len(), 54);
+    edited_in_one_value(home, file);
+}
+
+/// Most pools of that fleet have one owner: another one is no other launch config, and an image is.
+fn edited_in_one_value(home: impl Fn() -> (Home, Vec<String>), file: &str) {
+    let (home, more) = home();
+    let more: Vec<_> = more.iter().map(String::as_str).collect();
+    let server = Server::start_in(home, &more);
+    let out = server.home.path("rules");
+    let out = out.to_str().unwrap();
+    server.ok(&["import", "taskcluster", "--only", "pools", "--from", file]);
+    server.ok(&["import", "rules", "--from", file, "--out", out]);
+    server.ok(&["apply", "--yes", "--adopt-pools", "--file", out]);
+    let before = launch_config_ids_of(&server);
+    let rules = server.home.read("rules/fleet.yaml");
+    let edited = rules.replacen("idleTimeoutSecs: 15", "idleTimeoutSecs: 16", 1);
+    assert_ne!(edited, rules, "the fleet has this idle time");
+    server.home.write("rules/fleet.yaml", &edited);
+    let plan = foreseen(&server, out, &[]);
+    let count = |what: &str| plan["launchConfigs"][what].as_u64().unwrap();
+    assert!(count("replaced") > 0, "{plan}");
+    assert_eq!((count("created"), count("archived")), (0, 0));
+    server.ok(&["apply", "--yes", "--file", out]);
+    let after = launch_config_ids_of(&server);
+    let kept = before.intersection(&after).count() as u64;
+    assert_eq!(before.len() as u64 - kept, count("replaced"));
+    assert_eq!(after.len(), before.len());
+}
+
+/// All ids of launch configs, with their pools.
+fn launch_config_ids_of(server: &Server) -> BTreeSet<(String, String)> {
+    let by_pool = launch_config_ids(server).into_iter();
+    let all = by_pool.flat_map(|(pool, ids)| ids.into_iter().map(move |id| (pool.clone(), id)));
+    all.collect()
 }

@@ -10,6 +10,7 @@ mod code;
 mod code_plan;
 mod configuration;
 mod documentation;
+mod documented_commands;
 mod event;
 mod import;
 mod import_rules;

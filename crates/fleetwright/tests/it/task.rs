@@ -14,7 +14,7 @@ const EMPTY: &str = "demo/empty";
 const NO_TASK: &str = "AAAAAAAAQACAAAAAAAAAAA";
 
 fn create(server: &Server, arguments: &[&str]) -> String {
-    let create = ["--json", "task", "create", "--pool"];
+    let create = ["--json", "task", "create", "--force", "--pool"];
     let text = server.ok(&[&create[..], arguments].concat());
     let reply: Value = serde_json::from_str(&text).unwrap();
     reply["status"]["taskId"].as_str().unwrap().to_owned()
@@ -169,7 +169,9 @@ fn a_task_is_what_the_flags_say() {
 #[test]
 fn what_waits_is_listed_and_can_be_cancelled() {
     let server = Server::start();
-    let created = server.run(&["task", "create", "--pool", EMPTY, "--", "echo", "a task"]);
+    let created = server.run(&[
+        "task", "create", "--force", "--pool", EMPTY, "--", "echo", "a task",
+    ]);
     assert_eq!(created.code, 0, "{}", created.err);
     let id = created.out.split(' ').nth(2).unwrap().to_owned();
     assert!(
@@ -213,9 +215,53 @@ fn what_waits_is_listed_and_can_be_cancelled() {
 }
 
 #[test]
+fn a_misspelt_pool_is_refused_with_the_name_that_was_meant() {
+    let server = Server::start();
+    let create = ["task", "create", "--pool", "local/defualt"];
+    for more in [&["--log"][..], &["--json"], &[]] {
+        let refused = server.run(&[&create[..], more, &["--", "true"]].concat());
+        assert_eq!(refused.code, 3, "{}", refused.err);
+        let meant = "there is no worker pool local/defualt, did you mean \"local/default\"?";
+        assert!(refused.err.contains(meant), "{}", refused.err);
+        assert!(refused.err.contains("--force"), "{}", refused.err);
+    }
+    assert_eq!(server.json(&["queue", "list"])["taskQueues"], json!([]));
+    server.ok(&[&create[..], &["--force", "--", "true"]].concat());
+}
+
+#[test]
+fn interrupted_it_says_that_the_task_goes_on_and_how_to_cancel_it() {
+    let server = Server::start();
+    let mut waiting = server
+        .command(&[
+            "task", "create", "--force", "--pool", EMPTY, "--wait", "--", "true",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let created = lines.next().unwrap().unwrap();
+    let id = created.split(' ').nth(2).unwrap().to_owned();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &waiting.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let said: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    assert_eq!(waiting.wait().unwrap().code(), Some(130));
+    let said = said.join("\n");
+    assert!(said.contains(&format!("task {id} goes on")), "{said}");
+    assert!(
+        said.contains(&format!("fleetwright task cancel {id}")),
+        "{said}"
+    );
+    assert_eq!(server.json(&["task", "status", &id])["state"], "pending");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_own_exit_code() {
     let server = Server::start();
-    let create = ["task", "create", "--pool", EMPTY];
+    let create = ["task", "create", "--force", "--pool", EMPTY];
     for (arguments, code, part) in [
         (&[&create[..]].concat()[..], 2, "COMMAND"),
         (

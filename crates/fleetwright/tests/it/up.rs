@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::queue_calls::wait_for;
 use crate::world::{Done, Home, Server};
 
 #[cfg(unix)]
@@ -41,6 +42,62 @@ fn the_commands_it_prints_work_when_they_are_pasted() {
     assert_eq!(done.code, 0, "{}", done.err);
     for part in ["hello\n", "plan 1", "1 pending"] {
         assert!(done.out.to_lowercase().contains(part), "{}", done.out);
+    }
+}
+
+#[test]
+fn told_to_stop_it_names_the_worker_processes_that_go_on() {
+    let server = Server::start();
+    let create = ["task", "create", "--pool", "local/default", "--wait", "--"];
+    server.ok(&[&create[..], &["true"]].concat());
+    let workers = server.json(&["worker", "list", "local/default"]);
+    let worker = workers["workers"][0]["workerId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (code, home) = server.terminate();
+    assert_eq!(code, Some(0));
+    let log = home.read("log");
+    let said = format!("1 worker process goes on without the server:\n  local/default {worker}\n");
+    assert!(log.contains(&said), "{log}");
+}
+
+#[test]
+fn a_provider_that_is_out_of_service_is_shown_wherever_people_look() {
+    let home = Home::new();
+    let text = "[providers.local]\nkind = \"static\"\n[providers.racks]\nkind = \"exec\"\ncommand = [\"/bin/sh\", \"-c\", \"echo oops >&2; exit 3\"]\n";
+    let file = home.write("c.toml", text);
+    let server = Server::start_in(home, &["--config", &file]);
+    let listed = server.ok(&["provider", "list"]);
+    let line = listed
+        .lines()
+        .find(|line| line.starts_with("racks"))
+        .unwrap();
+    assert!(line.contains("exit code 3"), "{listed}");
+    let data = server.home.path("data");
+    let examine = [
+        "doctor",
+        "--data",
+        data.to_str().unwrap(),
+        "--config",
+        &file,
+    ];
+    let examined = server.home.run(&examine);
+    assert_eq!(examined.code, 1, "{}", examined.out);
+    let said = "bad      provider racks cannot be set up, and launches nothing: ";
+    assert!(examined.out.contains(said), "{}", examined.out);
+    let metrics = wait_for("it is measured", || {
+        let (status, metrics) = server.call("GET", "/metrics", None);
+        assert_eq!(status, 200);
+        let is_there = metrics.contains("fleetwright_provider_in_service{");
+        is_there.then_some(metrics)
+    });
+    let help = "# HELP fleetwright_provider_in_service ";
+    for line in [
+        help,
+        "fleetwright_provider_in_service{providerId=\"racks\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
     }
 }
 

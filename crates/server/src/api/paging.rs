@@ -14,6 +14,9 @@ use super::error::ApiError;
 /// The most that a page holds, and what it holds when nothing else is asked for.
 pub const MAX_PAGE: u32 = 1_000;
 
+/// Pages of what may be large end here: read and made into a reply, it takes several times as much memory.
+pub const MAX_PAGE_BYTES: u64 = 1 << 20;
+
 /// How many items, and after which key; `K` is the key that the list is ordered by.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page<K> {

@@ -276,6 +276,8 @@ fn settle(
             launch.state = LaunchState::Withdrawn { problem };
         }
         Answer::Asked(Err(LaunchError::Unknown(problem))) => {
+            let told = unknown_outcome(&launch, problem);
+            report(app, tx, &launch.pool_id, &launch.provider_id, &told, now)?;
             let problem = problem.clone();
             launch.state = LaunchState::Unknown { problem };
         }
@@ -396,14 +398,33 @@ fn requested(
     }
 }
 
-/// The launch config is named and not shown: more people hear of errors than may see what is in it.
+/// Machines may have been made, or not: the scan finds out.
+fn unknown_outcome(launch: &Launch, problem: &str) -> Problem {
+    let description = format!(
+        "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
+    );
+    Problem {
+        title: "Instance Creation Outcome Unknown",
+        description,
+        ..creation_error(launch, "unknown")
+    }
+}
+
 fn refusal(launch: &Launch, cause: Cause, problem: &str) -> Problem {
-    let extra = json!({"code": cause.as_str(), "machines": launch.machines,
+    Problem {
+        description: problem.to_owned(),
+        ..creation_error(launch, cause.as_str())
+    }
+}
+
+/// The launch config is named and not shown: more people hear of errors than may see what is in it.
+fn creation_error(launch: &Launch, code: &str) -> Problem {
+    let extra = json!({"code": code, "machines": launch.machines,
         "launch": launch.token.as_str()});
     Problem {
         kind: "creation-error",
         title: "Instance Creation Error",
-        description: problem.to_owned(),
+        description: String::new(),
         extra: extra.as_object().cloned().unwrap_or_default(),
         launch_config_id: Some(launch.launch_config_id.clone()),
         worker: None,

@@ -16,7 +16,7 @@ use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::telemetry::{
     BROKER_LAG, BROKER_WAITING, EVENT_LISTENERS, EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS,
-    REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS, seconds,
+    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS, seconds,
 };
 
 /// Pools are read in pages of this size.
@@ -58,6 +58,10 @@ impl Measure {
         }
         for (provider, count) in pools {
             gauge!(POOLS, "providerId" => provider.to_string()).set(number(count));
+        }
+        for (provider, in_service) in self.0.providers.all() {
+            let up = u64::from(in_service.is_ok());
+            gauge!(PROVIDER_UP, "providerId" => provider.to_string()).set(number(up));
         }
         gauge!(OUTBOX_DEPTH).set(number(depth));
         gauge!(EVENT_LISTENERS).set(number(self.0.events.n_listeners() as u64));

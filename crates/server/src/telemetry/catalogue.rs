@@ -4,9 +4,9 @@ use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUILD_INFO,
     CLOCK_SKEW, CLOCK_STEPS, CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, EVENT_LISTENERS,
     EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, LAUNCHES, LIFETIME_SECONDS,
-    NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS, PROVISION_SECONDS, REGISTRATION_FAILURES,
-    REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY, STARTUP_SECONDS,
-    STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+    NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS, PROVIDER_UP, PROVISION_SECONDS,
+    REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY,
+    STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
 use crate::api::endpoint::Service;
 
@@ -111,7 +111,7 @@ const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
 /// Every metric that we have; a test compares it with what is measured.
-pub static METRICS: [Metric; 37] = [
+pub static METRICS: [Metric; 38] = [
     metric(
         None,
         Kind::Counter,
@@ -237,6 +237,13 @@ pub static METRICS: [Metric; 37] = [
         WORKERS,
         &[("state", "The workers' state")],
         "Workers, by state.",
+    ),
+    metric(
+        WM,
+        Kind::Gauge,
+        PROVIDER_UP,
+        PROVIDER,
+        "1 if the provider is in service, 0 if its set-up has not succeeded.",
     ),
     metric(
         None,

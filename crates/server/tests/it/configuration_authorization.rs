@@ -37,7 +37,11 @@ pub(crate) fn whole_cases() -> Vec<Case> {
             "planWorkerConfiguration",
             "/worker-configuration/build/plan",
             adopting,
-            READ,
+            &[
+                "worker-manager:get-worker-configuration:build",
+                "worker-manager:get-worker-pool:worker-manager/build-opt",
+                "worker-manager:get-worker-pool:worker-manager/build-dbg",
+            ],
         ),
         case(
             "listWorkerConfigurationVersions",

@@ -1,12 +1,13 @@
 //! Worker configurations: what becomes of their rules, and who may not be overlooked on the way.
 
 use cloud::ProviderConfig;
+use domain::worker::Worker;
 use serde_json::{Value, json};
 use server::config::Config;
 
 use crate::ask::Ask;
 use crate::database::on_both;
-use crate::samples::static_pool;
+use crate::samples::{static_pool, worker};
 use crate::world::World;
 
 pub(crate) const BUILD: &str = "/worker-configuration/build";
@@ -434,8 +435,93 @@ on_both!(
                 "there is a worker pool worker-manager/build-opt that was made by hand (see adoptPools)"
             ])
         );
+        // Only with the consent to adopt it is the pool shown as it is.
+        assert_eq!(plan["pools"][0]["change"], "created");
         world.put(BUILD, adopting).await.expect(200);
         assert_eq!(world.get(OPT).await.expect(200)["providerId"], "aws");
+    }
+);
+
+/// A pool made by hand as `build()` makes it, with these images by zone.
+fn by_hand(images: [&str; 3]) -> Value {
+    let places = [("us-east-1", "a"), ("us-east-1", "b"), ("us-west-2", "a")];
+    let configs = places.iter().zip(images).map(|((region, zone), image)| {
+        let zone = format!("{region}{zone}");
+        json!({"region": region, "capacityPerInstance": 1,
+            "launchConfig": {"ImageId": image, "Placement": {"AvailabilityZone": zone}}})
+    });
+    let configs: Vec<_> = configs.collect();
+    json!({"providerId": "aws", "owner": "ops@example.com", "description": "builds", "emailOnError": false,
+        "config": {"minCapacity": 0, "maxCapacity": 10, "launchConfigs": configs}})
+}
+
+on_both!(
+    a_plan_compares_pools_to_adopt_with_what_they_have,
+    zones,
+    |world| {
+        let mut adopting = build();
+        adopting["adoptPools"] = json!(true);
+        adopting["workerTypes"] = json!(["build-opt"]);
+        let plan = async |wanted: &Value| {
+            let plan = world.post(&format!("{BUILD}/plan"), wanted.clone());
+            plan.await.expect(200)
+        };
+        world.put(OPT, by_hand(["ami-1"; 3])).await.expect(200);
+        let same = plan(&adopting).await;
+        let pool = &same["pools"][0];
+        assert_eq!(
+            (&pool["change"], &pool["kept"]),
+            (&json!("adopted"), &json!(3))
+        );
+        for list in ["settings", "created", "replaced", "updated", "archived"] {
+            assert_eq!(pool[list], json!([]), "{list}");
+        }
+
+        let mut other = by_hand(["ami-0", "ami-1", "ami-1"]);
+        other["owner"] = json!("you@example.com");
+        other["config"]["maxCapacity"] = json!(3);
+        other["config"]["lifecycle"] = json!({"queueInactivityTimeout": 900});
+        other["config"]["launchConfigs"][1]["workerManager"] = json!({"maxCapacity": 2});
+        world.post(OPT, other).await.expect(200);
+        let old = ids(world, OPT).await.remove(0).1;
+        let worker = Worker {
+            launch_config_id: Some(old.parse().unwrap()),
+            ..worker("worker-manager/build-opt", "g", "w")
+        };
+        world.insert(worker).await;
+        let differing = plan(&adopting).await;
+        let pool = &differing["pools"][0];
+        let changed = |values: &Value| -> Vec<Value> {
+            let values = values.as_array().unwrap().iter();
+            values
+                .map(|value| json!([value["pointer"], value["before"], value["after"]]))
+                .collect()
+        };
+        assert_eq!(
+            changed(&pool["settings"]),
+            [
+                json!(["/config/lifecycle", {"queueInactivityTimeout": 900, "reregistrationTimeout": 345_600}, null]),
+                json!(["/config/maxCapacity", 3, 10]),
+                json!(["/owner", "you@example.com", "ops@example.com"]),
+            ]
+        );
+        let replaced = &pool["replaced"][0];
+        assert_eq!(replaced["before"], json!(old));
+        assert_eq!(
+            changed(&replaced["values"]),
+            [json!(["/launchConfig/ImageId", "ami-0", "ami-1"])]
+        );
+        assert_eq!(
+            changed(&pool["updated"][0]["values"]),
+            [json!(["/workerManager", {"capacityPerInstance": 1, "maxCapacity": 2}, null])]
+        );
+        let counts = json!({"created": 0, "replaced": 1, "updated": 1, "archived": 0, "kept": 2});
+        assert_eq!(differing["launchConfigs"], counts);
+        assert_eq!(differing["outdatedWorkers"], 1);
+        // What was planned is what happens.
+        world.put(BUILD, adopting.clone()).await.expect(200);
+        assert_eq!(world.get(OPT).await.expect(200)["owner"], "ops@example.com");
+        assert_eq!(plan(&adopting).await["pools"], json!([]));
     }
 );
 

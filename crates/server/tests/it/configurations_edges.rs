@@ -73,39 +73,60 @@ on_both!(
 );
 
 on_both!(
-    an_id_that_is_given_twice_is_refused_with_both_places,
+    an_id_that_is_given_for_two_contents_is_refused_with_both_places,
     twins,
     |world| {
-        let mut document = by_twins(&json!({"ImageId": "ami-1"}));
-        let given = json!({"workerManager": {"launchConfigId": "mine"}});
-        let given = json!({"aws": given, "aws-twin": given});
-        document = with_rule(document, rule("ids", Value::Null, given));
-        let text = refused(world.put(BUILD, document), 400).await;
+        let other = json!({"aws-twin": {"launchConfig": {"ImageId": "ami-2"}}});
+        let document = by_twins(&json!({"ImageId": "ami-1"}));
+        let mut document = with_rule(document, rule("other", Value::Null, other));
+        world.put(BUILD, document.clone()).await.expect(200);
+        let ids = given(&steering(world).await);
+        document["launchConfigIds"] = json!({(ids[0].as_str()): "mine", (ids[1].as_str()): "mine"});
+        let text = refused(world.post(BUILD, document), 400).await;
         for part in ["provider=aws-twin", "the id mine", "(with provider=aws,"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        world.get(BUILD).await.expect(404);
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
     }
 );
+
+/// The ids under `workerManager`.
+fn given(steering: &[Value]) -> Vec<String> {
+    let ids = steering.iter().map(|steering| &steering["launchConfigId"]);
+    ids.map(|id| id.as_str().unwrap().to_owned()).collect()
+}
 
 on_both!(
     an_id_that_stands_for_other_content_is_a_conflict_that_a_plan_foresees,
     |world| {
-        let with = |ami: &str| {
-            let values = json!({"aws": {"region": "r", "launchConfig": {"ImageId": ami},
-                "workerManager": {"launchConfigId": "mine"}}});
-            with_rule(build(), rule("own id", Value::Null, values))
+        let with = |ami: &str, ids: Value| {
+            let values = json!({"aws": {"region": "r", "launchConfig": {"ImageId": ami}}});
+            let mut document = with_rule(build(), rule("own", Value::Null, values));
+            document["launchConfigIds"] = ids;
+            document
         };
-        world.put(BUILD, with("ami-7")).await.expect(200);
-        let plan = world.post(&format!("{BUILD}/plan"), with("ami-8"));
+        world.put(BUILD, with("ami-7", json!({}))).await.expect(200);
+        let seven = given(&steering(world).await).remove(0);
+        let mine = json!({(seven.as_str()): "mine"});
+        world
+            .post(BUILD, with("ami-7", mine.clone()))
+            .await
+            .expect(200);
+        assert_eq!(given(&steering(world).await), ["mine"]);
+        // The id holds for its content only, so that other content is no conflict.
+        world.post(BUILD, with("ami-8", mine)).await.expect(200);
+        let eight = given(&steering(world).await).remove(0);
+        assert!(eight.starts_with("lc-"), "{eight}");
+        let moved = with("ami-8", json!({(eight.as_str()): "mine"}));
+        let plan = world.post(&format!("{BUILD}/plan"), moved.clone());
         let plan = plan.await.expect(200);
         let foreseen = plan["conflicts"][0].as_str().unwrap().to_owned();
-        let text = refused(world.post(BUILD, with("ami-8")), 409).await;
+        let text = refused(world.post(BUILD, moved), 409).await;
         assert_eq!(text, foreseen);
         for part in ["provider=aws", "workerType=build-opt", "`mine`"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+        assert_eq!(world.get(BUILD).await.expect(200)["version"], 3);
     }
 );
 

@@ -85,6 +85,14 @@ fleet_test!(
             LaunchState::Unknown { .. }
         ));
         assert_eq!(fleet.states(POOL).await, "");
+        // Until then people see it where they look for causes.
+        let errors = fleet.get("/worker-pool-errors/pp%2Fee").await.expect(200);
+        let error = &errors["workerPoolErrors"][0];
+        assert_eq!(error["title"], "Instance Creation Outcome Unknown");
+        assert_eq!(error["extra"]["code"], "unknown");
+        let problem = fleet.explain_pool(POOL).await["problems"][0].take();
+        let problem = problem.as_str().unwrap();
+        assert!(problem.contains("the outcome of launch"), "{problem}");
 
         let scanned = fleet.scan().await;
         assert_eq!(scanned["adopted"], 1);
@@ -94,6 +102,7 @@ fleet_test!(
         fleet.round().await;
         let launch = fleet.launch().await;
         assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
+        assert_eq!(fleet.explain_pool(POOL).await["problems"], json!([]));
         assert_eq!((fleet.n_launch_calls(), fleet.machines().len()), (1, 1));
         fleet.register_all(POOL).await;
         assert_eq!(fleet.states(POOL).await, "1 running");
@@ -119,7 +128,8 @@ fleet_test!(
         };
         assert_eq!(*cause, Cause::Lost);
         let report = ("creation-error".to_owned(), "lost".to_owned());
-        assert_eq!(fleet.errors(POOL).await, [report]);
+        let unknown = ("creation-error".to_owned(), "unknown".to_owned());
+        assert_eq!(fleet.errors(POOL).await, [report, unknown]);
 
         fleet.pass_ms(LONG_MS);
         fleet.round().await;
@@ -518,7 +528,8 @@ fleet_test!(
 
         fleet.scan().await;
         assert_eq!(fleet.states(POOL).await, "1 requested, 1 running");
-        assert_eq!(fleet.errors(POOL).await, []);
+        let unknown = ("creation-error".to_owned(), "unknown".to_owned());
+        assert_eq!(fleet.errors(POOL).await, [unknown]);
     }
 );
 

@@ -67,6 +67,36 @@ fn numbers(counted: &Value) -> String {
     numbers.collect::<Vec<_>>().join(" ")
 }
 
+on_both!(
+    pages_of_heavy_pools_end_early_and_leave_nothing_out,
+    |world| {
+        const N_POOLS: usize = 7;
+        for number in 0..N_POOLS {
+            let mut config = launch_config(Some("lc1"), "ami");
+            config["workerConfig"] = json!({"text": "x".repeat(300_000)});
+            let pool = format!("/worker-pool/pp%2Fp{number}");
+            world.put(&pool, aws_pool(&[config])).await.expect(200);
+        }
+        let (mut seen, mut pages, mut token) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let page = world.get(&format!("/worker-pools?limit=1000{token}")).await;
+            let page = page.expect(200);
+            assert!(page.to_string().len() < 1_100_000);
+            let pools = page["workerPools"].as_array().unwrap();
+            pages.push(pools.len());
+            let ids = pools.iter().map(|pool| pool["workerPoolId"].clone());
+            seen.extend(ids);
+            let Some(next) = page["continuationToken"].as_str() else {
+                break;
+            };
+            token = format!("&continuationToken={next}");
+        }
+        assert_eq!(pages, [3, 3, 1]);
+        let all: Vec<Value> = (0..N_POOLS).map(|n| json!(format!("pp/p{n}"))).collect();
+        assert_eq!(seen, all);
+    }
+);
+
 on_both!(pools_are_listed_by_their_ids, |world| {
     assert_eq!(
         world.get("/worker-pools").await.expect(200),

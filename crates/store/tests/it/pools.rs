@@ -2,11 +2,12 @@
 
 use domain::id::ProviderId;
 use store::{
-    pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
-    pool_update, pools_by_provider, worker_insert, worker_live_providers,
+    launch_config_insert, launch_config_part, pool_delete, pool_get, pool_insert, pool_list,
+    pool_list_expirable, pool_list_leaving, pool_part, pool_update, pools_by_provider,
+    worker_insert, worker_live_providers,
 };
 
-use crate::samples::{at, object, pool, pool_id, worker};
+use crate::samples::{at, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
 
 on_both!(a_pool_comes_back_as_it_was_stored, |database| {
@@ -79,6 +80,77 @@ on_both!(pages_of_pools_follow_each_other, |database| {
     }
     assert_eq!(seen, ["a/p1", "a/p2", "a/p3", "a/p4", "a/p5"]);
 });
+
+/// What a pool of these tests weighs without its launch configs, and what each of those weighs beside its text.
+const ROW_BYTES: u64 = 256;
+
+on_both!(a_part_of_pools_weighs_no_more_than_it_may, |database| {
+    let store = database.migrated().await;
+    let one = write(&store, |tx| {
+        for number in 0..40 {
+            let id = format!("a/p{number:02}");
+            let stored = pool(&id, "one");
+            pool_insert(tx, &stored)?;
+            for position in 0..3 {
+                let mut config = launch_config(&id, &format!("lc-{position}"));
+                config.archived = position == 2;
+                launch_config_insert(tx, &config)?;
+            }
+        }
+        let config = launch_config("a/p", "lc-0").configuration;
+        let stored = pool("a/p", "one").definition;
+        let length = |value| serde_json::to_string(&value).unwrap().len() as u64;
+        let active = 2 * (length(config) + ROW_BYTES);
+        Ok(length(stored.config) + stored.description.len() as u64 + ROW_BYTES + active)
+    })
+    .await;
+    let n_fit = async |max_bytes: u64, limit: u32| {
+        let part = read(&store, move |tx| pool_part(tx, None, limit, max_bytes)).await;
+        (part.items.len() as u64, part.is_cut)
+    };
+    // One is always read, and otherwise as many as fit.
+    assert_eq!(n_fit(0, 99).await, (1, true));
+    assert_eq!(n_fit(1, 99).await, (1, true));
+    for n_pools in [2, 4, 40] {
+        assert_eq!(n_fit(n_pools * one - 1, 99).await, (n_pools - 1, true));
+        assert_eq!(n_fit(n_pools * one, 99).await, (n_pools, n_pools < 40));
+        assert_eq!(n_fit(n_pools * one + 1, 99).await, (n_pools, n_pools < 40));
+    }
+    assert_eq!(n_fit(10 * 40 * one, 99).await, (40, false));
+    // The number counts as before.
+    assert_eq!(n_fit(40 * one, 0).await, (0, false));
+    assert_eq!(n_fit(40 * one, 5).await, (5, false));
+});
+
+on_both!(
+    a_part_of_launch_configs_weighs_no_more_than_it_may,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for number in 0..20 {
+                launch_config_insert(tx, &launch_config("a/b", &format!("lc-{number:02}")))?;
+            }
+            Ok(())
+        })
+        .await;
+        let config = launch_config("a/b", "lc-00").configuration;
+        let one = serde_json::to_string(&config).unwrap().len() as u64 + ROW_BYTES;
+        for (max_bytes, expected) in [
+            (0, 1),
+            (one, 1),
+            (4 * one - 1, 3),
+            (4 * one, 4),
+            (4 * one + 1, 4),
+            (40 * one, 20),
+        ] {
+            let part = read(&store, move |tx| {
+                launch_config_part(tx, &pool_id("a/b"), true, None, 99, max_bytes)
+            });
+            let part = part.await;
+            assert_eq!((part.items.len(), part.is_cut), (expected, expected < 20));
+        }
+    }
+);
 
 on_both!(
     only_pools_made_by_hand_without_any_provider_are_expirable,

@@ -1,6 +1,7 @@
 //! Where things could go wrong unseen: ids, regions, limits, and edits against fresh compilations.
 
 use super::*;
+use crate::launch_config::without_id;
 
 fn parsed(worker_types: &[&str], rules: &[Value]) -> Configuration {
     Configuration::parse(&json!({"workerTypes": worker_types, "rules": rules})).unwrap()
@@ -37,24 +38,13 @@ fn a_section_of_a_provider_that_is_out_of_service_is_no_mistake() {
     assert!(Compilation::new(parsed(&["build"], &rules), Arc::new(stored)).is_ok());
 }
 
+fn launch_config_ids(compilation: &Compilation) -> Vec<String> {
+    let configs = compilation.pools[0].launch_configs();
+    configs.map(|(_, config)| config.id.to_string()).collect()
+}
+
 #[test]
 fn one_id_cannot_stand_for_two_contents() {
-    let with = |ec2: Value| {
-        wrong(&[
-            opting("ec2", json!({})),
-            rule("ec2", json!({"provider": "ec2"}), json!({"ec2": ec2})),
-        ])
-    };
-    let told = with(json!({"workerManager": {"launchConfigId": "mine"}}));
-    for part in [
-        "us-east-1b",
-        "/ec2/workerManager",
-        "the id mine",
-        "\"ec2\"",
-        "us-east-1a",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
     let rules = |options: Value, values: Value| {
         [
             opting("other", options),
@@ -74,7 +64,17 @@ fn one_id_cannot_stand_for_two_contents() {
         json!({"workerManager": {"initialWeight": 0.5}}),
     );
     let told = wrong(&steered);
-    assert!(told.contains("makes no difference"), "{told}");
+    for part in [
+        "/other/workerManager: gives the launch config the id lc-",
+        "`launchConfigIds` can give each an id of its own",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let computed = launch_config_ids(&compile(&["build"], &same).unwrap()).remove(0);
+    let document = json!({"workerTypes": ["build"], "rules": steered,
+        "launchConfigIds": {(computed.as_str()): ["one", "two"]}});
+    let each = Compilation::new(Configuration::parse(&document).unwrap(), market()).unwrap();
+    assert_eq!(launch_config_ids(&each), ["one", "two"]);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn the_same_content_by_two_providers_is_two_launch_configs_and_one_given_id_is_n
             &["build"],
             &[
                 basics(json!({"providers": {"ec2": {"places": [{"region": "us-west-2"}]}, "other": {"section": "ec2"}}})),
-                rule("all", Value::Null, json!({"ec2": section})),
+                rule("all", Value::Null, json!({"ec2": without_id(section.as_object().unwrap())})),
             ],
         )
         .unwrap()

@@ -7,8 +7,8 @@ use clap::Args;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
-use super::super::body::read_text;
-use super::{comments, source};
+use super::super::body::{format_of, read_text};
+use super::comments;
 use crate::code::KEYS_FIRST;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Format};
@@ -107,7 +107,7 @@ fn format(file: &str) -> Result<Formatted, Failure> {
     let (format, before) = match file {
         "-" => {
             let text = read_text(file)?;
-            (source::format_of(&text), text)
+            (format_of(&text), text)
         }
         file => {
             // Reading says what is wrong with the name and the size.

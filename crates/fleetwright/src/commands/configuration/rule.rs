@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::super::body::read_document;
 use super::super::{Consent, Session};
-use super::{LOOK, source};
+use super::LOOK;
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::KEYS_FIRST;
 use crate::failure::Failure;
@@ -131,7 +132,7 @@ impl Edit {
 impl Content {
     fn body(&self) -> Result<Value, Failure> {
         let file = &self.file;
-        let Value::Object(mut fields) = source::read(file)? else {
+        let Value::Object(mut fields) = read_document(file)? else {
             return Err(Failure::usage(format!("{file} holds no rule"))
                 .advise(format!("a rule is a mapping with {}", KEYS.join(", "))));
         };

@@ -1,13 +1,10 @@
 //! Worker configurations in files: one by itself, one of several, or a mere list of rules.
 
-use std::path::Path;
-
 use rules::RuleSet;
 use serde_json::Value;
 
-use super::super::body::read_text;
+use super::super::body::read_document;
 use crate::failure::Failure;
-use crate::files::{self, Format};
 
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";
@@ -46,32 +43,13 @@ impl Source {
     }
 }
 
-/// The content of a file; `-` is the standard input, in JSON or YAML.
-pub(super) fn read(path: &str) -> Result<Value, Failure> {
-    match path {
-        "-" => {
-            let text = read_text(path)?;
-            files::parse("the standard input", &text, format_of(&text))
-        }
-        path => files::read(Path::new(path)),
-    }
-}
-
-/// What a text without a name looks like.
-pub(super) fn format_of(text: &str) -> Format {
-    match text.trim_start().starts_with(['{', '[']) {
-        true => Format::Json,
-        false => Format::Yaml,
-    }
-}
-
 /// All worker configurations of a file.
 pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
     let name = match path {
         "-" => "the standard input",
         path => path,
     };
-    let document = read(path)?;
+    let document = read_document(path)?;
     let is_one = document.is_array() || document.get("rules").is_some();
     if is_one {
         let name = name.to_owned();

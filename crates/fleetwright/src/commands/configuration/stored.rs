@@ -60,11 +60,12 @@ pub(crate) struct Reversion {
     consent: Consent,
 }
 
-const FIELDS: [&str; 5] = [
+const FIELDS: [&str; 6] = [
     "workerConfigurationId",
     "description",
     "workerTypes",
     "rules",
+    "launchConfigIds",
     "version",
 ];
 /// What replies say beside that.

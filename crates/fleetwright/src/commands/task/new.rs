@@ -15,6 +15,8 @@ use crate::{machine, output};
 
 /// Names are cut after so many characters.
 const MAX_NAME: usize = 100;
+/// Among this many pools a similar name is looked for.
+const MAX_POOLS: usize = 1_000;
 
 #[derive(Args, Debug)]
 pub(crate) struct NewTask {
@@ -57,6 +59,9 @@ pub(crate) struct NewTask {
     /// For other workers than ours: the whole payload, as JSON or as @FILE
     #[arg(long, value_name = "JSON", conflicts_with_all = ["env", "max_run_time", "command"])]
     payload: Option<String>,
+    /// Create it even if there is no worker pool of this name: other workers may come for it
+    #[arg(long)]
+    force: bool,
     /// Wait until it is resolved
     #[arg(short, long)]
     wait: bool,
@@ -79,14 +84,14 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
     }
     let id = slugid::nice(&mut machine::chance());
     let definition = task.definition(session)?;
+    if !task.force {
+        refuse_unknown_pool(&task.pool, session).await?;
+    }
     let call = Call::put(QUEUE, &["task", &id], definition)
         .to(format!("create a task in worker pool {}", task.pool))
         .look_with("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     let created = format!("created task {id} in {}", task.pool);
-    if !session.json {
-        tell_if_nobody_comes(&task.pool, session).await;
-    }
     if !task.wait && !task.log {
         session.done(&reply, &created);
         if !session.json {
@@ -96,22 +101,49 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
         }
         return Ok(());
     }
+    let interrupt = tokio::spawn(tokio::signal::ctrl_c());
+    // From here on it is heard.
+    tokio::task::yield_now().await;
     if !session.json {
         output::note(&created);
     }
-    let status = until_resolved(&id, task.log, session).await?;
-    ended(&id, &status, session)
+    tokio::select! {
+        status = until_resolved(&id, task.log, session) => ended(&id, &status?, session),
+        Ok(Ok(())) = interrupt => Err(Failure::new(
+            Exit::Interrupted,
+            format!("interrupted: task {id} goes on without being watched"),
+        )
+        .advise(format!(
+            "`fleetwright task log --follow {id}` shows it again, `fleetwright task cancel {id}` ends it"
+        ))),
+    }
 }
 
-/// A task may wait for workers that are not ours, or for a pool that is yet to be made; or its pool was misspelt.
-async fn tell_if_nobody_comes(pool: &str, session: &Session) {
+/// A pool that does not exist starts no worker: its name was misspelt, or the task is for other workers.
+async fn refuse_unknown_pool(pool: &str, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-pool", pool]).to("look for the worker pool");
     let found = session.client.call(&call).await;
-    if found.is_err_and(|failure| failure.exit == Exit::NotFound) {
-        output::note(&format!(
-            "there is no worker pool {pool}, so no worker is started for the task (`fleetwright pool list` shows what there is)"
-        ));
+    // Not all who may create tasks may see pools.
+    if !found.is_err_and(|failure| failure.exit == Exit::NotFound) {
+        return Ok(());
     }
+    let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list worker pools");
+    let listed = session
+        .client
+        .pages(&call, "workerPools", Some(MAX_POOLS))
+        .await;
+    let listed = listed.unwrap_or_default();
+    let pools = listed["workerPools"].as_array().into_iter().flatten();
+    let names = pools.filter_map(|pool| pool["workerPoolId"].as_str());
+    let near = rules::did_you_mean(pool, names);
+    Err(Failure::new(
+        Exit::NotFound,
+        format!("no task was created: there is no worker pool {pool}{near}"),
+    )
+    .advise(
+        "`fleetwright pool list` shows what there is; --force creates the task all the same, for workers that no \
+         pool starts",
+    ))
 }
 
 /// A task that did not complete is a failure.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::cover::{Condition, Space};
 use super::patterns::Patterns;
@@ -153,10 +153,20 @@ fn by_condition(
 /// A worker configuration as a document.
 pub(super) fn document(id: &str, description: &str, sources: &[Source]) -> Result<Value, String> {
     let worker_types: Vec<&str> = sources.iter().map(Source::worker_type).collect();
-    Ok(json!({
+    let mut document = json!({
         "workerConfigurationId": id,
         "description": description,
         "workerTypes": worker_types,
         "rules": rules(sources)?,
-    }))
+    });
+    let given = sources.iter().flat_map(Source::given_ids);
+    let given = given.map(|(computed, given)| match given.as_slice() {
+        [one] => (computed.to_owned(), json!(one)),
+        several => (computed.to_owned(), json!(several)),
+    });
+    let given: Map<String, Value> = given.collect();
+    if !given.is_empty() {
+        document["launchConfigIds"] = Value::Object(given);
+    }
+    Ok(document)
 }

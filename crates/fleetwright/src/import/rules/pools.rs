@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::configuration::{CONFIG_KEYS, is_setting};
 use domain::id::{LaunchConfigId, PoolId};
-use domain::launch_config::id_of;
+use domain::launch_config::{give_id, id_of, without_id};
 use domain::pool::MAX_LAUNCH_CONFIGS;
 use serde_json::{Map, Value, json};
 
@@ -38,8 +38,10 @@ pub(super) struct Source {
 #[derive(Clone, Debug)]
 pub(super) struct LaunchConfig {
     content: Map<String, Value>,
-    /// If it is another than would be computed.
-    given_id: Option<String>,
+    /// By pool and content.
+    computed_id: LaunchConfigId,
+    /// Its author may have given another.
+    id: LaunchConfigId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,13 +151,6 @@ impl Source {
                 options.insert("places".to_owned(), encode(&self.places));
                 // Other places that the provider presents one day have had no launch configs.
                 options.insert("exact".to_owned(), json!(true));
-                let ids = self.launch_configs.iter().map(|config| &config.given_id);
-                if ids.clone().any(Option::is_some) {
-                    options.insert(
-                        "launchConfigIds".to_owned(),
-                        ids.map(|id| json!(id)).collect(),
-                    );
-                }
             }
             Takes::Declarations if self.declared.is_empty() => {}
             Takes::Declarations => {
@@ -167,6 +162,17 @@ impl Source {
             presented: self.asks(groups),
             document,
         }
+    }
+
+    /// The ids that its launch configs have in place of computed ones.
+    pub(super) fn given_ids(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut ids: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for config in &self.launch_configs {
+            let same = ids.entry(config.computed_id.as_str()).or_default();
+            same.push(config.id.as_str());
+        }
+        ids.retain(|computed, given| given != &[*computed]);
+        ids
     }
 
     /// The rows of the table of its section.
@@ -218,26 +224,25 @@ fn parts(worker_type: &str) -> Option<[(Ask, String); 2]> {
 }
 
 impl LaunchConfig {
-    fn new(pool: &PoolId, launch_config: &Map<String, Value>, id: &LaunchConfigId) -> Self {
-        let mut content = launch_config.clone();
-        if let Some(Value::Object(steering)) = content.get_mut(STEERING)
-            && steering.remove("launchConfigId").is_some()
-            && steering.is_empty()
-        {
-            content.remove(STEERING);
-        }
-        let is_computed = id_of(pool, &content).is_ok_and(|computed| computed == *id);
-        Self {
+    fn new(
+        pool: &PoolId,
+        launch_config: &Map<String, Value>,
+        id: LaunchConfigId,
+    ) -> Result<Self, String> {
+        let content = without_id(launch_config);
+        let computed_id = id_of(pool, &content).map_err(|problem| problem.to_string())?;
+        Ok(Self {
             content,
-            given_id: (!is_computed).then(|| id.to_string()),
-        }
+            computed_id,
+            id,
+        })
     }
 
     /// With the id that its author gave it.
     pub(super) fn whole(&self) -> Map<String, Value> {
         let mut whole = self.content.clone();
-        if let Some(id) = &self.given_id {
-            super::leaves::put(&mut whole, "/workerManager/launchConfigId", json!(id));
+        if self.id != self.computed_id {
+            give_id(&mut whole, &self.id);
         }
         whole
     }
@@ -327,7 +332,7 @@ fn launch_configs(pool: &PoolId, config: &Map<String, Value>) -> Result<Vec<Laun
             return Err(wrong("there is no object"));
         };
         let id = id_of(pool, item).map_err(|problem| wrong(&problem.to_string()))?;
-        let item = LaunchConfig::new(pool, item, &id);
+        let item = LaunchConfig::new(pool, item, id.clone()).map_err(|problem| wrong(&problem))?;
         leaves(&item.content).map_err(|problem| wrong(&problem))?;
         if item
             .content

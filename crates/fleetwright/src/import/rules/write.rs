@@ -15,7 +15,7 @@ use crate::files::{Format, parse, to_yaml};
 /// Of one configuration; a server takes twice as many.
 const MAX_LAUNCH_CONFIGS: usize = 25_000;
 /// How people read a configuration: what it is, then what is in it.
-const FIRST: [&str; 8] = [
+const FIRST: [&str; 9] = [
     "workerConfigurationId",
     "ruleId",
     "description",
@@ -24,6 +24,7 @@ const FIRST: [&str; 8] = [
     "rules",
     "conditions",
     "values",
+    "launchConfigIds",
 ];
 
 /// A configuration that is proven to give the pools that it was made of.

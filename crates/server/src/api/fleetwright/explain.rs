@@ -13,6 +13,7 @@ use store::{PlanRecord, SilentWorker, StoreError, Tx};
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
+use crate::app::App;
 use crate::fleet;
 
 /// Plans and launches that are told of.
@@ -57,11 +58,31 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&json!({
         "workerPoolId": pool_id.as_str(),
         "time": now.to_string(),
+        "problems": problems(&app, &facts, &launches),
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
         "launches": launches.iter().map(launch_json).collect::<Vec<_>>(),
     }))
+}
+
+/// What keeps the pool from getting workers, beyond what plans say.
+fn problems(app: &App, facts: &fleet::Facts, launches: &[Launch]) -> Vec<String> {
+    let out_of_service = facts.pool.provider_ids().filter_map(|id| {
+        let problem = app.providers.problem(id)?;
+        Some(format!("provider {id} is out of service: {problem}"))
+    });
+    let unknown = launches.iter().filter_map(|launch| match &launch.state {
+        LaunchState::Unknown { problem } => Some(format!(
+            "the outcome of launch {} is unknown: {problem}; a scan will find the machines that it made",
+            launch.token
+        )),
+        LaunchState::Open
+        | LaunchState::Accepted
+        | LaunchState::Refused { .. }
+        | LaunchState::Withdrawn { .. } => None,
+    });
+    out_of_service.chain(unknown).collect()
 }
 
 pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {

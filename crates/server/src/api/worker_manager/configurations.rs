@@ -1,5 +1,6 @@
 //! Worker configurations: made, changed, deleted, shown.
 
+mod adoption;
 mod authority;
 mod cache;
 mod edit;

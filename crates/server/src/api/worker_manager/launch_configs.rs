@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
+use super::super::paging::MAX_PAGE_BYTES;
 use super::super::reply::Reply;
 use super::pools::no_such_pool;
 use super::wire::When;
@@ -55,11 +56,13 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let limit = page.limit_and_one();
     let read = call.app.store.scan("launch_config_list", move |tx| {
         store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
-        let configs = store::launch_config_list(tx, &id, include_archived, after.as_ref(), limit)?;
-        Ok::<_, ApiError>(configs)
+        let after = after.as_ref();
+        let part =
+            store::launch_config_part(tx, &id, include_archived, after, limit, MAX_PAGE_BYTES);
+        Ok::<_, ApiError>(part?)
     });
-    let mut configs = read.await?;
-    let continuation_token = page.cut(&mut configs, |config| (config.id.to_string(),));
+    let (configs, continuation_token) =
+        page.cut_part(read.await?, |config| (config.id.to_string(),));
     let worker_pool_launch_configs = configs.into_iter().map(Into::into).collect();
     Reply::json(&LaunchConfigsReply {
         worker_pool_launch_configs,

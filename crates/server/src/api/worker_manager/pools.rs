@@ -16,13 +16,11 @@ use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
+use super::super::paging::MAX_PAGE_BYTES;
 use super::super::reply::Reply;
 use super::providers;
 use super::wire::{PoolBody, PoolReply};
 use crate::app::App;
-
-/// The launch configs of so many pools are read at once: what the store reads is limited.
-const POOLS_PER_READ: usize = store::MAX_ROWS / MAX_LAUNCH_CONFIGS;
 
 /// A pool that somebody wants, its launch configs apart.
 #[derive(Clone)]
@@ -123,22 +121,16 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .transpose()?;
     let limit = page.limit_and_one();
     let read = call.app.store.scan("pool_list", move |tx| {
-        let pools = store::pool_list(tx, after.as_ref(), limit)?;
-        let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
-            return Ok::<_, ApiError>((pools, Vec::new(), Vec::new()));
+        let part = store::pool_part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
+        let (Some(first), Some(last)) = (part.items.first(), part.items.last()) else {
+            return Ok::<_, ApiError>((part, Vec::new(), Vec::new()));
         };
         let counts = store::worker_counts_between(tx, &first.id, &last.id)?;
-        let mut configs = Vec::new();
-        for part in pools.chunks(POOLS_PER_READ) {
-            if let (Some(first), Some(last)) = (part.first(), part.last()) {
-                let some = store::launch_config_active_between(tx, &first.id, &last.id)?;
-                configs.extend(some);
-            }
-        }
-        Ok((pools, configs, counts))
+        let configs = store::launch_config_active_between(tx, &first.id, &last.id)?;
+        Ok((part, configs, counts))
     });
-    let (mut pools, configs, by_pool) = read.await?;
-    let continuation_token = page.cut(&mut pools, |pool| (pool.id.to_string(),));
+    let (part, configs, by_pool) = read.await?;
+    let (pools, continuation_token) = page.cut_part(part, |pool| (pool.id.to_string(),));
     let worker_pools = pools
         .iter()
         .map(|pool| {

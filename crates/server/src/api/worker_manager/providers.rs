@@ -28,7 +28,13 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .app
         .providers
         .listed()
-        .map(|(id, kind)| json!({"providerId": id.as_str(), "providerType": kind}))
+        .map(|(id, kind)| {
+            let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
+            if let Some(problem) = call.app.providers.problem(id) {
+                listed["problem"] = json!(problem);
+            }
+            listed
+        })
         .collect();
     let total = listed.len();
     let page: Vec<Value> = listed.into_iter().skip(start).take(limit).collect();

@@ -130,7 +130,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(
             POOLS,
             "Delete a worker pool",
-            "Takes the pool's provider and launch configs away. It disappears once its last worker \
+            "Takes the pool's provider and launch configs away. It is removed some minutes after its last worker \
              has gone; until then an update brings it back.",
         ),
     on(

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use cloud::BidRequest;
 use domain::Version;
 use domain::configuration::{
-    Compilation, Configuration, Market, PoolChange, PoolDifference, RuleChange, ValueChange,
-    VersionRecord, Way, difference, rule_changes,
+    Compilation, Configuration, Market, PoolChange, PoolDifference, Replaced, RuleChange,
+    ValueChange, VersionRecord, Way, difference, rule_changes,
 };
-use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -18,20 +18,23 @@ use store::StoreError;
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
+use super::authority::Touched;
 use super::cache::usable;
 use super::edit::compile;
-use super::judge::{Before, Judged, judge};
+use super::judge::{Before, judge};
 use super::market::market;
 use super::wire::ConfigurationBody;
+use super::{adoption, authority};
 use crate::app::App;
 
 /// Of each list in a plan, so many are shown; the rest is counted.
 const MAX_SHOWN: usize = 500;
 
-pub(super) async fn plan(call: Call) -> Result<Reply, ApiError> {
+pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = super::parse(&call, &body)?;
+    authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
     let (adopts, named) = (body.adopt_pools, id.clone());
     let read = call.app.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &named)
@@ -54,8 +57,16 @@ pub(super) async fn plan(call: Call) -> Result<Reply, ApiError> {
     after.complete(judged.completed.clone());
     let rules = configuration.map(|before| rule_changes(before, &after.configuration));
     let rules = rules.unwrap_or_default();
-    let conflicts = conflicts(&call, &id, &after, judged, adopts).await?;
-    let pools = difference(compilation.map(|compilation| &**compilation), Some(&after));
+    let before = compilation.map(|compilation| &**compilation);
+    let mut pools = difference(before, Some(&after));
+    let pool_ids = after.pools.iter().map(|pool| pool.pool_id().clone());
+    let wanted = adoption::Wanted {
+        id: id.clone(),
+        pools: pool_ids.collect(),
+        judged,
+        adopts,
+    };
+    let conflicts = adoption::compare(&call, wanted, &mut pools).await?;
     let outlook = Outlook::of(&call.app, &pools, call.now).await?;
     let mut reply = outlook.reply(&pools, after.pools.len());
     reply["workerConfigurationId"] = json!(id.as_str());
@@ -63,49 +74,6 @@ pub(super) async fn plan(call: Call) -> Result<Reply, ApiError> {
     reply["rules"] = rules_json(&rules);
     reply["conflicts"] = json!(conflicts);
     Reply::json(&reply)
-}
-
-/// What stands in the way of writing it, as far as can be said now.
-async fn conflicts(
-    call: &Call,
-    id: &ConfigurationId,
-    after: &Compilation,
-    judged: Judged,
-    adopts: bool,
-) -> Result<Vec<String>, ApiError> {
-    let pools: Vec<PoolId> = after
-        .pools
-        .iter()
-        .map(|pool| pool.pool_id().clone())
-        .collect();
-    let (id, now) = (id.clone(), call.now);
-    let read = call.app.store.scan("configuration_conflicts", move |tx| {
-        let mut conflicts = Vec::new();
-        for pool_id in &pools {
-            let owner = store::worker_type_get(tx, pool_id)?.map(|owner| owner.configuration_id);
-            match owner {
-                Some(owner) if owner != id => conflicts.push(format!(
-                    "{pool_id} belongs to the worker configuration {owner}"
-                )),
-                Some(_) => {}
-                None => {
-                    let by_hand = store::pool_get(tx, pool_id)?
-                        .is_some_and(|pool| !pool.definition.provider_id.is_null());
-                    if by_hand && !adopts {
-                        conflicts.push(format!(
-                            "there is a worker pool {pool_id} that was made by hand (see adoptPools)"
-                        ));
-                    }
-                }
-            }
-        }
-        for pool in &judged.pools {
-            let known = store::launch_config_all(tx, pool.compiled.pool_id())?;
-            conflicts.extend(pool.reconcile(known, now).err().map(|clash| clash.message));
-        }
-        Ok::<_, StoreError>(conflicts)
-    });
-    Ok(read.await?)
 }
 
 /// Two versions of a configuration next to each other.
@@ -249,6 +217,7 @@ impl Outlook {
             "launchConfigs": {
                 "created": totals.created,
                 "replaced": totals.replaced,
+                "updated": totals.updated,
                 "archived": totals.archived,
                 "kept": totals.kept,
             },
@@ -298,11 +267,25 @@ impl Outlook {
             "settings": values_json(&pool.settings),
             "created": self.ways(pool, &pool.created),
             "replaced": replaced,
+            "updated": self.updates(&pool.updated, pool),
             "archived": self.ways(pool, &pool.archived),
             "kept": pool.n_kept,
             "outdatedWorkers": outdated,
             "costDifference": cost.map(rounded),
         })
+    }
+
+    fn updates(&self, updated: &[Replaced], pool: &PoolDifference) -> Vec<Value> {
+        let shown = updated.iter().take(MAX_SHOWN).map(|update| {
+            json!({
+                "providerId": update.after.provider_id.as_str(),
+                "launchConfigId": update.after.id.as_str(),
+                "conditions": conditions(&update.after),
+                "values": values_json(&update.values),
+                "workers": self.workers(pool, &update.after.id),
+            })
+        });
+        shown.collect()
     }
 
     fn ways(&self, pool: &PoolDifference, ways: &[Way]) -> Vec<Value> {
@@ -324,6 +307,7 @@ impl Outlook {
 struct Totals {
     created: usize,
     replaced: usize,
+    updated: usize,
     archived: usize,
     kept: usize,
     outdated: u64,
@@ -335,6 +319,7 @@ impl Totals {
     fn add(&mut self, pool: &PoolDifference, outdated: u64, cost: Option<f64>) {
         self.created += pool.created.len();
         self.replaced += pool.replaced.len();
+        self.updated += pool.updated.len();
         self.archived += pool.archived.len();
         self.kept += pool.n_kept;
         self.outdated += outdated;
@@ -354,6 +339,7 @@ fn change_word(change: PoolChange) -> &'static str {
         PoolChange::Created => "created",
         PoolChange::Changed => "changed",
         PoolChange::Removed => "removed",
+        PoolChange::Adopted => "adopted",
     }
 }
 

@@ -56,6 +56,15 @@ const ONE_RULE: &[access::scope::Template] = &[
 ];
 const READ: access::scope::Template =
     Scope("worker-manager:get-worker-configuration:<workerConfigurationId>");
+/// A plan shows what pools to adopt have now.
+const PLAN: &[access::scope::Template] = &[
+    READ,
+    For {
+        variable: "workerPoolId",
+        list: "adoptedPools",
+        each: "worker-manager:get-worker-pool:<workerPoolId>",
+    },
+];
 
 const fn on(name: &'static str, method: Verb, route: &'static str, handler: Handler) -> Endpoint {
     Endpoint::new(Service::WorkerManager, name, method, route, handler)
@@ -122,13 +131,14 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     )
     .input("worker-configuration-request.json")
     .output("worker-configuration-plan.json")
-    .scopes(READ)
+    .scopes(AllOf(PLAN))
     .about(
         CONFIGURATIONS,
         "Plan a worker configuration",
         "What an update to these worker types and rules would do, and does not do: rules, pools, launch configs for every \
          combination of conditions, running workers that would be outdated, and what those would cost more, where prices \
-         are known.",
+         are known. With `adoptPools`, pools made by hand are compared as they are stored, which takes the scopes to read \
+         them.",
     ),
     on(
         "listWorkerConfigurationVersions",

@@ -20,6 +20,8 @@ pub(super) struct ConfigurationBody {
     description: String,
     worker_types: Value,
     rules: Value,
+    #[serde(default)]
+    launch_config_ids: Option<Value>,
     /// The version that was read; a later one is not overwritten.
     #[serde(default)]
     pub(super) version: Option<i64>,
@@ -37,11 +39,15 @@ pub(super) struct ConfigurationBody {
 
 impl ConfigurationBody {
     pub(super) fn document(&self) -> Value {
-        json!({
+        let mut document = json!({
             "description": self.description,
             "workerTypes": self.worker_types,
             "rules": self.rules,
-        })
+        });
+        if let Some(ids) = &self.launch_config_ids {
+            document["launchConfigIds"] = ids.clone();
+        }
+        document
     }
 }
 
@@ -53,6 +59,8 @@ pub(super) struct ConfigurationReply {
     worker_types: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_config_ids: Option<Value>,
     version: i64,
     created: When,
     last_modified: When,
@@ -66,6 +74,7 @@ impl ConfigurationReply {
             description: listed.summary["description"].clone(),
             worker_types: listed.summary["workerTypes"].clone(),
             rules: None,
+            launch_config_ids: None,
             version: listed.version.0,
             created: When(listed.created),
             last_modified: When(listed.last_modified),
@@ -80,6 +89,7 @@ impl From<&StoredConfiguration> for ConfigurationReply {
             description: stored.document["description"].clone(),
             worker_types: stored.document["workerTypes"].clone(),
             rules: Some(stored.document["rules"].clone()),
+            launch_config_ids: stored.document.get("launchConfigIds").cloned(),
             version: stored.version.0,
             created: When(stored.created),
             last_modified: When(stored.last_modified),
@@ -103,6 +113,8 @@ pub(super) struct VersionReply {
     worker_types: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_config_ids: Option<Value>,
 }
 
 impl VersionReply {
@@ -118,6 +130,7 @@ impl VersionReply {
             description: None,
             worker_types: None,
             rules: None,
+            launch_config_ids: None,
         }
     }
 }
@@ -134,6 +147,7 @@ impl From<&VersionRecord> for VersionReply {
             description: Some(record.document["description"].clone()),
             worker_types: Some(record.document["workerTypes"].clone()),
             rules: Some(record.document["rules"].clone()),
+            launch_config_ids: record.document.get("launchConfigIds").cloned(),
         }
     }
 }

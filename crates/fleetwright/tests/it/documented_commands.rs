@@ -1,0 +1,368 @@
+//! The documentation's commands, run as they are written, with their values.
+//!
+//! Every block of shell commands is either run here or skipped with a reason. A new block fails the test until it is
+//! in the list.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::configuration::BUILD;
+use crate::world::{Done, Home, Server};
+
+/// Where the documentation is.
+fn root() -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.join("../..").canonicalize().unwrap()
+}
+
+/// A block of shell commands: its file, and what stands in it.
+struct Block {
+    file: String,
+    text: String,
+}
+
+/// What a test does with a block, by its file and the beginning of its first line.
+const BLOCKS: &[(&str, &str, Way)] = &[
+    (
+        "README.md",
+        "cargo run --release",
+        Way::Skip("builds a release"),
+    ),
+    ("README.md", ". ~/.local", Way::Run(first_task)),
+    ("README.md", "./check", Way::Skip("is what runs this test")),
+    (
+        "CONTRIBUTING.md",
+        "./check quick",
+        Way::Skip("is what runs this test"),
+    ),
+    ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
+    (
+        "docs/api.md",
+        "curl -X POST",
+        Way::Skip("is run by the block before it"),
+    ),
+    (
+        "docs/documentation.md",
+        "fleetwright documentation check",
+        Way::Run(documentation),
+    ),
+    ("docs/events.md", "fleetwright event tail", Way::Run(events)),
+    (
+        "docs/fleet.md",
+        "fleetwright override set",
+        Way::Run(overrides),
+    ),
+    ("docs/operations.md", "echo \"k1", Way::Run(keys)),
+    (
+        "docs/operations.md",
+        "(umask 077",
+        Way::Skip("is run by the block before it"),
+    ),
+    (
+        "docs/rules.md",
+        "fleetwright up --config",
+        Way::Run(three_clouds),
+    ),
+    (
+        "docs/security.md",
+        "#!/bin/sh",
+        Way::Skip("needs root and a user ci"),
+    ),
+];
+
+#[derive(Clone, Copy)]
+enum Way {
+    Run(fn(&Block)),
+    Skip(&'static str),
+}
+
+fn way_of(block: &Block) -> Option<Way> {
+    let known = |(file, start, _): &&(&str, &str, Way)| {
+        *file == block.file && block.text.starts_with(start)
+    };
+    BLOCKS.iter().find(known).map(|(_, _, way)| *way)
+}
+
+fn files() -> Vec<PathBuf> {
+    let root = root();
+    let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    for folder in ["docs", "docs/providers"] {
+        let folder = std::fs::read_dir(root.join(folder)).unwrap();
+        let found = folder.map(|entry| entry.unwrap().path());
+        files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    files.sort();
+    files
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for path in files() {
+        let name = path
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut parts = text.split("```sh\n");
+        parts.next();
+        for part in parts {
+            let (block, _) = part.split_once("\n```").unwrap();
+            blocks.push(Block {
+                file: name.clone(),
+                text: block.to_owned(),
+            });
+        }
+    }
+    blocks
+}
+
+/// The text of the block with this beginning.
+fn block(file: &str, start: &str) -> String {
+    let mut all = blocks().into_iter();
+    let found = all.find(|block| block.file == file && block.text.starts_with(start));
+    found.unwrap().text
+}
+
+/// A shell in which the program is found by its name, as the owner of the server if there is one.
+fn shell(home: &Home, folder: &Path, script: &str) -> Done {
+    std::fs::create_dir_all(home.path("bin")).unwrap();
+    let link = home.path("bin/fleetwright");
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fleetwright"), &link).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", home.path("bin").display());
+    let mut command: Command = home.bare_command(Path::new("/bin/sh"), &["-euc", script]);
+    command.env("PATH", path).current_dir(folder);
+    Done::of(command.output().unwrap())
+}
+
+fn run_in(home: &Home, folder: &Path, script: &str) -> String {
+    let done = shell(home, folder, script);
+    assert_eq!(done.code, 0, "{script}\n{}\n{}", done.out, done.err);
+    done.out
+}
+
+/// Sources the owner's file of this server first.
+fn as_owner(server: &Server, script: &str) -> String {
+    let owner = server.home.path("data/owner.env");
+    let script = format!(". {}\n{script}", owner.display());
+    run_in(&server.home, &server.home.path("."), &script)
+}
+
+#[test]
+fn every_block_of_commands_is_run_or_has_a_reason_not_to_be() {
+    let blocks = blocks();
+    for block in &blocks {
+        let first = block.text.lines().next().unwrap_or_default();
+        match way_of(block) {
+            Some(Way::Run(_)) => {}
+            Some(Way::Skip(reason)) => eprintln!("skipped {}: {first}: {reason}", block.file),
+            None => panic!(
+                "{}: no test runs the block that begins with {first:?}",
+                block.file
+            ),
+        }
+    }
+    assert_eq!(
+        blocks.len(),
+        BLOCKS.len(),
+        "a block of the list is not in the documentation"
+    );
+}
+
+macro_rules! runs {
+    ($($test:ident, $file:literal, $start:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            let block = Block { file: $file.to_owned(), text: block($file, $start) };
+            match way_of(&block) {
+                Some(Way::Run(run)) => run(&block),
+                Some(Way::Skip(_)) | None => panic!("is not to be run"),
+            }
+        }
+    )*
+        /// Each block that is to be run has a test.
+        #[test]
+        fn no_block_that_can_be_run_is_forgotten() {
+            let tested = [$(($file, $start)),*];
+            for (file, start, way) in BLOCKS {
+                let is_tested = tested.iter().any(|(f, s)| f == file && s == start);
+                assert_eq!(is_tested, matches!(way, Way::Run(_)), "{file}: {start}");
+            }
+        }
+    };
+}
+
+runs! {
+    the_readme_leads_to_a_first_task_and_its_log, "README.md", ". ~/.local";
+    the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
+    the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
+    the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
+    the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
+    the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
+    the_example_of_three_clouds_can_be_applied, "docs/rules.md", "fleetwright up --config";
+}
+
+fn first_task(block: &Block) {
+    let server = Server::start();
+    let owner = server.home.read("data/owner.env");
+    server
+        .home
+        .write(".local/share/fleetwright/owner.env", &owner);
+    let text = block
+        .text
+        .replace("target/release/fleetwright", "fleetwright");
+    let out = run_in(&server.home, &server.home.path("."), &text);
+    assert!(out.lines().any(|line| line == "hello"), "{out}");
+    assert!(out.contains("Plan 1 ("), "{out}");
+}
+
+fn declared_worker(session: &Block) {
+    let server = Server::without_pools();
+    let data = server.home.path("data");
+    let text = session.text.replace("DIR", data.to_str().unwrap());
+    let out = run_in(&server.home, &server.home.path("."), &text);
+    let words = out.split_whitespace();
+    let secret = words.filter(|word| word.len() == 44).next_back();
+    let secret = secret.unwrap_or_else(|| panic!("no secret: {out}"));
+    if shell(&server.home, &data, "curl --version").code != 0 {
+        // Without curl there is nothing to run the second block with.
+        return;
+    }
+    let registration = block("docs/api.md", "curl -X POST").replace('…', secret);
+    let reply = as_owner(&server, &registration);
+    assert!(reply.contains("\"credentials\""), "{reply}");
+}
+
+fn documentation(block: &Block) {
+    let server = Server::start();
+    let build = server.home.write("build.yaml", BUILD);
+    server.ok(&["configuration", "create", "build", "--file", &build]);
+    for folder in ["docs", "opt-docs"] {
+        let metadata = r#"{"version": 1, "tier": "workers"}"#;
+        server
+            .home
+            .write(&format!("{folder}/metadata.json"), metadata);
+        server.home.write(
+            &format!("{folder}/README.md"),
+            &format!("# About {folder}\n"),
+        );
+    }
+    let out = as_owner(&server, &block.text);
+    assert!(out.contains("docs/ is in order"), "{out}");
+    assert!(out.contains("# About opt-docs"), "{out}");
+    assert!(server.home.path("copy/README.md").exists());
+}
+
+fn events(block: &Block) {
+    let server = Server::without_pools();
+    server.ok(&[
+        "pool",
+        "create",
+        "demo/linux",
+        "--provider",
+        "static",
+        "--owner",
+        "me@example.com",
+    ]);
+    // One of them goes on until it is interrupted.
+    let lines = block.text.lines().filter(|line| !line.contains("--follow"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(text.lines().count(), block.text.lines().count() - 1);
+    let out = as_owner(&server, &text);
+    assert!(out.contains("worker-pool-created"), "{out}");
+}
+
+fn overrides(block: &Block) {
+    let server = Server::without_pools();
+    server.ok(&[
+        "pool",
+        "create",
+        "proj/ci",
+        "--provider",
+        "static",
+        "--owner",
+        "me@example.com",
+    ]);
+    let out = as_owner(&server, &block.text);
+    for part in ["freeze-east", "friday", "outage of EC2, ticket 123"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    // And what the page says about who set and removed it.
+    let history = server.ok(&["audit", "show", "override", "freeze-east"]);
+    assert_eq!(history.matches("static/owner").count(), 2, "{history}");
+}
+
+fn keys(block_of_first: &Block) {
+    let home = Home::new();
+    let rotate = block("docs/operations.md", "(umask 077");
+    run_in(
+        &home,
+        &home.path("."),
+        &format!("{}\n{rotate}", block_of_first.text),
+    );
+    let keys = home.read("keys");
+    let names: Vec<_> = keys.lines().map(|line| &line[..2]).collect();
+    assert_eq!(names, ["k2", "k1"]);
+}
+
+fn three_clouds(block: &Block) {
+    let root = root();
+    let home = Home::new();
+    let mut lines = block.text.lines();
+    let start = lines.next().unwrap();
+    let config = start.strip_prefix("fleetwright up --config ").unwrap();
+    let config = root.join(config);
+    let server = Server::start_in(home, &["--config", config.to_str().unwrap()]);
+    let owner = server.home.read("data/owner.env");
+    server
+        .home
+        .write(".local/share/fleetwright/owner.env", &owner);
+    // Nobody is here to consent.
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("fleetwright apply ", "fleetwright apply --yes ");
+    let out = run_in(&server.home, &root, &text);
+    assert!(out.contains("1 created"), "{out}");
+}
+
+/// The example program makes workers that run tasks.
+#[test]
+fn the_example_of_a_provider_program_yields_a_worker_that_runs_a_task() {
+    let home = Home::new();
+    let program = root().join("docs/providers/example-exec.sh");
+    let machine = format!(
+        "{} worker --identity identity.json",
+        env!("CARGO_BIN_EXE_fleetwright")
+    );
+    let config = format!(
+        "[providers.local]\nkind = \"static\"\n[providers.shell]\nkind = \"exec\"\ncommand = [\"/bin/sh\", {:?}]\nenv = {{ MACHINE = {machine:?} }}\n",
+        program.display().to_string()
+    );
+    let config = home.write("shell.toml", &config);
+    let server = Server::start_in(home, &["--config", &config]);
+    let pool = r#"{"minCapacity": 0, "maxCapacity": 1, "launchConfigs": [{"workerConfig": {"fleetwright": {"idleTimeoutSeconds": 1}}}]}"#;
+    let named = [
+        "pool",
+        "create",
+        "demo/shell",
+        "--provider",
+        "shell",
+        "--owner",
+        "me@example.com",
+    ];
+    server.ok(&[&named[..], &["--config", pool]].concat());
+    let out = server.ok(&[
+        "task",
+        "create",
+        "--pool",
+        "demo/shell",
+        "--log",
+        "--",
+        "echo",
+        "made by a program",
+    ]);
+    assert!(out.lines().any(|line| line == "made by a program"), "{out}");
+}
