@@ -291,7 +291,7 @@ fn as_written(pool: &str, fields: &mut Map<String, Value>) {
         return;
     };
     let config = fields.get_mut("config");
-    let listed = config.and_then(|config| config["launchConfigs"].as_array_mut());
+    let listed = config.and_then(|config| config.get_mut("launchConfigs")?.as_array_mut());
     for config in listed.into_iter().flatten() {
         let Value::Object(config) = config else {
             continue;
@@ -359,5 +359,8 @@ mod tests {
         let steered = json!({"region": "r", "workerManager": {"maxCapacity": 1}});
         let kept = json!([plain, steered, shown("lc-mine", json!({}))]);
         assert_eq!(fields["config"]["launchConfigs"], kept);
+        let mut declared = Map::from_iter([("config".to_owned(), json!({}))]);
+        as_written("a/b", &mut declared);
+        assert_eq!(declared["config"], json!({}));
     }
 }

@@ -327,7 +327,9 @@ fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
     assert_eq!(launch_config_ids(&server), before);
 
     // A new place needs no new id.
-    let more = rules.replace("zone: [r0-0, r0-3]", "zone: [r0-0, r0-3, r0-9]");
+    let place = "- { machine: m0, region: r2, zone: r2-5 }";
+    let further = format!("{place}\n            - {{ machine: m1, region: r0, zone: r0-0 }}");
+    let more = rules.replace(place, &further);
     assert_ne!(more, rules, "{rules}");
     server.home.write("rules/fleet.yaml", &more);
     let plan = foreseen(&server, out, &[]);
