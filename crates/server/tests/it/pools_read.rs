@@ -19,7 +19,7 @@ on_both!(
     providers_are_listed_in_the_order_of_the_configuration,
     |world| {
         let listed = world.get("/providers").await.expect(200);
-        assert_snapshot!(listed, @r#"{"providers":[{"providerId":"static","providerType":"static"},{"providerId":"google","providerType":"fake"},{"providerId":"aws","providerType":"fake"},{"providerId":"azure","providerType":"fake"},{"providerId":"shaky","providerType":"shaky"},{"providerId":"pausing","providerType":"pausing"}]}"#);
+        assert_snapshot!(listed, @r#"{"providers":[{"providerId":"static","providerType":"static"},{"providerId":"google","providerType":"fake"},{"providerId":"aws","providerType":"fake"},{"providerId":"azure","providerType":"fake"},{"problem":"the cloud is on holiday","providerId":"shaky","providerType":"shaky"},{"providerId":"pausing","providerType":"pausing"}]}"#);
     }
 );
 
