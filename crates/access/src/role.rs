@@ -27,6 +27,13 @@ pub struct Role {
     pub scopes: Vec<String>,
 }
 
+impl Role {
+    /// Whether it hands a part of what is assumed on to others; only such roles can feed each other without end.
+    pub fn has_parameter(&self) -> bool {
+        self.role_id.ends_with('*') && self.scopes.iter().any(|scope| scope.contains(PARAMETER))
+    }
+}
+
 /// All roles, indexed for expansion.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {

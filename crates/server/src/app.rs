@@ -137,6 +137,18 @@ impl App {
         written
     }
 
+    /// As `write`, and what was written survives a power cut.
+    pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let written = self.store.write_durably(name, f).await;
+        self.wake.publish.notify_one();
+        written
+    }
+
     /// Writes events into the transaction of the change that they tell of.
     pub fn announce(
         &self,

@@ -54,7 +54,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let plays = |role| app.config.roles.include(role);
     let fleet = &app.config.fleet;
     driver.start_woken(every(1), Arc::clone(&app.wake.publish), Publish(own()));
-    let bell = Arc::clone(&app.queue.releases);
+    let bell = Arc::clone(&app.queue.releases.bell);
     driver.start_woken(every(5), bell, QueueReleases(own()));
     driver.start(every(30), CheckVitals(own()));
     driver.start(every(60), ProviderSetup(own()));

@@ -58,9 +58,12 @@ impl From<postgres::Error> for Failure {
         };
         let error = readable(error);
         match state {
-            SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
-                Self::Conflict(error)
-            }
+            // The last two: somebody else held a lock for too long, or we did, and the server has ended our
+            // transaction and closed the connection.
+            SqlState::T_R_SERIALIZATION_FAILURE
+            | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::LOCK_NOT_AVAILABLE
+            | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Conflict(error),
             SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW => {
                 Self::Lost(error)
             }

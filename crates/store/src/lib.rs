@@ -6,6 +6,7 @@ mod artifact;
 mod artifact_run;
 mod audit;
 mod cache_purge;
+mod claimant;
 mod client;
 mod configuration;
 mod counts;
@@ -16,6 +17,7 @@ mod event_reader;
 mod event_stream;
 mod failure;
 mod in_place;
+mod lanes;
 mod launch;
 mod launch_config;
 mod launch_health;
@@ -73,6 +75,7 @@ pub use cache_purge::{
     CachePurge, cache_purge_count_others, cache_purge_delete_expired, cache_purge_list,
     cache_purge_list_of_pool, cache_purge_put,
 };
+pub use claimant::{Claimant, claimant_list};
 pub use client::{
     client_delete, client_delete_expired, client_get, client_insert, client_list, client_touch,
     client_update,
@@ -152,16 +155,19 @@ pub use task_claimed::{
     task_list_claims_expired, task_list_claims_of_worker, task_note_ended,
 };
 pub use task_dependency::{
-    task_dependency_release, task_dependents, task_dependents_to_release, task_open_dependencies,
-    task_release_done, task_release_is_due, task_release_later, task_releases, task_require,
-    task_unknown_dependencies,
+    Edge, task_dependency_release, task_dependents, task_dependents_to_release, task_edges_freed,
+    task_look_again, task_look_is_due, task_looks_done, task_looks_due, task_open_dependencies,
+    task_require, task_required,
 };
 pub use task_expiry::{task_delete_expired, task_list_overdue};
 pub use task_group::{
     task_group_active, task_group_delete_expired, task_group_get, task_group_insert,
     task_group_size, task_group_tasks, task_group_touch, task_group_update,
 };
-pub use task_pending::{PendingPlace, PendingTask, task_any_waiting, task_list_pending, task_next};
+pub use task_pending::{
+    PendingPlace, PendingTask, task_any_waiting, task_list_pending, task_next,
+    task_queues_with_work,
+};
 pub use task_queue::{
     Provisioner, TaskQueue, provisioner_get, provisioner_list, task_queue_delete_expired,
     task_queue_get, task_queue_list, task_queue_seen,

@@ -1,6 +1,7 @@
 //! A connection to PostgreSQL that is made when it is needed and made again when it was lost.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use postgres::types::ToSql;
 use postgres::{Client, NoTls};
@@ -12,9 +13,14 @@ use crate::sqlite::Mode;
 use crate::statement::Statement;
 use crate::value::Value;
 
-/// Nothing of ours runs this long; a server that does is stuck. Migrations lift it.
-const SESSION_SETTINGS: &str = "SET statement_timeout = '60s'; SET lock_timeout = '30s'; \
-     SET idle_in_transaction_session_timeout = '60s'";
+/// No statement of ours runs this long; a server on which one does is stuck. Migrations lift it.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a statement waits for a row that another transaction has written. Then all of its transaction runs
+/// again, as after any conflict. Migrations lift it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a transaction may leave the server waiting for its next statement. Then the server ends it, and lets
+/// others have what it had locked: our process was frozen, or its machine has vanished.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PostgresSession {
     config: postgres::Config,
@@ -49,7 +55,8 @@ impl PostgresSession {
     }
 
     pub(crate) fn commit(&mut self) -> Result<(), Failure> {
-        self.batch("COMMIT")
+        // Not on a new connection, which has nothing to commit and would say that it did.
+        self.with(|connection| connection.client.batch_execute("COMMIT"))
     }
 
     pub(crate) fn rollback(&mut self) -> Result<(), Failure> {
@@ -122,7 +129,7 @@ impl PostgresSession {
         // Whatever kept us from connecting, there is no connection.
         let mut client =
             connected.map_err(|error| Failure::Lost(Failure::from(error).into_source()))?;
-        client.batch_execute(SESSION_SETTINGS)?;
+        client.batch_execute(&session_settings())?;
         self.connection = Some(Connection {
             client,
             prepared: HashMap::new(),
@@ -149,12 +156,22 @@ impl PostgresSession {
     }
 }
 
+fn session_settings() -> String {
+    let limits = [
+        ("statement_timeout", STATEMENT_TIMEOUT),
+        ("lock_timeout", LOCK_TIMEOUT),
+        ("idle_in_transaction_session_timeout", IDLE_TIMEOUT),
+    ];
+    let settings = limits.map(|(name, limit)| format!("SET {name} = {}", limit.as_millis()));
+    settings.join("; ")
+}
+
 impl Connection {
     fn prepare(&mut self, statement: &Statement) -> Result<postgres::Statement, postgres::Error> {
         if let Some(prepared) = self.prepared.get(statement.name) {
             return Ok(prepared.clone());
         }
-        let prepared = self.client.prepare(statement.sql)?;
+        let prepared = self.client.prepare(&statement.postgres_sql())?;
         self.prepared.insert(statement.name, prepared.clone());
         Ok(prepared)
     }

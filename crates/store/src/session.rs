@@ -1,21 +1,24 @@
 //! One connection to either database, owned by one thread, and the transactions that run on it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::counts::Counter;
 use crate::error::StoreError;
 use crate::failure::Failure;
+use crate::lanes::Lanes;
 use crate::pause::Pause;
 use crate::postgres_session::PostgresSession;
 use crate::row::{BadRow, Row};
 use crate::sqlite::{Mode, SqliteSession};
 use crate::statement::Statement;
 use crate::stopwatch::Stopwatch;
+use crate::store::lock;
 use crate::tx::Tx;
 use crate::value::Value;
 
 /// How often a transaction that lost to others runs before the caller is told.
-pub const MAX_ATTEMPTS: u32 = 10;
+pub const MAX_ATTEMPTS: u32 = 20;
 
 pub(crate) struct Session {
     pub(crate) connection: Connection,
@@ -24,6 +27,7 @@ pub(crate) struct Session {
     pub(crate) counter: Counter,
     /// For simulations: nothing can be inserted.
     pub(crate) is_full: bool,
+    pub(crate) lanes: Arc<Lanes>,
 }
 
 pub(crate) enum Connection {
@@ -34,7 +38,8 @@ pub(crate) enum Connection {
 /// What one run of a transaction came to.
 enum Attempt<R> {
     Done(R),
-    Again,
+    /// Another transaction was in the way of this statement.
+    Again(&'static str),
 }
 
 impl Session {
@@ -45,15 +50,26 @@ impl Session {
         mut f: impl FnMut(&mut Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.measured(name, |session| {
-            for attempt in 1..=MAX_ATTEMPTS {
-                if attempt > 1 {
-                    metrics::counter!("fleetwright_store_retries_total", "name" => name)
-                        .increment(1);
-                    session.pause.before_attempt(attempt);
+            let mut run = |session: &mut Self| match session.attempt(Mode::Write, name, &mut f) {
+                Attempt::Done(result) => Some(result),
+                Attempt::Again(statement) => {
+                    metrics::counter!(
+                        "fleetwright_store_conflicts_total", "name" => name, "statement" => statement
+                    )
+                    .increment(1);
+                    None
                 }
-                match session.attempt(Mode::Write, name, &mut f) {
-                    Attempt::Done(result) => return result,
-                    Attempt::Again => {}
+            };
+            if let Some(result) = run(session) {
+                return result;
+            }
+            let lane = session.lanes.of(name);
+            let _alone = lock(&lane);
+            for attempt in 2..=MAX_ATTEMPTS {
+                metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
+                session.pause.before_attempt(attempt);
+                if let Some(result) = run(session) {
+                    return result;
                 }
             }
             Err(StoreError::Congested {
@@ -64,6 +80,26 @@ impl Session {
         })
     }
 
+    /// What is committed meanwhile is on the disk, whatever happens to the machine.
+    pub(crate) fn durably<T, E: From<StoreError>>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.set_durable(true)?;
+        let result = run(self);
+        self.set_durable(false)?;
+        result
+    }
+
+    fn set_durable(&mut self, is_durable: bool) -> Result<(), StoreError> {
+        let set = match &self.connection {
+            Connection::Sqlite(sqlite) => sqlite.set_durable(is_durable),
+            // There each commit waits for the disk, unless the server was told otherwise.
+            Connection::Postgres(_) => Ok(()),
+        };
+        set.map_err(|failure| self.error("synchronous", failure))
+    }
+
     /// Runs the closure once on one snapshot.
     pub(crate) fn read<T, E: From<StoreError>>(
         &mut self,
@@ -72,7 +108,7 @@ impl Session {
     ) -> Result<T, E> {
         self.measured(name, |session| match session.attempt(Mode::Read, name, f) {
             Attempt::Done(result) => result,
-            Attempt::Again => Err(StoreError::Congested { name, attempts: 1 }.into()),
+            Attempt::Again(_) => Err(StoreError::Congested { name, attempts: 1 }.into()),
         })
     }
 
@@ -101,7 +137,7 @@ impl Session {
         self.counter.transaction(name);
         if let Err(failure) = self.begin(mode) {
             return match failure {
-                Failure::Conflict(_) => Attempt::Again,
+                Failure::Conflict(_) => Attempt::Again("begin"),
                 Failure::Lost(_) | Failure::NotMigrated(_) | Failure::Other(_) => {
                     Attempt::Done(Err(self.error("begin", failure).into()))
                 }
@@ -109,7 +145,8 @@ impl Session {
         }
         let mut tx = Tx::new(self);
         let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut tx)));
-        let (again, spoiled) = (tx.must_run_again(), tx.is_spoiled());
+        let (conflict, spoiled) = (tx.conflict(), tx.is_spoiled());
+        let again = conflict.is_some();
         match outcome {
             Err(_panic) => {
                 self.give_up_connection();
@@ -131,7 +168,7 @@ impl Session {
             }
             Ok(_) => {
                 self.rollback();
-                Attempt::Again
+                Attempt::Again(conflict.unwrap_or("unknown"))
             }
         }
     }
@@ -155,7 +192,7 @@ impl Session {
             }
             Err(Failure::Conflict(_)) => {
                 self.rollback();
-                Attempt::Again
+                Attempt::Again("commit")
             }
             Err(Failure::Lost(source)) => {
                 Attempt::Done(Err(StoreError::OutcomeUnknown { name, source }.into()))

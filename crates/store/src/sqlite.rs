@@ -91,6 +91,13 @@ impl SqliteSession {
         self.batch(&batch)
     }
 
+    /// Whether a commit waits until it is on the disk, which outlives the machine and not only the process.
+    /// Between transactions only.
+    pub(crate) fn set_durable(&self, is_durable: bool) -> Result<(), Failure> {
+        let level = if is_durable { "FULL" } else { "NORMAL" };
+        Ok(self.connection.pragma_update(None, "synchronous", level)?)
+    }
+
     pub(crate) fn begin(&self, mode: Mode) -> Result<(), Failure> {
         self.command(match mode {
             Mode::Read => "BEGIN DEFERRED",
@@ -178,4 +185,29 @@ fn bind(prepared: &mut rusqlite::Statement<'_>, values: &[Value<'_>]) -> rusqlit
         prepared.raw_bind_parameter(index + 1, value)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_durable_commit_waits_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_open, closing) = flume::bounded(0);
+        let pause = Pause { closing, thread: 0 };
+        let path = folder.path().join("a.db");
+        let session = SqliteSession::open(&path, Mode::Write, &pause).unwrap();
+        let level = |session: &SqliteSession| -> i64 {
+            let found = session
+                .connection
+                .pragma_query_value(None, "synchronous", |row| row.get(0));
+            found.unwrap()
+        };
+        assert_eq!(level(&session), 1);
+        session.set_durable(true).unwrap();
+        assert_eq!(level(&session), 2);
+        session.set_durable(false).unwrap();
+        assert_eq!(level(&session), 1);
+    }
 }

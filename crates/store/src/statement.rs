@@ -2,6 +2,11 @@
 //!
 //! SQLite takes `$1` for a name and numbers names as they appear; PostgreSQL takes it for a number. Both
 //! agree when the parameters first appear in order, which a test checks for every statement here.
+//!
+//! A list goes into a statement as one text: a JSON array of arrays, read with `json_each($1) AS v` and
+//! `v.value ->> 0`. PostgreSQL has another name for that function, which is put in here.
+
+use std::borrow::Cow;
 
 use crate::error::StoreError;
 use crate::session::Session;
@@ -21,6 +26,24 @@ impl Statement {
 
     pub(crate) fn inserts(&self) -> bool {
         self.sql.trim_start().starts_with("INSERT")
+    }
+
+    /// The text as PostgreSQL knows it.
+    pub(crate) fn postgres_sql(&self) -> Cow<'static, str> {
+        const LIST: &str = "json_each($";
+        if !self.sql.contains(LIST) {
+            return Cow::Borrowed(self.sql);
+        }
+        let mut parts = self.sql.split(LIST);
+        let mut sql = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part.find(')').unwrap_or(part.len());
+            let (number, rest) = part.split_at(end);
+            let list = format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)");
+            sql.push_str(&list);
+            sql.push_str(rest);
+        }
+        Cow::Owned(sql)
     }
 
     /// The highest number after a `$`.
@@ -76,6 +99,7 @@ pub(crate) static ALL: &[&[&Statement]] = &[
     crate::worker_error::STATEMENTS,
     crate::error_stats::STATEMENTS,
     crate::queue_worker::STATEMENTS,
+    crate::claimant::STATEMENTS,
     crate::task::STATEMENTS,
     crate::task_pending::STATEMENTS,
     crate::task_claimed::STATEMENTS,
@@ -160,6 +184,23 @@ mod tests {
                 assert!(number > 0, "{}: $ without a number", statement.name);
             }
         }
+    }
+
+    #[test]
+    fn a_list_has_another_function_in_postgresql() {
+        static TABLE: Table = Table {
+            name: "t",
+            key_columns: 1,
+        };
+        let sql = "SELECT a FROM t, json_each($1) AS v, json_each($2) AS w WHERE b = $3";
+        let statement = Statement::new(&TABLE, "s", sql);
+        assert_eq!(
+            statement.postgres_sql(),
+            "SELECT a FROM t, json_array_elements(CAST(CAST($1 AS TEXT) AS JSON)) AS v, \
+             json_array_elements(CAST(CAST($2 AS TEXT) AS JSON)) AS w WHERE b = $3"
+        );
+        let statement = Statement::new(&TABLE, "s", "SELECT 1");
+        assert_eq!(statement.postgres_sql(), "SELECT 1");
     }
 
     #[test]

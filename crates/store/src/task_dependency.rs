@@ -1,10 +1,12 @@
 //! Who waits for whom.
 //!
-//! An edge is released when what its task waits for has happened. Of two transactions that could each miss
-//! what the other does, both write one row, so that the second runs again: whoever adds an edge touches the
-//! required task, and whoever releases one touches the waiting task while few are left.
+//! An edge is released when what its task waits for has happened: by the transaction that makes it, if it has
+//! happened by then, or by the one in which it happens. On PostgreSQL these two may run at once, and then neither
+//! sees what the other does. So that they need not wait for each other, both note their task, and after their
+//! commit look at it again (`task_look_again`): the one that looks last sees both. Of a task that waits for several,
+//! whoever releases an edge touches the row while few are left, so that the later of two runs again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use domain::id::TaskId;
 use domain::task::{Requires, Task};
@@ -15,24 +17,12 @@ use crate::part::{self, Part};
 use crate::statement::{Table, statements};
 use crate::task::{active, columns, size, task};
 use crate::tx::Tx;
-use crate::value::Value;
+use crate::value::to_json;
 
 static TABLE: Table = Table {
     name: "task_dependencies",
     key_columns: 1,
 };
-
-/// So many names go into one statement.
-const CHUNK: usize = 50;
-
-/// Fifty parameters from the second on.
-macro_rules! names {
-    () => {
-        "($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
-         $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
-         $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51)"
-    };
-}
 
 macro_rules! dependents {
     () => {
@@ -43,20 +33,19 @@ macro_rules! dependents {
 }
 
 statements! { TABLE;
-    // The first parameter only keeps the numbers of the others.
-    KNOWN "task_known" = concat!(
-        "SELECT task_id FROM tasks WHERE task_id > $1 AND task_id IN ", names!());
-    TOUCH "task_touch_required" = concat!(
-        "UPDATE tasks SET version = version + 1 WHERE task_id <> $1 AND task_id IN ", names!(),
-        " AND ", active!());
-    ADD_COMPLETED "task_require_completed" = concat!(
+    REQUIRED "task_required" =
+        "SELECT t.task_id, t.expires FROM json_each($1) AS v CROSS JOIN tasks AS t \
+         WHERE t.task_id = v.value ->> 0";
+    ADD_COMPLETED "task_require_completed" =
         "INSERT INTO task_dependencies (required_task_id, task_id, any_end, released) \
-         SELECT task_id, $1, 0, CASE WHEN state = 'completed' THEN 1 ELSE 0 END FROM tasks \
-         WHERE task_id IN ", names!(), " ON CONFLICT DO NOTHING");
+         SELECT t.task_id, $1, 0, CASE WHEN t.state = 'completed' THEN 1 ELSE 0 END \
+         FROM json_each($2) AS v CROSS JOIN tasks AS t WHERE t.task_id = v.value ->> 0 \
+         ON CONFLICT DO NOTHING";
     ADD_RESOLVED "task_require_resolved" = concat!(
         "INSERT INTO task_dependencies (required_task_id, task_id, any_end, released) \
-         SELECT task_id, $1, 1, CASE WHEN ", active!(), " THEN 0 ELSE 1 END FROM tasks \
-         WHERE task_id IN ", names!(), " ON CONFLICT DO NOTHING");
+         SELECT task_id, $1, 1, CASE WHEN ", active!(), " THEN 0 ELSE 1 END \
+         FROM json_each($2) AS v CROSS JOIN tasks WHERE task_id = v.value ->> 0 \
+         ON CONFLICT DO NOTHING");
     OPEN "task_open_dependencies" =
         "SELECT required_task_id FROM task_dependencies WHERE task_id = $1 AND released = 0 LIMIT $2";
     TO_RELEASE "task_dependents_to_release" =
@@ -66,28 +55,44 @@ statements! { TABLE;
         "UPDATE task_dependencies SET released = 1 WHERE required_task_id = $1 AND task_id = $2";
     DEPENDENTS "task_dependents" = concat!("SELECT ", columns!(), dependents!());
     DEPENDENT_SIZES "task_dependent_sizes" = concat!("SELECT ", size!(), dependents!());
-    LATER "task_release_later" =
-        "INSERT INTO task_releases (task_id, inserted) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    LATER_LIST "task_releases" =
-        "SELECT task_id FROM task_releases ORDER BY inserted, task_id LIMIT $1";
-    LATER_GET "task_release_is_due" = "SELECT task_id FROM task_releases WHERE task_id = $1";
-    LATER_DONE "task_release_done" = "DELETE FROM task_releases WHERE task_id = $1";
+    FREED_BY "task_edges_freed_by" = concat!(
+        "SELECT e.required_task_id, e.task_id FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
+         CROSS JOIN tasks WHERE e.required_task_id = v.value ->> 0 AND e.released = 0 \
+         AND tasks.task_id = e.required_task_id AND NOT ", active!(),
+        " AND (e.any_end = 1 OR state = 'completed') LIMIT $2");
+    FREED_OF "task_edges_freed_of" = concat!(
+        "SELECT e.required_task_id, e.task_id FROM json_each($1) AS v CROSS JOIN task_dependencies AS e \
+         CROSS JOIN tasks WHERE e.task_id = v.value ->> 0 AND e.released = 0 \
+         AND tasks.task_id = e.required_task_id AND NOT ", active!(),
+        " AND (e.any_end = 1 OR state = 'completed') LIMIT $2");
+    // A row that is there is written, too: whoever is about to delete it must look again.
+    LATER "task_look_again" =
+        "INSERT INTO task_releases (task_id, inserted) VALUES ($1, $2) \
+         ON CONFLICT (task_id) DO UPDATE SET inserted = excluded.inserted";
+    LATER_LIST "task_looks_due" =
+        "SELECT task_id FROM task_releases WHERE inserted <= $1 ORDER BY inserted, task_id LIMIT $2";
+    LATER_GET "task_look_is_due" = "SELECT task_id FROM task_releases WHERE task_id = $1";
+    LATER_DONE "task_looks_done" =
+        "DELETE FROM task_releases WHERE task_id IN (SELECT v.value ->> 0 FROM json_each($1) AS v)";
 }
 
-/// Those of a task's dependencies that are no tasks.
-pub fn task_unknown_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<Vec<TaskId>, StoreError> {
-    let mut unknown = Vec::new();
-    for chunk in task.definition.dependencies.chunks(CHUNK) {
-        let known: BTreeSet<String> = tx
-            .rows(&KNOWN, &with_names("", chunk), |row| {
-                Ok(row.text(0)?.to_owned())
-            })?
-            .into_iter()
-            .collect();
-        let missing = chunk.iter().filter(|id| !known.contains(id.as_str()));
-        unknown.extend(missing.cloned());
-    }
-    Ok(unknown)
+/// That one task waits for another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    pub required: TaskId,
+    pub waiting: TaskId,
+}
+
+/// When each of a task's dependencies expires; those that are no tasks are left out.
+pub fn task_required(
+    tx: &mut Tx<'_>,
+    task: &Task,
+) -> Result<HashMap<TaskId, Timestamp>, StoreError> {
+    let names = list(&task.definition.dependencies);
+    let found = tx.rows(&REQUIRED, &[(&names).into()], |row| {
+        Ok((row.text(0)?.parse()?, row.time(1)?))
+    })?;
+    Ok(found.into_iter().collect())
 }
 
 /// Remembers what a task waits for; what has happened already is released at once.
@@ -96,12 +101,9 @@ pub fn task_require(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
         Requires::AllCompleted => &ADD_COMPLETED,
         Requires::AllResolved => &ADD_RESOLVED,
     };
-    for chunk in task.definition.dependencies.chunks(CHUNK) {
-        let values = with_names(task.id.as_str(), chunk);
-        tx.execute(&TOUCH, &values)?;
-        tx.execute(add, &values)?;
-    }
-    Ok(())
+    let names = list(&task.definition.dependencies);
+    tx.execute(add, &[task.id.as_str().into(), (&names).into()])
+        .map(drop)
 }
 
 /// How much a task still waits for; not counted any further than the limit.
@@ -147,41 +149,55 @@ pub fn task_dependents(
     part::read(tx, &DEPENDENT_SIZES, &DEPENDENTS, &keys, limit, task)
 }
 
-/// This task has more dependents than were released.
-pub fn task_release_later(
+/// Those edges from or to these tasks that are free to be released, and are not released.
+pub fn task_edges_freed(
     tx: &mut Tx<'_>,
-    required: &TaskId,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    tx.execute(&LATER, &[required.as_str().into(), now.into()])
+    tasks: &[TaskId],
+    limit: u32,
+) -> Result<BTreeSet<Edge>, StoreError> {
+    let names = list(tasks);
+    let values = [(&names).into(), limit.into()];
+    let mut edges = BTreeSet::new();
+    for statement in [&FREED_BY, &FREED_OF] {
+        edges.extend(tx.rows(statement, &values, |row| {
+            Ok(Edge {
+                required: row.text(0)?.parse()?,
+                waiting: row.text(1)?.parse()?,
+            })
+        })?);
+    }
+    Ok(edges)
+}
+
+/// Notes that this task, and who waits for whom there, must be looked at again once this has been committed.
+pub fn task_look_again(tx: &mut Tx<'_>, task: &TaskId, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(&LATER, &[task.as_str().into(), now.into()])
         .map(drop)
 }
 
-/// The tasks of which this was said, longest ago first.
-pub fn task_releases(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<TaskId>, StoreError> {
-    tx.rows(&LATER_LIST, &[limit.into()], |row| {
+/// The tasks of which this was noted up to some moment, longest ago first.
+pub fn task_looks_due(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<TaskId>, StoreError> {
+    tx.rows(&LATER_LIST, &[before.into(), limit.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }
 
-/// Whether this was said of the task.
-pub fn task_release_is_due(tx: &mut Tx<'_>, required: &TaskId) -> Result<bool, StoreError> {
-    let found = tx.row(&LATER_GET, &[required.as_str().into()], |_| Ok(()))?;
+/// Whether this was noted of the task.
+pub fn task_look_is_due(tx: &mut Tx<'_>, task: &TaskId) -> Result<bool, StoreError> {
+    let found = tx.row(&LATER_GET, &[task.as_str().into()], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-pub fn task_release_done(tx: &mut Tx<'_>, required: &TaskId) -> Result<(), StoreError> {
-    tx.execute(&LATER_DONE, &[required.as_str().into()])
-        .map(drop)
+pub fn task_looks_done(tx: &mut Tx<'_>, tasks: &[TaskId]) -> Result<(), StoreError> {
+    let names = list(tasks);
+    tx.execute(&LATER_DONE, &[(&names).into()]).map(drop)
 }
 
-/// A first value, then the names; a chunk that is not full repeats its last.
-fn with_names<'a>(first: &'a str, chunk: &'a [TaskId]) -> Vec<Value<'a>> {
-    let last = chunk.last().map_or("", TaskId::as_str);
-    let names = chunk.iter().map(TaskId::as_str);
-    let padded = names.chain(std::iter::repeat(last)).take(CHUNK);
-    std::iter::once(first)
-        .chain(padded)
-        .map(Value::from)
-        .collect()
+fn list(tasks: &[TaskId]) -> String {
+    let names: Vec<[&str; 1]> = tasks.iter().map(|task| [task.as_str()]).collect();
+    to_json(&names)
 }

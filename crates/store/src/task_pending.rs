@@ -10,6 +10,7 @@ use crate::row::{BadRow, Row};
 use crate::statement::{Table, statements};
 use crate::task::{N_COLUMNS, columns, size, task};
 use crate::tx::Tx;
+use crate::value::to_json;
 
 static TABLE: Table = Table {
     name: "pending_tasks",
@@ -46,6 +47,9 @@ statements! { TABLE;
     NEXT_SIZES "task_next_sizes" = concat!("SELECT ", size!(), next!());
     ANY "task_any_waiting" =
         "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
+    QUEUES "task_queues_with_work" =
+        "SELECT v.value ->> 0 FROM json_each($1) AS v WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
+         WHERE p.task_queue_id = v.value ->> 0 AND p.deadline > $2)";
     LIST "task_list_pending" = concat!(
         "SELECT ", columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", after!());
     LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
@@ -94,6 +98,18 @@ pub fn task_any_waiting(
 ) -> Result<bool, StoreError> {
     let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
     Ok(found.is_some())
+}
+
+/// Those of these queues in which there is anything to claim.
+pub fn task_queues_with_work(
+    tx: &mut Tx<'_>,
+    queues: &[PoolId],
+    now: Timestamp,
+) -> Result<Vec<PoolId>, StoreError> {
+    let queues: Vec<[&str; 1]> = queues.iter().map(|queue| [queue.as_str()]).collect();
+    let queues = to_json(&queues);
+    let values = [(&queues).into(), now.into()];
+    tx.rows(&QUEUES, &values, |row| Ok(row.text(0)?.parse()?))
 }
 
 /// In the order in which they are claimed.

@@ -39,13 +39,14 @@ statements! { TABLE;
         "SELECT ", provisioner!(), ", MAX(expires), MAX(last_date_active) FROM task_queues \
          WHERE task_queue_id > $1 AND task_queue_id < $2 AND expires >= $3 \
          GROUP BY ", provisioner!(), " ORDER BY ", provisioner!(), " LIMIT $4");
-    // On PostgreSQL two writers of one row are a conflict, so who changes nothing does not write.
+    FRESH "task_queue_is_fresh" =
+        "SELECT task_queue_id FROM task_queues \
+         WHERE task_queue_id = $1 AND last_date_active >= $2 AND expires >= $3";
     TOUCH "task_queue_touch" =
         "INSERT INTO task_queues (task_queue_id, description, stability, expires, last_date_active) \
          VALUES ($1, '', 'experimental', $2, $3) ON CONFLICT (task_queue_id) DO UPDATE SET \
          expires = CASE WHEN task_queues.expires > excluded.expires THEN task_queues.expires \
-         ELSE excluded.expires END, last_date_active = excluded.last_date_active \
-         WHERE task_queues.last_date_active < $4 OR task_queues.expires < $5";
+         ELSE excluded.expires END, last_date_active = excluded.last_date_active";
     DELETE_EXPIRED "task_queue_delete_expired" =
         "DELETE FROM task_queues WHERE task_queue_id IN (SELECT task_queue_id FROM task_queues \
          WHERE expires < $1 ORDER BY expires LIMIT $2)";
@@ -68,7 +69,10 @@ pub struct Provisioner {
     pub last_date_active: Timestamp,
 }
 
-/// Something happened to this queue: keeps it known. Cheap if that was noted a moment ago.
+/// Something happened to this queue: keeps it known.
+///
+/// If that was noted a moment ago, nothing is written: on PostgreSQL an `INSERT … ON CONFLICT DO UPDATE` locks the
+/// row until the commit, even if its `WHERE` keeps it from changing anything. Of several queues, touch them by name.
 pub fn task_queue_seen(
     tx: &mut Tx<'_>,
     id: &PoolId,
@@ -81,13 +85,15 @@ pub fn task_queue_seen(
         AFTER_TASK_MS
     };
     let expires = now.plus_millis(life);
-    let values = [
+    let fresh = [
         id.as_str().into(),
-        expires.into(),
-        now.into(),
         now.plus_millis(-FRESH_MS).into(),
         expires.plus_millis(-FRESH_MS).into(),
     ];
+    if tx.row(&FRESH, &fresh, |_| Ok(()))?.is_some() {
+        return Ok(());
+    }
+    let values = [id.as_str().into(), expires.into(), now.into()];
     tx.execute(&TOUCH, &values).map(drop)
 }
 

@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::failure::Failure;
 use crate::row::{BadRow, Row};
-use crate::session::Session;
+use crate::session::{Connection, Session};
 use crate::statement::{self, Statement};
 use crate::value::{self, Value};
 
@@ -16,7 +16,8 @@ pub(crate) const ALL_ROWS: u32 = 100_001;
 /// Reads and writes of one transaction. The closure that gets it may run several times.
 pub struct Tx<'a> {
     session: &'a mut Session,
-    run_again: bool,
+    /// The statement at which it showed that all of this must run again.
+    conflict: Option<&'static str>,
     spoiled: bool,
 }
 
@@ -24,7 +25,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn new(session: &'a mut Session) -> Self {
         Self {
             session,
-            run_again: false,
+            conflict: None,
             spoiled: false,
         }
     }
@@ -33,16 +34,34 @@ impl<'a> Tx<'a> {
     ///
     /// Whatever the closure returns is dropped; the error is there to be returned with `?`.
     pub fn lost_race(&mut self) -> StoreError {
-        self.run_again = true;
+        self.lost_race_at("closure")
+    }
+
+    fn lost_race_at(&mut self, statement: &'static str) -> StoreError {
+        self.conflict = Some(statement);
         StoreError::LostRace
+    }
+
+    /// Of transactions that run at once in one process, each has another number; those of several processes may
+    /// share one. Whoever only adds to a sum writes the row of this number, and is in nobody's way.
+    pub(crate) fn slot(&self) -> u32 {
+        self.session.pause.thread
+    }
+
+    /// Whether others may write at the same time, unseen by this transaction until both have been committed.
+    pub fn has_rivals(&self) -> bool {
+        match &self.session.connection {
+            Connection::Sqlite(_) => false,
+            Connection::Postgres(_) => true,
+        }
     }
 
     pub(crate) fn ping(&mut self) -> Result<(), StoreError> {
         self.rows(&statement::PING, &[], |_| Ok(())).map(drop)
     }
 
-    pub(crate) fn must_run_again(&self) -> bool {
-        self.run_again
+    pub(crate) fn conflict(&self) -> Option<&'static str> {
+        self.conflict
     }
 
     /// A statement failed: PostgreSQL will not commit any more, so neither database may.
@@ -68,7 +87,7 @@ impl<'a> Tx<'a> {
         values: &[Value<'_>],
     ) -> Result<(), StoreError> {
         match self.execute(statement, values)? {
-            0 => Err(self.lost_race()),
+            0 => Err(self.lost_race_at(statement.name)),
             _ => Ok(()),
         }
     }
@@ -106,7 +125,7 @@ impl<'a> Tx<'a> {
     fn failed(&mut self, statement: &'static Statement, failure: Failure) -> StoreError {
         self.spoiled = true;
         if matches!(failure, Failure::Conflict(_) | Failure::Lost(_)) {
-            self.run_again = true;
+            self.conflict = Some(statement.name);
         }
         self.session.error(statement.name, failure)
     }

@@ -110,10 +110,11 @@ impl Task {
         Ok(self.moved([news]))
     }
 
-    /// Makes another run of a resolved task, with all its retries; any other task stays as it is.
+    /// Makes another run, with all retries; whatever an unscheduled task waits for. One that is pending or running
+    /// stays as it is.
     pub fn rerun(mut self, now: Timestamp) -> Result<Moved, Refused> {
         self.check_deadline(now)?;
-        if !self.state().is_resolved() {
+        if matches!(self.state(), TaskState::Pending | TaskState::Running) {
             return Ok(self.unmoved());
         }
         if self.runs.len() >= MAX_RUNS {

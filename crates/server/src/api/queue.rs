@@ -12,11 +12,13 @@ mod files;
 mod files_table;
 mod giving_back;
 mod groups;
+mod lines;
 mod log;
 mod log_stream;
 pub(crate) mod moves;
 mod provisioners;
 mod quarantine;
+mod releases;
 mod reports;
 mod runs;
 mod signed_url;
@@ -27,12 +29,9 @@ mod views_table;
 mod worker_gone;
 mod worker_views;
 
-use std::sync::Arc;
-
 use domain::id::TaskId;
 use domain::task::Task;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use super::call::Call;
 use super::endpoint::Endpoint;
@@ -42,6 +41,7 @@ use crate::app::WorkerIssuer;
 
 pub use broker::Broker;
 pub use files_table::FILES;
+pub use releases::Releases;
 pub use worker_gone::worker_gone;
 
 /// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
@@ -49,8 +49,7 @@ pub struct Queue {
     /// Signs the credentials of runs.
     pub issuer: WorkerIssuer,
     pub broker: Broker,
-    /// Some task had more dependents than were released at once.
-    pub releases: Arc<Notify>,
+    pub releases: Releases,
 }
 
 impl Queue {
@@ -58,7 +57,7 @@ impl Queue {
         Self {
             issuer,
             broker: Broker::default(),
-            releases: Arc::default(),
+            releases: Releases::default(),
         }
     }
 }

@@ -106,7 +106,7 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
     let _turns = app.launching.take_turns(shared).await;
     // The queue may have taken its time to answer.
     let now = app.clock.now();
-    app.write("plan_commit", move |tx| {
+    app.write_durably("plan_commit", move |tx| {
         commit(&inner, tx, &pool_id, &outside, now)
     })
     .await

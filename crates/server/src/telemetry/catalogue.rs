@@ -381,6 +381,19 @@ pub static METRICS: [Metric; 38] = [
         &[("name", "The transaction")],
         "Transactions that ran again after a conflict.",
     ),
+    metric(
+        None,
+        Kind::Counter,
+        "fleetwright_store_conflicts_total",
+        &[
+            ("name", "The transaction"),
+            (
+                "statement",
+                "The statement at which another one was in the way",
+            ),
+        ],
+        "Attempts of transactions that lost to another one.",
+    ),
 ];
 
 /// The kinds of records; all carry `request.id` and `trace.id` where a request caused them.

@@ -21,6 +21,10 @@ macro_rules! on_both {
         crate::database::on_both!(@ $name, _config {}, $world $body,
             (tokio::test(flavor = "multi_thread", worker_threads = 4)));
     };
+    (parallel $name:ident, $change:ident, |$world:ident| $body:block) => {
+        crate::database::on_both!(@ $name, config { super::$change(config) }, $world $body,
+            (tokio::test(flavor = "multi_thread", worker_threads = 4)));
+    };
     (@ $name:ident, $config:ident $change:block, $world:ident $body:block, ($test:meta)) => {
         async fn $name($world: &crate::world::World) $body
 

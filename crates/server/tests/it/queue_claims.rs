@@ -1,12 +1,13 @@
 //! Workers take tasks, keep them, and say how they went.
 
+use domain::worker::WorkerState;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::ask::Who;
 use crate::database::{assert_snapshot, on_both};
 use crate::queue_samples::{HOUR_MS, task_id};
-use crate::samples::key;
+use crate::samples::{key, worker};
 use crate::world::World;
 
 fn run(number: u32, run_id: u32, what: &str) -> String {
@@ -418,4 +419,28 @@ on_both!(when_a_worker_became_idle_is_remembered, |world| {
         .await
         .unwrap();
     assert_eq!(seen.last_task_ended, Some(world.now()));
+});
+
+on_both!(a_worker_that_is_removed_gets_no_tasks, |world| {
+    world.created(1, json!({})).await;
+    for (state, why) in [
+        (WorkerState::Stopping, "is being removed"),
+        (WorkerState::Stopped, "has been removed"),
+    ] {
+        let name = state.as_str();
+        let mut worker = worker("pp/ee", "g", name);
+        worker.state = state;
+        world.insert(worker).await;
+        let text = format!("Worker pp/ee/g/{name} is {name} and gets no tasks: it {why}");
+        let asking = world.asking_for_work(name, 1);
+        asking.await.refused_with(409, "RequestConflict", &text);
+        let claim = world.post(&run(1, 0, "claim"), me(name));
+        claim.await.refused_with(409, "RequestConflict", &text);
+    }
+    // Also while there is nothing to claim.
+    assert_eq!(world.claim("unknown", 1).await.len(), 1);
+    let asking = world.asking_for_work("stopped", 1);
+    asking
+        .await
+        .refused_with(409, "RequestConflict", "has been removed");
 });

@@ -102,30 +102,86 @@ on_both!(
 );
 
 on_both!(
-    unknown_dependencies_are_refused_and_can_be_made_good,
+    a_task_with_an_unknown_dependency_is_refused_and_leaves_nothing_behind,
     |world| {
         world.created(1, json!({})).await;
+        world.events().await;
         let on = json!({"dependencies": [task_id(1), task_id(2), task_id(3)]});
-        world.create_task(9, on.clone()).await.refused_with(400, "InputError",
-        "`dependencies` names tasks that do not exist: 00000002QACAAAAAAAAAAA, 00000003QACAAAAAAAAAAA.");
-        assert_eq!(world.state(9).await, "unscheduled");
-        let claim = world.claim("w", 1).await;
+        world.create_task(9, on.clone()).await.refused_with(
+            400,
+            "InputError",
+            "`dependencies` names tasks that do not exist: 00000002QACAAAAAAAAAAA, \
+             00000003QACAAAAAAAAAAA. Nothing was created",
+        );
+        let path = format!("queue:/task/{}", task_id(9));
         world
-            .report(&claim[0], "completed", json!({}))
+            .get(&path)
             .await
-            .expect(200);
-        assert_eq!(world.state(9).await, "unscheduled");
-        for number in [2, 3] {
-            world.created(number, json!({})).await;
-        }
-        assert_eq!(world.created(9, on).await["state"], "unscheduled");
-        for claim in world.claim("w", 2).await {
-            world
-                .report(&claim, "completed", json!({}))
-                .await
-                .expect(200);
-        }
+            .refused_with(404, "ResourceNotFound", "no task 00000009");
+        assert_eq!(world.news().await, [""; 0]);
+        // The id is free: another definition is no conflict.
+        let status = world
+            .created(9, json!({"dependencies": [task_id(1)], "priority": "high"}))
+            .await;
+        assert_eq!(status["state"], "unscheduled");
+    }
+);
+
+on_both!(
+    a_dependency_must_last_until_the_deadline_of_the_task_that_waits_for_it,
+    |world| {
+        let at = |millis| world.now().plus_millis(millis).to_string();
+        world
+            .created(1, json!({"deadline": at(1_000), "expires": at(5_000)}))
+            .await;
+        let on = |deadline| json!({"dependencies": [task_id(1)], "deadline": at(deadline)});
+        world.create_task(9, on(5_001)).await.refused_with(
+            400,
+            "InputError",
+            "expire before the `deadline` of this task (2026-09-21T14:13:25.001Z): \
+             00000001QACAAAAAAAAAAA",
+        );
+        assert_eq!(world.created(9, on(5_000)).await["state"], "unscheduled");
+    }
+);
+
+on_both!(
+    an_unscheduled_task_that_is_run_again_waits_for_nothing,
+    |world| {
+        world.created(1, json!({})).await;
+        waiting(world, 9, &[1], "all-completed").await;
+        world.events().await;
+        let answer = world.about_task(9, "rerun").await.expect(200);
+        assert_eq!(answer["status"]["state"], "pending");
+        assert_eq!(world.news().await, ["task-pending 9/0"]);
+        // Its dependency ends later, and changes nothing any more.
+        world.about_task(1, "cancel").await.expect(200);
         assert_eq!(world.state(9).await, "pending");
+    }
+);
+
+on_both!(
+    an_end_that_nobody_saw_in_time_is_seen_by_the_second_look,
+    |world| {
+        world.created(1, json!({})).await;
+        waiting(world, 8, &[1], "all-resolved").await;
+        waiting(world, 9, &[1], "all-completed").await;
+        let now = world.now();
+        let id: domain::id::TaskId = task_id(1).parse().unwrap();
+        // As it would be if neither transaction had seen the other, and the process had died then.
+        world
+            .write(move |tx| {
+                let before = store::task_get(tx, &id)?.unwrap();
+                let after = before.clone().cancel(now).unwrap().task;
+                store::task_update(tx, &before, &after)?;
+                store::task_look_again(tx, &id, now)
+            })
+            .await;
+        world.clock.advance_ms(60_000);
+        assert_eq!(release(world).await, json!({"release_batches": 1}));
+        assert_eq!(world.state(8).await, "pending");
+        assert_eq!(world.state(9).await, "unscheduled");
+        assert_eq!(release(world).await, Value::Null);
     }
 );
 
@@ -137,7 +193,7 @@ on_both!(of_many_unknown_dependencies_some_are_named, |world| {
         .refused_with(
             400,
             "InputError",
-            "00000119QACAAAAAAAAAAA and 5 more. The task was made all the same",
+            "00000119QACAAAAAAAAAAA and 5 more. Nothing was created",
         );
 });
 

@@ -3,9 +3,9 @@
 use domain::task::{Requires, Task};
 use store::{
     Store, StoreError, Tx, task_delete_expired, task_dependency_release, task_dependents,
-    task_dependents_to_release, task_get, task_open_dependencies, task_release_done,
-    task_release_later, task_releases, task_require, task_touch, task_unknown_dependencies,
-    task_update,
+    task_dependents_to_release, task_edges_freed, task_get, task_look_again, task_look_is_due,
+    task_looks_done, task_looks_due, task_open_dependencies, task_require, task_required,
+    task_touch, task_update,
 };
 
 use crate::samples::at;
@@ -55,15 +55,16 @@ async fn to_release(store: &Store, number: u32, completed: bool) -> Vec<u32> {
     numbers.collect()
 }
 
-on_both!(what_is_unknown_is_named, |database| {
+on_both!(what_is_unknown_is_left_out, |database| {
     let store = database.migrated().await;
     insert(&store, vec![task(1, "a/b"), task(3, "a/b")]).await;
+    let expires = task(1, "a/b").definition.expires;
     let asking = waiting(9, Requires::AllCompleted, &[1, 2, 3, 4]);
-    let unknown = read(&store, move |tx| task_unknown_dependencies(tx, &asking)).await;
-    assert_eq!(unknown, [task_id(2), task_id(4)]);
+    let known = read(&store, move |tx| task_required(tx, &asking)).await;
+    assert_eq!(known, [(task_id(1), expires), (task_id(3), expires)].into());
     let free = waiting(9, Requires::AllCompleted, &[]);
     assert!(
-        read(&store, move |tx| task_unknown_dependencies(tx, &free))
+        read(&store, move |tx| task_required(tx, &free))
             .await
             .is_empty()
     );
@@ -125,8 +126,8 @@ on_both!(a_task_may_wait_for_ten_thousand, |database| {
     let all: Vec<u32> = (0..10_000).collect();
     let asking = waiting(20_000, Requires::AllResolved, &all);
     let same = asking.clone();
-    let unknown = read(&store, move |tx| task_unknown_dependencies(tx, &same)).await;
-    assert!(unknown.is_empty());
+    let known = read(&store, move |tx| task_required(tx, &same)).await;
+    assert_eq!(known.len(), 10_000);
     require(&store, asking).await;
     let counted =
         |limit| move |tx: &mut Tx<'_>| task_open_dependencies(tx, &task_id(20_000), limit);
@@ -168,30 +169,51 @@ async fn raced(
     runs.clone()
 }
 
+fn cancel(tx: &mut Tx<'_>, number: u32) -> Result<(), StoreError> {
+    let before = task_get(tx, &task_id(number))?.unwrap();
+    let after = before.clone().cancel(at(5)).unwrap().task;
+    task_update(tx, &before, &after).map(drop)
+}
+
+async fn freed(store: &Store, looked_at: u32) -> Vec<(u32, u32)> {
+    let found = read(store, move |tx| {
+        task_edges_freed(tx, &[task_id(looked_at)], 9)
+    })
+    .await;
+    let number = |id: &domain::id::TaskId| id.as_str()[..8].parse().unwrap();
+    let edges = found.iter();
+    edges
+        .map(|edge| (number(&edge.required), number(&edge.waiting)))
+        .collect()
+}
+
 /// SQLite has one writer at a time, so only PostgreSQL can show this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_adds_an_edge_sees_the_end_of_what_it_requires() {
-    let Some(database) = crate::world::Database::postgres() else {
-        return;
-    };
-    let (store, other) = (database.migrated().await, database.open());
-    insert(
-        &store,
-        vec![task(1, "a/b"), waiting(9, Requires::AllResolved, &[1])],
-    )
-    .await;
-    let add = |tx: &mut Tx<'_>| {
-        let task = task_get(tx, &task_id(9))?.unwrap();
-        task_require(tx, &task)?;
-        Ok(task_open_dependencies(tx, &task_id(9), 9)? == 0)
-    };
-    let end = |tx: &mut Tx<'_>| {
-        let before = task_get(tx, &task_id(1))?.unwrap();
-        let after = before.clone().cancel(at(5)).unwrap().task;
-        task_update(tx, &before, &after).map(drop)
-    };
-    let runs = raced(&store, &other, add, end).await;
-    assert_eq!(runs, [false, true]);
+async fn an_edge_and_the_end_that_it_waits_for_do_not_conflict_and_a_second_look_sees_both() {
+    for edge_first in [true, false] {
+        let Some(database) = crate::world::Database::postgres() else {
+            return;
+        };
+        let (store, other) = (database.migrated().await, database.open());
+        let asking = waiting(9, Requires::AllResolved, &[1]);
+        insert(&store, vec![task(1, "a/b"), asking.clone()]).await;
+        let add = move |tx: &mut Tx<'_>| {
+            task_require(tx, &asking)?;
+            Ok(task_open_dependencies(tx, &task_id(9), 9)? == 0)
+        };
+        let end = |tx: &mut Tx<'_>| {
+            cancel(tx, 1)?;
+            Ok(!task_dependents_to_release(tx, &task_id(1), false, 9)?.is_empty())
+        };
+        let runs = if edge_first {
+            raced(&store, &other, end, move |tx| add(tx).map(drop)).await
+        } else {
+            raced(&store, &other, add, move |tx| end(tx).map(drop)).await
+        };
+        assert_eq!(runs, [false], "one run, which did not see the other");
+        assert_eq!(freed(&store, 1).await, [(1, 9)]);
+        assert_eq!(freed(&store, 9).await, [(1, 9)]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -215,19 +237,61 @@ async fn of_two_that_release_the_last_edges_one_sees_that_none_is_left() {
     assert_eq!(runs, [false, true]);
 }
 
-on_both!(what_is_left_to_release_is_remembered, |database| {
+on_both!(only_edges_whose_end_has_come_are_free, |database| {
     let store = database.migrated().await;
-    for (number, now) in [(2, 5), (1, 6), (2, 7)] {
+    insert(&store, (1..=3).map(|number| task(number, "a/b")).collect()).await;
+    require(&store, waiting(8, Requires::AllCompleted, &[1, 2])).await;
+    require(&store, waiting(9, Requires::AllResolved, &[1, 2, 3])).await;
+    for looked_at in [1, 2, 3, 8, 9] {
+        assert_eq!(freed(&store, looked_at).await, []);
+    }
+    // Behind the back of those who would release them.
+    end(&store, 1, true).await;
+    end(&store, 2, false).await;
+    assert_eq!(freed(&store, 1).await, [(1, 8), (1, 9)]);
+    assert_eq!(freed(&store, 2).await, [(2, 9)]);
+    assert_eq!(freed(&store, 3).await, []);
+    assert_eq!(freed(&store, 8).await, [(1, 8)]);
+    assert_eq!(freed(&store, 9).await, [(1, 9), (2, 9)]);
+    let release = |tx: &mut Tx<'_>| task_dependency_release(tx, &task_id(1), &task_id(9));
+    write(&store, release).await;
+    assert_eq!(freed(&store, 9).await, [(2, 9)]);
+    let two = read(&store, |tx| {
+        task_edges_freed(tx, &[task_id(1), task_id(2)], 1)
+    })
+    .await;
+    assert_eq!(two.len(), 1);
+});
+
+on_both!(what_is_to_be_looked_at_again_is_remembered, |database| {
+    let store = database.migrated().await;
+    for (number, now) in [(2, 5), (1, 6), (3, 9)] {
         write(&store, move |tx| {
-            task_release_later(tx, &task_id(number), at(now))
+            task_look_again(tx, &task_id(number), at(now))
         })
         .await;
     }
-    let left = read(&store, |tx| task_releases(tx, 9)).await;
-    assert_eq!(left, [task_id(2), task_id(1)]);
-    write(&store, |tx| task_release_done(tx, &task_id(2))).await;
-    assert_eq!(read(&store, |tx| task_releases(tx, 9)).await, [task_id(1)]);
+    let due = async |before| read(&store, move |tx| task_looks_due(tx, at(before), 9)).await;
+    assert_eq!(due(4).await, []);
+    assert_eq!(due(8).await, [task_id(2), task_id(1)]);
+    write(&store, |tx| task_looks_done(tx, &[task_id(2), task_id(7)])).await;
+    assert_eq!(due(9).await, [task_id(1), task_id(3)]);
+    assert!(read(&store, |tx| task_look_is_due(tx, &task_id(1))).await);
+    assert!(!read(&store, |tx| task_look_is_due(tx, &task_id(2))).await);
 });
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_look_that_is_noted_while_the_first_one_ends_is_not_lost() {
+    let Some(database) = crate::world::Database::postgres() else {
+        return;
+    };
+    let (store, other) = (database.migrated().await, database.open());
+    write(&store, |tx| task_look_again(tx, &task_id(1), at(1))).await;
+    let done = |tx: &mut Tx<'_>| task_looks_done(tx, &[task_id(1)]).map(|()| true);
+    let note = |tx: &mut Tx<'_>| task_look_again(tx, &task_id(1), at(2));
+    let runs = raced(&store, &other, done, note).await;
+    assert_eq!(runs, [false, true], "who ends the first look looks again");
+}
 
 on_both!(edges_go_with_the_task_that_waits, |database| {
     let store = database.migrated().await;

@@ -2,7 +2,7 @@
 
 use domain::time::{DAY_MS, MINUTE_MS};
 use store::{
-    Store, provisioner_get, provisioner_list, task_queue_delete_expired, task_queue_get,
+    Store, Tx, provisioner_get, provisioner_list, task_queue_delete_expired, task_queue_get,
     task_queue_list, task_queue_seen,
 };
 
@@ -129,3 +129,24 @@ on_both!(queues_that_nobody_uses_are_forgotten, |database| {
     assert_eq!(gone(DAY_MS + 30, 9).await, 1);
     assert_eq!(times(&store, "a/z").await, Some((30, 30 + DAY_MS)));
 });
+
+/// Each in a transaction of its own, one within the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_sees_a_queue_that_was_seen_lately_writes_nothing_and_waits_for_nobody() {
+    let Some(database) = crate::world::Database::postgres() else {
+        return;
+    };
+    let (store, other) = (database.migrated().await, database.open());
+    let see = |tx: &mut Tx<'_>| task_queue_seen(tx, &"a/b".parse().unwrap(), at(1), false);
+    write(&store, see).await;
+    store.take_counts();
+    let runtime = tokio::runtime::Handle::current();
+    write(&store, move |tx| {
+        see(tx)?;
+        runtime.block_on(other.write("other", see))
+    })
+    .await;
+    let counts = store.take_counts();
+    assert_eq!(counts.transactions("test_write"), 1);
+    assert_eq!(counts.statements("task_queue_touch"), 0);
+}

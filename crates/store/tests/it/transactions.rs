@@ -341,3 +341,56 @@ on_both!(a_corrupt_row_is_named_and_no_panic, |database| {
         write(&store, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
     }
 });
+
+/// On PostgreSQL only: SQLite serves one process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_stands_still_in_a_transaction_holds_others_up_for_seconds_and_loses_nothing()
+ {
+    let Some(database) = crate::world::Database::postgres() else {
+        return;
+    };
+    let (frozen, other) = (database.migrated().await, database.open());
+    write(&frozen, |tx| worker_insert(tx, &worker("a/b", "g", "w"))).await;
+    let (thaw, frozen_until) = mpsc::channel::<()>();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let mut once = Some((begun, frozen_until));
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let freezing = tokio::spawn(async move {
+        let write = frozen.write("frozen", move |tx| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut worker = worker_get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
+            worker.capacity += 1;
+            worker_update(tx, &worker)?;
+            if let Some((begun, frozen_until)) = once.take() {
+                begun.send(()).unwrap();
+                assert!(frozen_until.recv().is_err());
+            }
+            Ok::<_, StoreError>(())
+        });
+        write.await
+    });
+    has_begun.await.unwrap();
+    // The server ends the frozen transaction, and this one runs again until then.
+    add_one(other.clone()).await.unwrap();
+    drop(thaw);
+    freezing.await.unwrap().unwrap();
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    let found = read(&other, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
+    assert_eq!(found.unwrap().capacity, 2 + 2);
+}
+
+on_both!(
+    what_runs_is_counted_from_the_first_question_on,
+    |database| {
+        let store = database.migrated().await;
+        assert_eq!(store.take_counts(), store::Counts::default());
+        write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
+        read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await;
+        let counts = store.clone().take_counts();
+        assert_eq!(counts.transactions("test_write"), 1);
+        assert_eq!(counts.transactions("test_read"), 1);
+        assert_eq!(counts.statements("pool_get"), 1);
+        assert_eq!(store.take_counts(), store::Counts::default());
+    }
+);

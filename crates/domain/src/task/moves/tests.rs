@@ -223,7 +223,12 @@ fn a_resolved_task_can_be_run_again_with_all_its_retries() {
     assert_eq!(moved.news, [TaskNews::Pending(2)]);
     assert_eq!(moved.task.retries_left, 1);
     assert_eq!(moved.task.rerun(at(6)).unwrap().news, []);
-    assert_eq!(task().rerun(at(6)).unwrap().news, []);
+    let claimed = claim(pending(), 0, "w", 2).unwrap().task;
+    assert_eq!(claimed.rerun(at(6)).unwrap().news, []);
+    // Whatever it waits for.
+    let moved = task().rerun(at(6)).unwrap();
+    assert_eq!(moved.news, [TaskNews::Pending(0)]);
+    assert_eq!(moved.task.runs[0].reason, StartReason::Rerun);
 }
 
 #[test]

@@ -16,6 +16,9 @@ use super::super::paging::Page;
 use super::super::reply::Reply;
 use super::{embedded, refuse_double_stars};
 
+/// Whose turn it is to add to the roles with a parameter.
+const TURN: &str = "roles";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RoleBody {
@@ -157,9 +160,18 @@ async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<
 }
 
 /// Roles that would expand without end are refused.
+///
+/// Only roles with a parameter can, and only together: they take turns, so that no two of them are made at once of
+/// which neither has seen the other. All others can be made at once, however many.
 fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), ApiError> {
-    let known = Roles::new(store::role_all(tx)?.into_iter().map(role));
-    let refused = known.check_new(&role(candidate.clone()));
+    let candidate = role(candidate.clone());
+    let known = if candidate.has_parameter() {
+        store::turn_take(tx, TURN)?;
+        Roles::new(store::role_all(tx)?.into_iter().map(role))
+    } else {
+        Roles::default()
+    };
+    let refused = known.check_new(&candidate);
     refused.map_err(|refused| ApiError::input(refused.to_string()))
 }
 

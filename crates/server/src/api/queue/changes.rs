@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::moves::{Hints, carry_out, release_batch};
+use super::moves::{Hints, carry_out, look_again};
 use super::{load, status_reply, task_not_found};
 
 /// So many batches of dependents are released before a task runs again.
@@ -31,8 +31,8 @@ pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
     let id = task.id.clone();
-    let look = call.app.store.read("task_release_is_due", move |tx| {
-        store::task_release_is_due(tx, &id)
+    let look = call.app.store.read("task_look_is_due", move |tx| {
+        store::task_look_is_due(tx, &id)
     });
     let mut is_due = look.await?;
     for _ in 0..MAX_RELEASES {
@@ -40,7 +40,9 @@ pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
             let rerun = |task: Task, now| task.rerun(now);
             return status_reply(&moved(&call, task.id, rerun).await?);
         }
-        is_due = release_batch(&call.app, &task.id).await?;
+        is_due = look_again(&call.app, std::slice::from_ref(&task.id))
+            .await?
+            .more;
     }
     Err(ApiError::conflict(format!(
         "Task {} has ended, and more tasks waited for that than could be released yet; try again in \

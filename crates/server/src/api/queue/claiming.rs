@@ -1,18 +1,25 @@
 //! One transaction in which waiting workers claim what there is, and are seen.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::{QueueWorker, TaskRun};
 use domain::task::Task;
 use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use domain::worker::WorkerState;
 use store::{Part, StoreError, Tx};
 
+use super::lines::SERVED_AT_ONCE;
 use super::moves::{Hints, carry_out};
 use crate::app::App;
 
 /// So many claims are made in one transaction.
 const CLAIMS_AT_ONCE: u32 = 128;
+const _: () = assert!(
+    SERVED_AT_ONCE <= CLAIMS_AT_ONCE as usize,
+    "each worker of a batch can get a task"
+);
 /// A worker that is not heard of for so long is forgotten.
 const REMEMBERED_MS: i64 = DAY_MS;
 /// When a worker was last seen is exact to this.
@@ -27,94 +34,154 @@ pub(crate) struct Claimant {
     pub(crate) is_new: bool,
 }
 
-/// What became of one line.
-pub(crate) struct Served {
-    /// For each worker, in the order of the line.
-    pub(crate) tasks: Vec<Vec<Task>>,
-    /// There is no more.
-    pub(crate) is_exhausted: bool,
+/// What a worker gets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Share {
+    Nothing,
+    Tasks(Vec<Task>),
+    /// Nothing, now and later: it is on its way out, or has left.
+    Refused(WorkerState),
 }
+
+/// What is left for those who were not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// No work, as far as is known.
+    Nothing,
+    /// Work that those who were served do not want, or may not have.
+    ForOthers,
+    /// Work that was too much for one transaction.
+    ForAll,
+}
+
+/// What became of one line.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// For each worker, in the order of the line.
+    pub(crate) shares: Vec<Share>,
+    pub(crate) left: Left,
+}
+
+/// What is known of the workers that are served.
+type Known = HashMap<WorkerKey, store::Claimant>;
 
 /// When a claim that is made now runs out.
 pub(crate) fn claim_end(app: &App, now: Timestamp) -> Timestamp {
     now.plus_millis(i64::from(app.config.queue.claim_seconds) * SECOND_MS)
 }
 
+/// Why a worker in this state gets no tasks; `None`: it may have some.
+pub(super) fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
+    match state {
+        Some(state @ (WorkerState::Stopping | WorkerState::Stopped)) => Some(state),
+        // It may be a worker that we did not start.
+        Some(WorkerState::Requested | WorkerState::Running) | None => None,
+    }
+}
+
 /// Serves each line from its head: one task to each worker, then a second one, and so on.
 pub(crate) async fn serve_lines(
     app: &Arc<App>,
     lines: Vec<(PoolId, Vec<Claimant>)>,
-) -> Result<Vec<Served>, Arc<StoreError>> {
+) -> Result<Vec<Outcome>, Arc<StoreError>> {
     let now = app.clock.now();
     let asked = lines.clone();
     let look = app
         .store
-        .read("claim_look", move |tx| anything_to_do(tx, &asked, now));
-    if !look.await.map_err(Arc::new)? {
-        let nothing = lines.iter().map(|(_, line)| Served {
-            tasks: vec![Vec::new(); line.len()],
-            is_exhausted: true,
-        });
-        return Ok(nothing.collect());
+        .read("claim_look", move |tx| look(tx, &asked, now));
+    if let Some(outcomes) = look.await.map_err(Arc::new)? {
+        return Ok(outcomes);
     }
     let writer = Arc::clone(app);
     let written = app.write("claim_work", move |tx| {
+        let known = known(tx, &lines)?;
         let mut room = CLAIMS_AT_ONCE;
-        let lines = lines.iter();
-        lines
-            .map(|(queue, line)| serve_line(&writer, tx, queue, line, now, &mut room))
-            .collect::<Result<Vec<_>, StoreError>>()
+        let mut n_behind: usize = lines.iter().map(|(_, line)| line.len()).sum();
+        let lines = lines.iter().map(|(queue, line)| {
+            n_behind -= line.len();
+            // However much these want, those behind them get something, too.
+            let most = room.saturating_sub(u32::try_from(n_behind).unwrap_or(room));
+            let (outcome, n_claimed) = serve_line(&writer, tx, queue, line, &known, now, most)?;
+            room -= n_claimed;
+            Ok(outcome)
+        });
+        lines.collect::<Result<Vec<_>, StoreError>>()
     });
     written.await.map_err(Arc::new)
 }
 
-/// Reading costs little: without tasks and news of workers, nothing is written.
-fn anything_to_do(
+fn known(tx: &mut Tx<'_>, lines: &[(PoolId, Vec<Claimant>)]) -> Result<Known, StoreError> {
+    let claimants = lines.iter().flat_map(|(_, line)| line);
+    let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
+    store::claimant_list(tx, &keys)
+}
+
+/// Reading costs little: without tasks and news of workers, nothing is written. `None`: there is something to
+/// write.
+fn look(
     tx: &mut Tx<'_>,
     lines: &[(PoolId, Vec<Claimant>)],
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Vec<Outcome>>, StoreError> {
+    let queues: Vec<PoolId> = lines.iter().map(|(queue, _)| queue.clone()).collect();
+    let with_work = store::task_queues_with_work(tx, &queues, now)?;
+    let known = known(tx, lines)?;
+    let mut outcomes = Vec::with_capacity(lines.len());
     for (queue, line) in lines {
-        if store::task_any_waiting(tx, queue, now)? {
-            return Ok(true);
-        }
-        for claimant in line.iter().filter(|claimant| claimant.is_new) {
-            let known = store::queue_worker_get(tx, &claimant.worker)?;
-            if known.is_none_or(|known| !is_freshly_seen(&known, now)) {
-                return Ok(true);
+        let has_work = with_work.contains(queue);
+        let mut shares = Vec::with_capacity(line.len());
+        for claimant in line {
+            let (wanted, share) = standing(claimant, &known, now);
+            let is_seen = !claimant.is_new || is_seen(&known, &claimant.worker, now);
+            if share == Share::Nothing && (!is_seen || (has_work && wanted > 0)) {
+                return Ok(None);
             }
+            shares.push(share);
         }
+        let left = if has_work {
+            Left::ForOthers
+        } else {
+            Left::Nothing
+        };
+        outcomes.push(Outcome { shares, left });
     }
-    Ok(false)
+    Ok(Some(outcomes))
 }
 
+/// How many tasks a worker may have, and what it gets if there are none.
+fn standing(claimant: &Claimant, known: &Known, now: Timestamp) -> (u32, Share) {
+    let Some(known) = known.get(&claimant.worker) else {
+        return (claimant.wanted, Share::Nothing);
+    };
+    if let Some(state) = refusal(known.state) {
+        return (0, Share::Refused(state));
+    }
+    let is_kept_away = known
+        .known
+        .as_ref()
+        .is_some_and(|worker| worker.is_quarantined(now));
+    let wanted = if is_kept_away { 0 } else { claimant.wanted };
+    (wanted, Share::Nothing)
+}
+
+/// Makes at most so many claims, and says how many.
 fn serve_line(
     app: &App,
     tx: &mut Tx<'_>,
     queue: &PoolId,
     line: &[Claimant],
+    known: &Known,
     now: Timestamp,
-    room: &mut u32,
-) -> Result<Served, StoreError> {
-    let mut known = Vec::with_capacity(line.len());
-    let mut wanted = Vec::with_capacity(line.len());
-    for claimant in line {
-        let worker = store::queue_worker_get(tx, &claimant.worker)?;
-        let is_kept_away = worker
-            .as_ref()
-            .is_some_and(|worker| worker.is_quarantined(now));
-        wanted.push(if is_kept_away { 0 } else { claimant.wanted });
-        known.push(worker);
-    }
-    let n_wanted = wanted.iter().sum::<u32>();
-    let limit = n_wanted.min(*room);
+    most: u32,
+) -> Result<(Outcome, u32), StoreError> {
+    let standings = line.iter().map(|claimant| standing(claimant, known, now));
+    let (wanted, mut shares): (Vec<u32>, Vec<Share>) = standings.unzip();
+    let limit = wanted.iter().sum::<u32>().min(most);
     let Part {
         items: next,
         is_cut,
     } = store::task_next(tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
-    let is_exhausted = n_wanted == 0 || (n_next < limit && !is_cut);
-    *room -= n_next;
     let mut tasks = vec![Vec::new(); line.len()];
     // Claiming makes nothing pending: there is nobody to be told.
     let mut hints = Hints::default();
@@ -123,14 +190,34 @@ fn serve_line(
         let claimed = claim(app, tx, &task, worker, now, &mut hints)?;
         tasks[place].extend(claimed);
     }
-    for ((claimant, known), tasks) in line.iter().zip(known).zip(&tasks) {
-        see(tx, &claimant.worker, known, tasks, now)?;
+    let is_left_out = |(wanted, tasks): (&u32, &Vec<Task>)| *wanted > 0 && tasks.is_empty();
+    let some_got_nothing = wanted.iter().zip(&tasks).any(is_left_out);
+    let some_got_tasks = tasks.iter().any(|tasks| !tasks.is_empty());
+    let is_exhausted = match limit {
+        0 => !store::task_any_waiting(tx, queue, now)?,
+        _ => n_next < limit && !is_cut,
+    };
+    let left = match (is_exhausted, some_got_nothing) {
+        (true, _) => Left::Nothing,
+        (false, false) => Left::ForOthers,
+        (false, true) if is_cut && some_got_tasks => Left::ForAll,
+        // What cannot be claimed now is looked at again in a moment.
+        (false, true) => Left::Nothing,
+    };
+    for ((claimant, share), tasks) in line.iter().zip(&mut shares).zip(tasks) {
+        if matches!(share, Share::Refused(_)) {
+            continue;
+        }
+        let known = known
+            .get(&claimant.worker)
+            .and_then(|known| known.known.clone());
+        see(tx, &claimant.worker, known, &tasks, now)?;
+        if !tasks.is_empty() {
+            *share = Share::Tasks(tasks);
+        }
     }
     store::task_queue_seen(tx, queue, now, true)?;
-    Ok(Served {
-        tasks,
-        is_exhausted,
-    })
+    Ok((Outcome { shares, left }, n_next))
 }
 
 /// To whom the first task goes, the second, …: in rounds, until everybody has what they want.
@@ -195,6 +282,13 @@ pub(super) fn see(
         store::worker_note_first_claim(tx, key, now)?;
     }
     Ok(())
+}
+
+fn is_seen(known: &Known, worker: &WorkerKey, now: Timestamp) -> bool {
+    known
+        .get(worker)
+        .and_then(|known| known.known.as_ref())
+        .is_some_and(|known| is_freshly_seen(known, now))
 }
 
 /// A moment that is still to come, because the clock was set back, says nothing.

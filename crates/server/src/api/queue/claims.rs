@@ -4,14 +4,17 @@ use access::certificate;
 use domain::id::{PoolId, WorkerKey};
 use domain::task::{Claim, Task};
 use domain::time::Timestamp;
+use domain::worker::WorkerState;
 use domain::worker_credentials::START_BEFORE_MS;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::claiming::{claim_end, see};
+use super::broker::NotServed;
+use super::claiming::{claim_end, refusal, see};
 use super::moves::{Hints, carry_out};
 use super::{run_id, task_not_found};
 use crate::app::App;
@@ -42,9 +45,10 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     let queue: PoolId = call.parameter("taskQueueId").parse()?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
     let broker = &call.app.queue.broker;
-    let claimed = broker
-        .claim(&call.app, worker, body.tasks, &call.gone)
-        .await?;
+    let claiming = broker.claim(&call.app, worker.clone(), body.tasks, &call.gone);
+    let claimed = claiming
+        .await
+        .map_err(|failed| not_served(&worker, failed))?;
     let Some(claimed) = claimed else {
         return Reply::json(&json!({ "tasks": [] }));
     };
@@ -80,7 +84,11 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     );
     let written = call.app.write("task_claim", move |tx| {
         let before = store::task_get(tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
-        let known = store::queue_worker_get(tx, &worker)?;
+        let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
+        let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
+        if let Some(state) = refusal(state) {
+            return Err(refused(&worker, state));
+        }
         let until = claim_end(&app, now);
         let moved = before
             .clone()
@@ -137,6 +145,32 @@ pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
         Ok::<_, ApiError>(task)
     });
     Reply::json(&reply_for_run(&call, &written.await?, run_id)?)
+}
+
+fn not_served(worker: &WorkerKey, failed: NotServed) -> ApiError {
+    const NAME: &str = "claim_work";
+    match failed {
+        NotServed::Refused(state) => refused(worker, state),
+        NotServed::Store(problem) => StoreError::Query {
+            statement: NAME,
+            source: problem.to_string().into(),
+        }
+        .into(),
+        NotServed::Panicked => StoreError::Panicked { name: NAME }.into(),
+    }
+}
+
+fn refused(worker: &WorkerKey, state: WorkerState) -> ApiError {
+    let why = match state {
+        WorkerState::Stopped => "has been removed",
+        WorkerState::Stopping | WorkerState::Requested | WorkerState::Running => {
+            "is being removed, as it was asked to or is past its time"
+        }
+    };
+    ApiError::conflict(format!(
+        "Worker {worker} is {state} and gets no tasks: it {why}. It should shut down; `getWorker` of the worker \
+         manager says more."
+    ))
 }
 
 fn reply_for_run(call: &Call, task: &Task, run_id: u32) -> Result<Value, ApiError> {

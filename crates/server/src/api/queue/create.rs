@@ -25,7 +25,7 @@ use crate::config;
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;
 /// Who meets another schema each time is told to come back later.
 const MAX_JUDGEMENTS: usize = 5;
-/// So many unknown dependencies are named in an error.
+/// So many dependencies are named in an error.
 const MAX_NAMED: usize = 20;
 
 impl From<BadDefinition> for ApiError {
@@ -77,14 +77,11 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         .map_err(|problem| ApiError::input(format!("The task cannot be stored: {problem}")))?
         .define(&id)?;
     let task = Task::new(id, definition);
-    match write(&call, task).await? {
-        Made::Whole(task) => status_reply(&task),
-        Made::Waiting { unknown } => Err(unknown_dependencies(&unknown)),
-    }
+    status_reply(&write(&call, task).await?)
 }
 
 /// Judges the payload, and writes the task if the verdict still counts then.
-async fn write(call: &Call, task: Task) -> Result<Made, ApiError> {
+async fn write(call: &Call, task: Task) -> Result<Task, ApiError> {
     let task = Arc::new(task);
     let (pool_id, payload) = (&task.definition.task_queue_id, &task.definition.payload);
     for _ in 0..MAX_JUDGEMENTS {
@@ -109,14 +106,6 @@ async fn write(call: &Call, task: Task) -> Result<Made, ApiError> {
     Err(ApiError::conflict(text))
 }
 
-enum Made {
-    Whole(Task),
-    /// The task is there, and waits in vain: not all that it depends on is.
-    Waiting {
-        unknown: Vec<TaskId>,
-    },
-}
-
 /// `None`: its payload has not been judged by the schema that is there now.
 fn make(
     app: &App,
@@ -125,7 +114,7 @@ fn make(
     verdict: Option<&Verdict>,
     now: Timestamp,
     hints: &mut Hints,
-) -> Result<Option<Made>, ApiError> {
+) -> Result<Option<Task>, ApiError> {
     let definition = &task.definition;
     match payload_standing(app, tx, &definition.task_queue_id, verdict)? {
         Standing::Fits => {}
@@ -148,9 +137,11 @@ fn make(
         if store::task_insert(tx, &scheduled)? {
             let news = [TaskNews::Defined, TaskNews::Pending(0)];
             follow(app, tx, &scheduled, &news, now, hints)?;
-            return Ok(Some(Made::Whole(scheduled)));
+            return Ok(Some(scheduled));
         }
     } else if store::task_insert(tx, task)? {
+        // One may be the task itself, which is there by now.
+        check_dependencies(tx, task)?;
         follow(app, tx, task, &[TaskNews::Defined], now, hints)?;
     }
     let known = store::task_get(tx, &task.id)?.ok_or_else(|| tx.lost_race())?;
@@ -172,20 +163,48 @@ fn depend(
     task: Task,
     now: Timestamp,
     hints: &mut Hints,
-) -> Result<Made, ApiError> {
+) -> Result<Task, ApiError> {
     if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
-        return Ok(Made::Whole(task));
-    }
-    let unknown = store::task_unknown_dependencies(tx, &task)?;
-    if !unknown.is_empty() {
-        return Ok(Made::Waiting { unknown });
+        return Ok(task);
     }
     store::task_require(tx, &task)?;
     if store::task_open_dependencies(tx, &task.id, 1)? > 0 {
-        return Ok(Made::Whole(task));
+        if tx.has_rivals() {
+            hints.look_again(tx, &task.id, now)?;
+        }
+        return Ok(task);
     }
     let moved: Moved = task.clone().schedule(now)?;
-    Ok(Made::Whole(carry_out(app, tx, &task, moved, now, hints)?))
+    Ok(carry_out(app, tx, &task, moved, now, hints)?)
+}
+
+/// A task whose dependencies do not exist, or not for long enough, would never be scheduled.
+fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), ApiError> {
+    let TaskDefinition {
+        dependencies,
+        deadline,
+        ..
+    } = &*task.definition;
+    let known = store::task_required(tx, task)?;
+    let unknown = dependencies.iter().filter(|id| !known.contains_key(*id));
+    let unknown: Vec<&TaskId> = unknown.collect();
+    if !unknown.is_empty() {
+        return Err(ApiError::input(format!(
+            "`dependencies` names tasks that do not exist: {}. Nothing was created; create those first, then send \
+             this request again.",
+            named(&unknown)
+        )));
+    }
+    let too_short = |id: &&TaskId| known.get(*id).is_some_and(|expires| expires < deadline);
+    let too_short: Vec<&TaskId> = dependencies.iter().filter(too_short).collect();
+    if !too_short.is_empty() {
+        return Err(ApiError::input(format!(
+            "`dependencies` names tasks that expire before the `deadline` of this task ({deadline}): {}. Nothing \
+             was created; choose an earlier deadline, or let those tasks expire later.",
+            named(&too_short)
+        )));
+    }
+    Ok(())
 }
 
 fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), ApiError> {
@@ -290,17 +309,14 @@ fn refuse_double_stars(definition: &TaskDefinition) -> Result<(), ApiError> {
     }
 }
 
-fn unknown_dependencies(unknown: &[TaskId]) -> ApiError {
-    let named: Vec<&str> = unknown.iter().take(MAX_NAMED).map(TaskId::as_str).collect();
-    let rest = match unknown.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        rest => format!(" and {rest} more"),
-    };
-    ApiError::input(format!(
-        "`dependencies` names tasks that do not exist: {}{rest}. The task was made all the same; \
-         create what is missing and send the request again, or it is never scheduled.",
-        named.join(", ")
-    ))
+/// Some of these, so that the message does not grow without end.
+fn named(tasks: &[&TaskId]) -> String {
+    let named: Vec<&str> = tasks.iter().take(MAX_NAMED).map(|id| id.as_str()).collect();
+    let named = named.join(", ");
+    match tasks.len().saturating_sub(MAX_NAMED) {
+        0 => named,
+        rest => format!("{named} and {rest} more"),
+    }
 }
 
 impl From<domain::task::Refused> for ApiError {

@@ -23,7 +23,8 @@ const MANY: u32 = 256;
 #[must_use]
 pub(crate) struct Hints {
     pending: BTreeSet<PoolId>,
-    more_releases: bool,
+    /// These are to be looked at again: who waits for whom may have changed unseen.
+    look_again: Vec<TaskId>,
 }
 
 impl Hints {
@@ -32,9 +33,19 @@ impl Hints {
             app.queue.broker.ring(app, queue);
             app.wake.pool(queue);
         }
-        if self.more_releases {
-            app.queue.releases.notify_one();
-        }
+        app.queue.releases.add(self.look_again);
+    }
+
+    /// Sees to it that this task is looked at again after the commit, by whatever process.
+    pub(crate) fn look_again(
+        &mut self,
+        tx: &mut Tx<'_>,
+        task: &TaskId,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        store::task_look_again(tx, task, now)?;
+        self.look_again.push(task.clone());
+        Ok(())
     }
 }
 
@@ -102,46 +113,61 @@ fn release_some(
     let completed = required.state() == TaskState::Completed;
     let waiting = store::task_dependents_to_release(tx, &required.id, completed, RELEASED_AT_ONCE)?;
     for id in &waiting {
-        store::task_dependency_release(tx, &required.id, id)?;
-        match store::task_open_dependencies(tx, id, MANY)? {
-            0 => {}
-            left if left < MANY as usize => {
-                store::task_touch(tx, id)?;
-                continue;
-            }
-            _ => continue,
-        }
-        let Some(task) = store::task_get(tx, id)? else {
-            continue;
-        };
-        // A task that is past its deadline is resolved as such soon.
-        if let Ok(moved) = task.clone().schedule(now) {
-            carry_out_first(app, tx, &task, moved, now, hints)?;
-        }
+        release_edge(app, tx, &required.id, id, now, hints)?;
     }
     Ok(waiting.len() == RELEASED_AT_ONCE as usize)
 }
 
-/// One batch of the dependents that an end of this task has freed and that are not released yet; true if
-/// there are more.
-pub(crate) async fn release_batch(app: &Arc<App>, id: &TaskId) -> Result<bool, StoreError> {
-    let (writer, id, now) = (Arc::clone(app), id.clone(), app.clock.now());
-    let written = app.write("task_release", move |tx| {
+fn release_edge(
+    app: &App,
+    tx: &mut Tx<'_>,
+    required: &TaskId,
+    id: &TaskId,
+    now: Timestamp,
+    hints: &mut Hints,
+) -> Result<(), StoreError> {
+    store::task_dependency_release(tx, required, id)?;
+    match store::task_open_dependencies(tx, id, MANY)? {
+        0 => {}
+        left if left < MANY as usize => return store::task_touch(tx, id),
+        _ => return Ok(()),
+    }
+    let Some(task) = store::task_get(tx, id)? else {
+        return Ok(());
+    };
+    // A task that is past its deadline is resolved as such soon.
+    match task.clone().schedule(now) {
+        Ok(moved) => carry_out_first(app, tx, &task, moved, now, hints),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What a second look at some tasks came to.
+pub(crate) struct SecondLook {
+    pub(crate) n_released: usize,
+    /// There is more to release than fits into one transaction.
+    pub(crate) more: bool,
+}
+
+/// Releases what is free to be released from or to these tasks, and was not seen in time by those who made it so.
+pub(crate) async fn look_again(app: &Arc<App>, tasks: &[TaskId]) -> Result<SecondLook, StoreError> {
+    let (writer, tasks, now) = (Arc::clone(app), tasks.to_vec(), app.clock.now());
+    let written = app.write("task_look_again", move |tx| {
         let mut hints = Hints::default();
-        let required = store::task_get(tx, &id)?;
-        let resolved = required.filter(|task| task.state().is_resolved());
-        let more = match &resolved {
-            Some(task) => release_some(&writer, tx, task, now, &mut hints)?,
-            None => false,
-        };
-        if !more {
-            store::task_release_done(tx, &id)?;
+        let edges = store::task_edges_freed(tx, &tasks, RELEASED_AT_ONCE)?;
+        for edge in &edges {
+            release_edge(&writer, tx, &edge.required, &edge.waiting, now, &mut hints)?;
         }
-        Ok::<_, StoreError>((more, hints))
+        let more = edges.len() >= RELEASED_AT_ONCE as usize;
+        if !more {
+            store::task_looks_done(tx, &tasks)?;
+        }
+        let n_released = edges.len();
+        Ok::<_, StoreError>((SecondLook { n_released, more }, hints))
     });
-    let (more, hints) = written.await?;
+    let (look, hints) = written.await?;
     hints.tell(app);
-    Ok(more)
+    Ok(look)
 }
 
 /// A move that resolves nothing, so that releasing tasks never goes deeper.
@@ -168,9 +194,9 @@ fn release(
     now: Timestamp,
     hints: &mut Hints,
 ) -> Result<(), StoreError> {
-    if release_some(app, tx, required, now, hints)? {
-        store::task_release_later(tx, &required.id, now)?;
-        hints.more_releases = true;
+    let more = release_some(app, tx, required, now, hints)?;
+    if more || tx.has_rivals() {
+        hints.look_again(tx, &required.id, now)?;
     }
     Ok(())
 }

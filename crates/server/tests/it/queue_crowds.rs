@@ -1,0 +1,208 @@
+//! Many workers that wait: what they cost while nothing comes, and that each has its turn when work comes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::WorkerKey;
+use domain::queue_worker::QueueWorker;
+use http::Method;
+use serde_json::{Value, json};
+use server::api::listener::Server;
+use store::Counts;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::Answer;
+use crate::database::on_both;
+use crate::queue_samples::{HOUR_MS, stop_time, stored_task, task_id};
+use crate::samples::key;
+use crate::world::World;
+
+/// So many are served in one transaction.
+const BATCH: usize = 64;
+
+fn ids(claims: &Value) -> Vec<String> {
+    let claims = claims["tasks"].as_array().unwrap().iter();
+    claims
+        .map(|claim| claim["status"]["taskId"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn waiting(world: &World, worker: &str) -> JoinHandle<Answer> {
+    tokio::spawn(world.asking_for_work(worker, 1).send())
+}
+
+/// Puts tasks there of which nobody is told.
+async fn stored(world: &World, count: u32) {
+    let task = stored_task(world).schedule(world.now()).unwrap().task;
+    let write = world.write(move |tx| {
+        for number in 1..=count {
+            let mut task = task.clone();
+            task.id = task_id(number).parse().unwrap();
+            assert!(store::task_insert(tx, &task)?);
+        }
+        Ok(())
+    });
+    write.await;
+}
+
+/// Lets so many seconds pass, and counts what happens in them.
+async fn seconds(world: &World, count: u64) -> Counts {
+    world.app.store.take_counts();
+    for _ in 0..count {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    world.app.store.take_counts()
+}
+
+async fn crowd(world: &World, count: usize) {
+    let stopped = stop_time();
+    world.app.store.take_counts();
+    let workers: Vec<_> = (0..count)
+        .map(|number| waiting(world, &format!("w{number}")))
+        .collect();
+    world.until_waiting(count).await;
+    let looks = world.app.store.take_counts().transactions("claim_look");
+    let enough = u64::try_from(count.div_ceil(BATCH) + 1).unwrap();
+    assert!(looks <= enough, "{looks} looks at {count} that asked");
+    // The first sweep welcomes those who have not been looked at yet; it is over when the second one begins.
+    let mut sweeps = 0;
+    while count > 0 && sweeps < 2 {
+        sweeps += seconds(world, 1).await.transactions("claim_sweep");
+    }
+    world.until_waiting(count).await;
+    let idle = seconds(world, 10).await;
+    world.until_waiting(count).await;
+    assert_eq!(idle.transactions("claim_look"), 0, "{count} wait: {idle:?}");
+    assert_eq!(idle.transactions("claim_work"), 0, "{count} wait: {idle:?}");
+    let sweeps = idle.transactions("claim_sweep");
+    let some = u64::from(count > 0);
+    assert!((some..=10).contains(&sweeps), "{count} wait: {idle:?}");
+    assert_eq!(idle.statements("task_queues_with_work"), sweeps);
+    stored(world, u32::try_from(count).unwrap()).await;
+    world.app.store.take_counts();
+    stopped.resume();
+    let mut got = BTreeSet::new();
+    for worker in workers {
+        let ids = ids(&worker.await.unwrap().expect(200));
+        assert_eq!(ids.len(), 1, "each has one of {count}");
+        got.extend(ids);
+    }
+    assert_eq!(got.len(), count);
+    let work = world.app.store.take_counts().transactions("claim_work");
+    assert!(work <= enough, "{work} transactions for {count} claims");
+}
+
+macro_rules! crowd_of {
+    ($name:ident, $count:literal) => {
+        on_both!($name, |world| {
+            crowd(world, $count).await;
+        });
+    };
+}
+
+crowd_of!(nobody_waits, 0);
+crowd_of!(one_waits, 1);
+crowd_of!(one_less_than_a_batch_waits, 63);
+crowd_of!(a_batch_waits, 64);
+crowd_of!(one_more_than_a_batch_waits, 65);
+crowd_of!(ten_batches_wait, 640);
+crowd_of!(a_thousand_wait, 1_000);
+crowd_of!(five_thousand_wait, 5_000);
+
+on_both!(
+    workers_that_may_not_have_what_waits_do_not_keep_it_from_those_behind_them,
+    |world| {
+        let stopped = stop_time();
+        let until = world.now().plus_millis(HOUR_MS);
+        let quarantined: Vec<String> = (0..2 * BATCH).map(|number| format!("q{number}")).collect();
+        let (names, now) = (quarantined.clone(), world.now());
+        let write = world.write(move |tx| {
+            for name in &names {
+                let mut worker = QueueWorker::new(key("pp/ee", "g", name), now, until);
+                worker.quarantine(until, "c", None, now);
+                store::queue_worker_upsert(tx, &worker)?;
+            }
+            Ok(())
+        });
+        write.await;
+        let kept_away: Vec<_> = quarantined
+            .iter()
+            .map(|name| waiting(world, name))
+            .collect();
+        world.until_waiting(kept_away.len()).await;
+        let healthy = waiting(world, "healthy");
+        world.until_waiting(kept_away.len() + 1).await;
+        world.created(1, json!({})).await;
+        assert_eq!(ids(&healthy.await.unwrap().expect(200)), [task_id(1)]);
+        // What only they could take is left alone.
+        world.created(2, json!({})).await;
+        world.until_waiting(kept_away.len()).await;
+        let idle = seconds(world, 10).await;
+        assert_eq!(idle.transactions("claim_look"), 0, "{idle:?}");
+        stopped.resume();
+        assert_eq!(world.claim("late", 1).await.len(), 1);
+        kept_away.iter().for_each(JoinHandle::abort);
+    }
+);
+
+/// Holds up whoever wants to note that this worker was seen, until the sender is dropped.
+async fn hold_up(
+    world: &World,
+    worker: WorkerKey,
+) -> (std::sync::mpsc::Sender<()>, JoinHandle<()>) {
+    let (go_on, held) = std::sync::mpsc::channel::<()>();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let (store, now) = (world.app.store.clone(), world.now());
+    let mut once = Some((begun, held));
+    let holding = tokio::spawn(async move {
+        let write = store.write("hold_up", move |tx| {
+            store::queue_worker_upsert(tx, &QueueWorker::new(worker.clone(), now, now))?;
+            if let Some((begun, held)) = once.take() {
+                begun.send(()).unwrap();
+                assert!(held.recv().is_err());
+            }
+            Ok::<_, store::StoreError>(())
+        });
+        write.await.unwrap();
+    });
+    has_begun.await.unwrap();
+    (go_on, holding)
+}
+
+on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once, |world| {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (server, stop) = (Arc::new(Server::new(Arc::clone(&world.app))), CancellationToken::new());
+    let serving = tokio::spawn(Arc::clone(&server).serve(listener, stop.clone()));
+    let mut ask = world.asking_for_work("w", 1);
+    ask.host = "127.0.0.1".to_owned();
+    ask.port = address.port();
+    let signature = ask.signature(&world.root());
+    let (go_on, holding) = hold_up(world, key("pp/ee", "g", "w")).await;
+    world.app.store.take_counts();
+    let request = reqwest::Client::new()
+        .request(Method::POST, format!("http://{address}/api/queue/v1/claim-work/pp%2Fee"))
+        .header("authorization", signature)
+        .header("content-type", "application/json")
+        .body(json!({"workerGroup": "g", "workerId": "w", "tasks": 1}).to_string());
+    let answer = tokio::spawn(request.send());
+    // It has been taken out of the line to be served, and nobody can tell how that ends.
+    let mut looks = 0;
+    while looks == 0 {
+        looks += world.app.store.take_counts().transactions("claim_look");
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    drop(go_on);
+    let answer = answer.await.unwrap().unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+    assert_eq!(answer.json::<Value>().await.unwrap(), json!({"tasks": []}));
+    serving.await.unwrap();
+    holding.await.unwrap();
+    assert_eq!(world.app.queue.broker.waiting(&"pp/ee".parse().unwrap()), 0);
+});
