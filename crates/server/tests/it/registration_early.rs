@@ -27,7 +27,10 @@ async fn early_machine(fleet: &Fleet) -> (WorkerKey, LaunchToken) {
     fleet.one.fake.set_answer_delay_ms(ANSWER_MS);
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
-    Provision(Arc::clone(&fleet.app)).activate().await.unwrap();
+    Provision::new(Arc::clone(&fleet.app))
+        .activate()
+        .await
+        .unwrap();
     for _ in 0..LIMIT {
         if let Some(machine) = fleet.machines().pop() {
             return (machine.key, machine.token.unwrap());
