@@ -6,7 +6,7 @@ use std::time::Duration;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
-use cloud::{NotAvailable, Provider, ProviderContext, Providers};
+use cloud::{NotAvailable, Provider, ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
 use domain::Version;
 use domain::access::ClientRecord;
@@ -154,30 +154,8 @@ async fn assemble(
     let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
     let demands = Demands::new(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
-    let configured = config.providers.0.iter().map(|(id, provider)| {
-        let context = ProviderContext {
-            id: id.clone(),
-            schemas,
-            keyring: Arc::clone(&keyring),
-            root_url: config.root_url(),
-            data: config.data.clone(),
-            clock: Arc::clone(&clock),
-        };
-        let built = provider.build(context);
-        if !provider.calls_a_cloud() {
-            return (id.clone(), built);
-        }
-        let limits = config.fleet.rate_limits.get(id.as_str()).copied();
-        let limited = RateLimited::new(
-            id.clone(),
-            built,
-            limits.unwrap_or_default(),
-            Arc::clone(&clock),
-            Arc::new(RealPauses),
-        );
-        (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
-    });
-    let providers = Providers::new(configured.chain(further).collect());
+    let configured = build_providers(&config, &keyring, &clock, schemas);
+    let providers = Providers::new(configured.into_iter().chain(further).collect());
     tell_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
@@ -217,6 +195,39 @@ async fn assemble(
         open_calls,
         started: now,
     }))
+}
+
+/// The providers of the configuration. Those that call a cloud do so within their rate limits.
+fn build_providers(
+    config: &Config,
+    keyring: &Arc<Keyring>,
+    clock: &Arc<dyn Clock>,
+    schemas: Schemas,
+) -> Vec<(ProviderId, Arc<dyn Provider>)> {
+    let build = |(id, provider): &(ProviderId, ProviderConfig)| {
+        let context = ProviderContext {
+            id: id.clone(),
+            schemas,
+            keyring: Arc::clone(keyring),
+            root_url: config.root_url(),
+            data: config.data.clone(),
+            clock: Arc::clone(clock),
+        };
+        let built = provider.build(context);
+        if !provider.calls_a_cloud() {
+            return (id.clone(), built);
+        }
+        let limits = config.fleet.rate_limits.get(id.as_str()).copied();
+        let limited = RateLimited::new(
+            id.clone(),
+            built,
+            limits.unwrap_or_default(),
+            Arc::clone(clock),
+            Arc::new(RealPauses),
+        );
+        (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
+    };
+    config.providers.0.iter().map(build).collect()
 }
 
 /// Who tells us who is asking, and in whose names the credentials of workers and of tasks are signed.

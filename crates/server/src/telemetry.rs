@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn every_histogram_has_buckets() {
         let telemetry = Telemetry::default();
-        let histograms = catalogue::METRICS.iter();
-        let histograms = histograms.filter(|metric| metric.kind == catalogue::Kind::Histogram);
+        let histograms = METRICS.iter();
+        let histograms = histograms.filter(|metric| metric.kind == Kind::Histogram);
         for metric in histograms {
             metrics::with_local_recorder(&telemetry.recorder(), || {
                 histogram!(metric.name).record(1.0);

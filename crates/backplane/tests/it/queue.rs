@@ -229,7 +229,7 @@ async fn the_busy_are_read_page_by_page() {
     })
     .await;
     let busy = queue.busy(&"p/q".parse().unwrap()).await.unwrap();
-    let ids: Vec<&str> = busy.iter().map(|(_, id)| id.as_str()).collect();
+    let ids: Vec<&str> = busy.keys().map(|(_, id)| id.as_str()).collect();
     assert_eq!(ids, ["w1", "w2"]);
     let first = "GET /api/queue/v1/task-queues/p%2Fq/claimed?limit=1000 HTTP/1.1";
     assert_eq!(server.lines()[0], first);

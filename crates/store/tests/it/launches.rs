@@ -3,29 +3,27 @@
 use domain::Version;
 use domain::id::LaunchToken;
 use domain::launch::{Cause, Launch, LaunchState};
-use domain::plan::{Health, Refusals, Tries};
 use domain::supply::AwaitedLaunches;
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
 use store::{
-    HealthWindow, LaunchRecord, PlanRecord, Store, StoreError, launch_delete_before, launch_get,
-    launch_health_between, launch_insert, launch_list, launch_list_pending,
-    launch_note_never_registered, launch_note_registered, launch_note_silent,
-    launch_pending_between, launch_pending_machines, launch_update, plan_delete_before, plan_get,
-    plan_insert, plan_list, pool_insert, queue_worker_upsert, turn_take, worker_get, worker_insert,
-    worker_list_stopping, worker_live_machines, worker_note_checked, worker_note_first_claim,
-    worker_supply_between, worker_supply_overdue_between, worker_supply_quarantined_between,
+    PlanRecord, StoreError, launch_delete_before, launch_get, launch_insert, launch_list,
+    launch_list_pending, launch_pending_between, launch_pending_machines, launch_update,
+    plan_delete_before, plan_get, plan_insert, plan_list, pool_insert, queue_worker_upsert,
+    turn_take, worker_get, worker_insert, worker_list_stopping, worker_live_machines,
+    worker_note_checked, worker_supply_between, worker_supply_overdue_between,
+    worker_supply_quarantined_between,
 };
 
 use crate::samples::{at, pool, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
-fn token(number: u8) -> LaunchToken {
+pub(crate) fn token(number: u8) -> LaunchToken {
     let letter = char::from(b'a' + number);
     format!("fN1SbArXTPSVFNUvaOli{letter}Q").parse().unwrap()
 }
 
-fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
+pub(crate) fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
     Launch {
         token: token(number),
         pool_id: pool_id(pool),
@@ -44,14 +42,14 @@ fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
     }
 }
 
-fn refused(cause: Cause) -> LaunchState {
+pub(crate) fn refused(cause: Cause) -> LaunchState {
     LaunchState::Refused {
         cause,
         problem: "no".to_owned(),
     }
 }
 
-fn unknown() -> LaunchState {
+pub(crate) fn unknown() -> LaunchState {
     LaunchState::Unknown {
         problem: "no answer".to_owned(),
     }
@@ -171,203 +169,6 @@ on_both!(
     }
 );
 
-/// Settled at this moment.
-fn settled(number: u8, state: LaunchState, made: u32, moment: i64) -> Launch {
-    Launch {
-        state,
-        made,
-        last_modified: at(moment),
-        ..launch(number, "a/b", "lc", LaunchState::Open)
-    }
-}
-
-/// Everything is heard, and nothing is late.
-fn heard_since(since: i64) -> HealthWindow {
-    HealthWindow {
-        since: at(since),
-        launched_before: at(0),
-        registered_before: at(0),
-    }
-}
-
-async fn health(store: &Store, window: HealthWindow) -> LaunchRecord {
-    let of_pool = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/b"), &pool_id("a/b"))
-    });
-    let of_all = read(store, move |tx| {
-        launch_health_between(tx, &window, &pool_id("a/a"), &pool_id("a/z"))
-    });
-    let of_pool = of_pool.await;
-    assert_eq!(of_pool, of_all.await, "both statements say the same");
-    let [(_, config, record)] = of_pool.as_slice() else {
-        panic!("{of_pool:?}");
-    };
-    assert_eq!(config.as_str(), "lc");
-    *record
-}
-
-on_both!(health_is_what_became_of_recent_launches, |database| {
-    let store = database.migrated().await;
-    write(&store, |tx| {
-        for number in 1..=6 {
-            launch_insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
-        }
-        let withdrawn = LaunchState::Withdrawn {
-            problem: "too many".to_owned(),
-        };
-        launch_update(tx, &settled(1, refused(Cause::Capacity), 0, 2_000))?;
-        launch_update(tx, &settled(2, refused(Cause::Throttled), 0, 2_100))?;
-        launch_update(tx, &settled(3, LaunchState::Accepted, 3, 2_200))?;
-        launch_update(tx, &settled(4, LaunchState::Accepted, 1, 2_300))?;
-        launch_update(tx, &settled(6, withdrawn, 0, 2_400))?;
-        launch_note_registered(tx, &token(3), at(3_000))?;
-        launch_note_registered(tx, &token(3), at(4_000))?;
-        launch_note_never_registered(tx, &token(3), at(5_000))
-    })
-    .await;
-    let all = health(&store, heard_since(1_000)).await;
-    let expected = Health {
-        // Not the one that was turned away, and not the one that was withdrawn.
-        attempted: 12,
-        failed: 3,
-        short: 2,
-        created: 4,
-        registered: 2,
-        never_registered: 1,
-        overdue: 0,
-        silent: 0,
-        last_failure: Some(at(5_000)),
-    };
-    assert_eq!(all.health, expected);
-    let tries = Tries {
-        // A part that was not made is a refusal; all are of one plan.
-        refusals: Some(Refusals {
-            in_a_row: 1,
-            cause: Cause::Capacity,
-            last: at(2_300),
-        }),
-        plans_without_workers: 1,
-        last: Some(at(1_005)),
-    };
-    assert_eq!(all.tries, tries);
-    // Of the first one nothing was heard since, whenever it was made; another still owes a machine.
-    let later = health(&store, heard_since(2_050)).await.health;
-    assert_eq!((later.attempted, later.failed), (6, 0));
-    let last = health(&store, heard_since(5_000)).await.health;
-    assert_eq!((last.attempted, last.registered, last.short), (6, 2, 2));
-});
-
-on_both!(
-    refusals_count_by_plans_since_the_last_acceptance,
-    |database| {
-        let store = database.migrated().await;
-        // What becomes of each launch, its plan, and how many refusals in a row there are then.
-        let steps = [
-            (refused(Cause::Capacity), 1, 1),
-            (refused(Cause::Capacity), 1, 1),
-            (refused(Cause::Quota), 2, 2),
-            (refused(Cause::Lost), 3, 3),
-            (LaunchState::Accepted, 4, 0),
-            (unknown(), 5, 0),
-            (refused(Cause::Throttled), 6, 1),
-        ];
-        for (number, (state, plan, in_a_row)) in (1..).zip(steps) {
-            let cause = if let LaunchState::Refused { cause, .. } = &state {
-                Some(*cause)
-            } else {
-                None
-            };
-            let moment = 2_000 + i64::from(number);
-            write(&store, move |tx| {
-                let open = Launch {
-                    plan,
-                    ..launch(number, "a/b", "lc", LaunchState::Open)
-                };
-                launch_insert(tx, &open)?;
-                launch_update(tx, &settled(number, state.clone(), 3, moment))
-            })
-            .await;
-            let refusals = health(&store, heard_since(0)).await.tries.refusals;
-            let expected = cause.map(|cause| Refusals {
-                in_a_row,
-                cause,
-                last: at(moment),
-            });
-            assert_eq!(refusals, expected, "after launch {number}");
-        }
-        // A registration says nothing about what the cloud has in stock.
-        write(&store, |tx| {
-            launch_note_registered(tx, &token(5), at(9_000))
-        })
-        .await;
-        assert!(
-            health(&store, heard_since(0))
-                .await
-                .tries
-                .refusals
-                .is_some()
-        );
-    }
-);
-
-on_both!(
-    machines_that_are_late_count_from_the_moment_they_are,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
-            launch_update(tx, &settled(1, LaunchState::Accepted, 3, 2_000))?;
-            launch_note_registered(tx, &token(1), at(3_000))
-        })
-        .await;
-        let late = |launched_before, registered_before| {
-            let store = store.clone();
-            async move {
-                // Nothing was heard of it for long, and it still owes machines.
-                let window = HealthWindow {
-                    since: at(100_000),
-                    launched_before: at(launched_before),
-                    registered_before: at(registered_before),
-                };
-                let record = health(&store, window).await;
-                let health = record.health;
-                (
-                    health.overdue,
-                    health.silent,
-                    record.tries.plans_without_workers,
-                )
-            }
-        };
-        assert_eq!(late(1_001, 3_000).await, (0, 0, 0));
-        assert_eq!(late(1_002, 3_000).await, (2, 0, 1));
-        assert_eq!(late(1_002, 3_001).await, (2, 1, 1));
-        // They came, or are known to have failed: of the launch nothing was heard since.
-        write(&store, |tx| {
-            launch_note_registered(tx, &token(1), at(4_000))?;
-            launch_note_never_registered(tx, &token(1), at(5_000))
-        })
-        .await;
-        let window = HealthWindow {
-            launched_before: at(90_000),
-            registered_before: at(90_000),
-            ..heard_since(5_000)
-        };
-        let known = health(&store, window).await.health;
-        assert_eq!(
-            (known.overdue, known.silent, known.never_registered),
-            (0, 2, 1)
-        );
-        let none = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(5_001), &pool_id("a/b"), &pool_id("a/b"))
-        });
-        assert_eq!(none.await, []);
-        // The end of a worker that never asked for work is heard, too.
-        write(&store, |tx| launch_note_silent(tx, &token(1), at(6_000))).await;
-        let known = health(&store, heard_since(5_001)).await.health;
-        assert_eq!((known.registered, known.last_failure), (2, Some(at(6_000))));
-    }
-);
-
 on_both!(only_settled_launches_are_forgotten, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
@@ -444,50 +245,6 @@ on_both!(
         }
         turns.sort_unstable();
         assert_eq!(turns, (1..=16).collect::<Vec<i64>>());
-    }
-);
-
-on_both!(
-    a_first_claim_is_counted_once_in_a_workers_life,
-    |database| {
-        let store = database.migrated().await;
-        write(&store, |tx| {
-            launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Accepted))?;
-            for (id, state) in [
-                ("a", WorkerState::Running),
-                ("b", WorkerState::Running),
-                ("coming", WorkerState::Requested),
-                ("leaving", WorkerState::Stopping),
-            ] {
-                let mut worker = worker("a/b", "g", id);
-                worker.state = state;
-                worker.terms.launch_token = Some(token(1).to_string());
-                worker_insert(tx, &worker)?;
-            }
-            let mut declared = worker("a/b", "g", "declared");
-            declared.terms.launch_token = None;
-            worker_insert(tx, &declared).map(drop)
-        })
-        .await;
-        let asks = [
-            "a", "a", "b", "coming", "leaving", "declared", "unknown", "a",
-        ];
-        let noted = write(&store, move |tx| {
-            let asks = asks.iter().enumerate().map(|(number, id)| {
-                let now = at(2_000 + i64::try_from(number).unwrap());
-                worker_note_first_claim(tx, &worker_key("a/b", "g", id), now)
-            });
-            asks.collect::<Result<Vec<_>, _>>()
-        })
-        .await;
-        assert_eq!(noted, [true, false, true, false, false, true, false, false]);
-        let records = read(&store, |tx| {
-            launch_health_between(tx, &heard_since(0), &pool_id("a/b"), &pool_id("a/b"))
-        })
-        .await;
-        assert_eq!(records[0].2.claimed, 2);
-        let unchanged = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "a"))).await;
-        assert_eq!(unchanged.unwrap().version, Version::FIRST);
     }
 );
 

@@ -384,13 +384,13 @@ on_both!(
     what_runs_is_counted_from_the_first_question_on,
     |database| {
         let store = database.migrated().await;
-        assert_eq!(store.take_counts(), store::Counts::default());
+        assert_eq!(store.take_counts(), Counts::default());
         write(&store, |tx| pool_insert(tx, &pool("a/b", "one"))).await;
         read(&store, |tx| pool_get(tx, &pool_id("a/b"))).await;
         let counts = store.clone().take_counts();
         assert_eq!(counts.transactions("test_write"), 1);
         assert_eq!(counts.transactions("test_read"), 1);
         assert_eq!(counts.statements("pool_get"), 1);
-        assert_eq!(store.take_counts(), store::Counts::default());
+        assert_eq!(store.take_counts(), Counts::default());
     }
 );
