@@ -65,14 +65,14 @@ on_both!(
     }
 );
 
-/// So many objects with one member each: seven bytes of text that become hundreds of bytes.
+/// This many objects with one member each: with its comma, seven bytes of text become hundreds.
 fn objects(n_objects: usize) -> String {
     let objects = vec![r#"{"":0}"#; n_objects].join(",");
     format!(r#"{{"a":[{objects}]}}"#)
 }
 
 /// How much one of them weighs: its text and its comma twice, the object, and a further value.
-const OBJECT_WEIGHT: usize = 8 + 8 + 640 + 112;
+const OBJECT_WEIGHT: usize = 7 + 7 + 640 + 112;
 /// What is around them.
 const FRAME_WEIGHT: usize = 670;
 

@@ -175,8 +175,8 @@ on_both!(a_body_that_is_not_the_signed_one_is_refused, |world| {
     let header = signed.signature(&world.root());
     let sent = world.put("/worker-pool/pp%2Fee", json!({"another": "body"}));
     let answer = sent.authorization(&header).await;
-    // The schema comes before the credentials where the scopes depend on the body.
-    answer.refused_with(400, "InputValidationError", "must have required property");
+    // The sender is looked at first, also where the scopes depend on the body.
+    answer.refused_with(401, "AuthenticationFailed", "Invalid payload hash: ");
     let mut other = static_pool();
     other["description"] = json!("not what was signed");
     let sent = world.put("/worker-pool/pp%2Fee", other);

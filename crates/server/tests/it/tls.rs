@@ -43,7 +43,8 @@ fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut encoded = vec![tag];
     match u8::try_from(content.len()) {
         Ok(short) if short < 128 => encoded.push(short),
-        Ok(_) | Err(_) => {
+        Ok(byte) => encoded.extend([0x81, byte]),
+        Err(_) => {
             encoded.push(0x82);
             encoded.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
         }
