@@ -292,7 +292,7 @@ async fn what_was_launched_is_seen_and_owned_and_ends(fixture: &dyn Fixture) {
 }
 
 async fn many_end_together_and_one_that_is_not_ours_spoils_none(fixture: &dyn Fixture) {
-    let order = Order::new(fixture, "FFFFFFFFQQCFFFFFFFFFFQ").await;
+    let order = Order::new(fixture, "HHHHHHHHQQCHHHHHHHHHHQ").await;
     let workers = order.launch(3).await;
     order.wait_alive(&workers).await;
     let mut unknown = workers[0].clone();

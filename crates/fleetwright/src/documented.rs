@@ -36,7 +36,9 @@ fn problem(command: &Command, line: &str) -> Option<String> {
     let mut flags: Vec<&clap::Arg> = command.get_arguments().collect();
     let mut n_values = 0;
     let mut is_value = false;
+    // In a table of Markdown a bar is written `\|`; of several flags in one place the first is looked up.
     for word in line.split_whitespace().skip(1) {
+        let word = word.split("\\|").next().unwrap_or_default();
         let word = word.trim_matches(['[', ']', '(', ')', ',', '\'', '"']);
         let plain = word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         if let Some(flag) = word.strip_prefix("--") {

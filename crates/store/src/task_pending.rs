@@ -57,7 +57,7 @@ statements! { TABLE;
         "SELECT COUNT(*) FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2";
     COUNT_UP_TO "task_count_pending_up_to" =
         "SELECT COUNT(*) FROM (SELECT task_id FROM pending_tasks \
-         WHERE task_queue_id = $1 AND deadline > $2 LIMIT $3) AS some";
+         WHERE task_queue_id = $1 AND deadline > $2 LIMIT $3) AS waiting";
     COUNT_ALL "task_count_pending_all" =
         "SELECT task_queue_id, COUNT(*) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";

@@ -303,7 +303,10 @@ async fn a_worker_finds_its_identity_in_a_file_that_only_its_owner_reads() {
         "workDir": work,
         "env": {"COLOUR": "blue"},
     });
-    expected["proof"] = copy["proof"].clone();
+    for secret in ["proof", "staticSecret"] {
+        assert!(!copy[secret].is_null(), "{secret}");
+        expected[secret] = copy[secret].clone();
+    }
     assert_eq!(copy, expected);
     assert_eq!(
         fs::metadata(identity).unwrap().permissions().mode() & 0o777,

@@ -25,7 +25,7 @@ pub(crate) enum Verb {
     Create(Definition),
     /// Change some fields of a worker pool
     ///
-    /// A field that no flag and no file names keeps its value. `config` is one field: a new one
+    /// A field that no flag and no file names keeps its value. The config is one field: a new one
     /// replaces all of the old one.
     Update(Definition),
     Delete {

@@ -36,16 +36,27 @@ fn import(server: &Server, fleet: &Value, more: &[&str]) -> Done {
     server.run(&[&["import", "taskcluster", "--from", &file][..], more].concat())
 }
 
+/// A fresh server has one role already, `anonymous`.
+fn role_names(server: &Server) -> Vec<String> {
+    let roles = server.json(&["role", "list"]);
+    let names = roles["roles"].as_array().unwrap().iter();
+    let names = names.map(|role| role["roleId"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
 #[test]
 fn the_second_import_has_nothing_to_change() {
     let server = Server::without_pools();
     let first = import(&server, &fleet(), &[]);
     assert_eq!(first.code, 0, "{}", first.err);
-    assert_eq!(first.out, "created 2 worker pools and 2 roles\n");
+    assert_eq!(
+        first.out,
+        "created 2 worker pools and 2 roles, only here and left alone: 1 role\n"
+    );
     let second = import(&server, &fleet(), &[]);
     assert_eq!(
         second.out,
-        "nothing to change, same already: 2 worker pools and 2 roles\n"
+        "nothing to change, same already: 2 worker pools and 2 roles, only here and left alone: 1 role\n"
     );
 }
 
@@ -62,7 +73,7 @@ fn only_what_differs_is_updated_and_nothing_is_deleted() {
     let dry = import(&server, &changed, &["--dry-run"]);
     assert!(dry.out.contains("-    \"maxCapacity\": 3,"), "{}", dry.out);
     assert!(dry.out.contains("+    \"maxCapacity\": 9,"), "{}", dry.out);
-    let expected = "would update 1 worker pool, same already: 1 worker pool and 1 role, only here and left alone: 2 roles\n";
+    let expected = "would update 1 worker pool, same already: 1 worker pool and 1 role, only here and left alone: 3 roles\n";
     assert!(dry.out.ends_with(expected), "{}", dry.out);
     assert_eq!(
         server.json(&["pool", "show", "demo/cloud"])["config"]["maxCapacity"],
@@ -80,7 +91,7 @@ fn only_what_differs_is_updated_and_nothing_is_deleted() {
             .as_array()
             .unwrap()
             .len(),
-        3
+        4
     );
 }
 
@@ -96,12 +107,12 @@ fn a_dry_run_of_something_new_writes_nothing() {
     let text = import(&server, &fleet(), &["--dry-run"]).out;
     assert_eq!(
         text,
-        "+ role other (1 scope)\n+ role team (2 scopes)\n+ worker pool demo/cloud (fake, 2 launch configs)\n+ worker pool demo/iron (static)\nwould create 2 worker pools and 2 roles\n"
+        "+ role other (1 scope)\n+ role team (2 scopes)\n+ worker pool demo/cloud (fake, 2 launch configs)\n+ worker pool demo/iron (static)\nwould create 2 worker pools and 2 roles, only here and left alone: 1 role\n"
     );
     let full = import(&server, &fleet(), &["--dry-run", "--full"]).out;
     assert!(full.contains("+++ source: worker pool demo/iron"), "{full}");
     assert_eq!(server.json(&["pool", "list"]), json!({"workerPools": []}));
-    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+    assert_eq!(role_names(&server), ["anonymous"]);
 }
 
 #[test]
@@ -109,7 +120,7 @@ fn only_pools_or_only_roles_can_be_had() {
     let server = Server::without_pools();
     assert_eq!(
         import(&server, &fleet(), &["--only", "roles"]).out,
-        "created 2 roles\n"
+        "created 2 roles, only here and left alone: 1 role\n"
     );
     assert_eq!(
         import(&server, &fleet(), &["--only", "pools"]).out,
@@ -126,7 +137,7 @@ fn missing_providers_are_written_out_before_anything_happens() {
     assert_eq!(done.code, 1);
     let lines = "[providers.gcp]\nkind = \"fake\"\naccepts = \"google\"";
     assert!(done.err.contains(lines), "{}", done.err);
-    assert_eq!(server.json(&["role", "list"]), json!({"roles": []}));
+    assert_eq!(role_names(&server), ["anonymous"]);
 
     let (_, home) = server.terminate();
     let config = format!("{lines}\n[providers.static]\nkind = \"static\"\n");
@@ -142,7 +153,10 @@ fn one_item_that_fails_does_not_hold_up_the_others() {
     fleet["workerPools"][1]["config"] = json!({"launchConfigs": []});
     let done = import(&server, &fleet, &[]);
     assert_eq!(done.code, 1);
-    assert_eq!(done.out, "created 1 worker pool and 2 roles\n");
+    assert_eq!(
+        done.out,
+        "created 1 worker pool and 2 roles, only here and left alone: 1 role\n"
+    );
     assert!(
         done.err.contains("1 of 4 could not be imported"),
         "{}",
@@ -223,14 +237,16 @@ fn a_real_fleet_comes_over_whole() {
     let server = Server::start_in(home, &["--config", &config]);
     let arguments = ["import", "taskcluster", "--from", file.to_str().unwrap()];
     let dry = server.ok(&[&arguments[..], &["--dry-run"]].concat());
-    assert!(dry.ends_with("would create 54 worker pools and 196 roles\n"));
+    assert!(dry.ends_with(
+        "would create 54 worker pools and 196 roles, only here and left alone: 1 role\n"
+    ));
     assert_eq!(
         server.ok(&arguments),
-        "created 54 worker pools and 196 roles\n"
+        "created 54 worker pools and 196 roles, only here and left alone: 1 role\n"
     );
     let again = server.ok(&arguments);
     assert_eq!(
         again,
-        "nothing to change, same already: 54 worker pools and 196 roles\n"
+        "nothing to change, same already: 54 worker pools and 196 roles, only here and left alone: 1 role\n"
     );
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
+use domain::plan::Plan;
 use server::fleet::{self, Facts};
 use server::tasks::driver::Task;
 use server::tasks::{
@@ -303,7 +304,8 @@ impl World {
                     decided.plan
                 ));
             }
-            None if planned.is_some_and(|plan| !plan.is_idle()) && !process.life.is_over() => {
+            // An alarm alone is raised once an hour, not with each plan.
+            None if planned.is_some_and(acts) && !process.life.is_over() => {
                 self.problem(format!(
                     "I12: of {pool} was foreseen {planned:?}, and nothing came"
                 ));
@@ -317,4 +319,9 @@ impl World {
             self.check_supply(&snapshot).await;
         }
     }
+}
+
+/// Whether a plan launches workers or advises them.
+fn acts(plan: &Plan) -> bool {
+    !plan.awards.is_empty() || !plan.advice.is_empty()
 }

@@ -480,7 +480,7 @@ on_both!(
         let mut other = by_hand(["ami-0", "ami-1", "ami-1"]);
         other["owner"] = json!("you@example.com");
         other["config"]["maxCapacity"] = json!(3);
-        other["config"]["lifecycle"] = json!({"queueInactivityTimeout": 900});
+        other["config"]["lifecycle"] = json!({"queueInactivityTimeout": 1_500});
         other["config"]["launchConfigs"][1]["workerManager"] = json!({"maxCapacity": 2});
         world.post(OPT, other).await.expect(200);
         let old = ids(world, OPT).await.remove(0).1;
@@ -500,7 +500,7 @@ on_both!(
         assert_eq!(
             changed(&pool["settings"]),
             [
-                json!(["/config/lifecycle", {"queueInactivityTimeout": 900, "reregistrationTimeout": 345_600}, null]),
+                json!(["/config/lifecycle", {"queueInactivityTimeout": 1_500, "reregistrationTimeout": 345_600}, null]),
                 json!(["/config/maxCapacity", 3, 10]),
                 json!(["/owner", "you@example.com", "ops@example.com"]),
             ]

@@ -49,7 +49,7 @@ on_both!(
         );
         assert_eq!(
             difference["launchConfigs"],
-            json!({"created": 0, "replaced": 6, "archived": 0, "kept": 0})
+            json!({"created": 0, "replaced": 6, "archived": 0, "kept": 0, "updated": 0})
         );
         let reply = world
             .post(&format!("{BUILD}/revert"), json!({"to": 1}))
@@ -259,7 +259,7 @@ on_both!(
         assert_eq!(plan["rules"], json!([{"ruleId": "a", "change": "added"}]));
         assert_eq!(
             plan["launchConfigs"],
-            json!({"created": 0, "replaced": 1, "archived": 0, "kept": 2})
+            json!({"created": 0, "replaced": 1, "archived": 0, "kept": 2, "updated": 0})
         );
         assert_eq!(plan["outdatedWorkers"], 1);
         let replaced = &plan["pools"][0]["replaced"][0];

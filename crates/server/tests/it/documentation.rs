@@ -195,7 +195,7 @@ on_both!(
         let actions: Vec<_> = actions
             .map(|entry| entry["actionType"].as_str().unwrap())
             .collect();
-        assert_eq!(actions, ["documentation-deleted", "documentation-updated"]);
+        assert_eq!(actions, ["documentation-updated", "documentation-deleted"]);
     }
 );
 

@@ -55,6 +55,8 @@ fn refuse(
     cause: Cause,
     is_refused: impl Fn(&str) -> bool + Send + 'static,
 ) -> Calls {
+    // Later than any launch that was accepted: the clock of a test stands still by itself.
+    fleet.pass_ms(SECOND_MS);
     let calls = Calls::default();
     let (noted, start) = (Arc::clone(&calls), fleet.now());
     fleet.one.fake.decide_with(move |order| {

@@ -324,7 +324,9 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
         config.queue.taskcluster = Some(OutsideQueue {
             root_url: format!("http://{address}"),
             client_id: "fleet".to_owned(),
-            access_token: Some(Secret::new("secret".to_owned())),
+            access_token: Some(Secret::new(
+                "a-secret-of-44-characters-as-they-are-made-x".to_owned(),
+            )),
             access_token_file: None,
             pulse: None,
         });

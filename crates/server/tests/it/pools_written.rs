@@ -443,9 +443,9 @@ on_both!(changes_of_a_pool_are_in_its_history, |world| {
         .await
         .expect(200);
     assert_snapshot!(summary(&history), @r"
-    worker-pool pp/ee deleted by static/root at 2026-09-21T14:13:22.000Z
-    worker-pool pp/ee updated by static/root at 2026-09-21T14:13:21.000Z
     worker-pool pp/ee created by static/root at 2026-09-21T14:13:20.000Z
+    worker-pool pp/ee updated by static/root at 2026-09-21T14:13:21.000Z
+    worker-pool pp/ee deleted by static/root at 2026-09-21T14:13:22.000Z
     ");
 });
 

@@ -260,6 +260,10 @@ impl Lines {
             Left::ForOthers => {}
             Left::ForAll => line.ring(),
         }
+        // A ring came while they were served, when there was nobody else to go round.
+        if line.rung != served.rung && line.round.is_none() {
+            line.round = Some(Round::from(0));
+        }
         self.note(&served.queue);
         leaving.into_iter().map(|(_, waiting)| waiting).collect()
     }
