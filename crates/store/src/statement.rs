@@ -217,7 +217,9 @@ mod tests {
 
     #[test]
     fn no_statement_reads_the_clock_of_the_database_or_locks_rows() {
-        for statement in ALL.iter().copied().flatten() {
+        // But the one that compares that clock with ours.
+        let all = ALL.iter().copied().flatten();
+        for statement in all.filter(|statement| statement.name != "database_clock") {
             let sql = statement.sql.to_ascii_lowercase();
             for banned in [
                 "now()",

@@ -46,6 +46,7 @@ impl Roles {
             exact_granted: vec![false; self.exact.len()],
             starred_granted: vec![Granted::Nothing; self.starred.len()],
             steps_left: max_steps,
+            at: None,
         };
         for scope in scopes {
             // Whatever roles grant besides, it says no more.
@@ -87,9 +88,18 @@ struct Expansion<'a> {
     exact_granted: Vec<bool>,
     starred_granted: Vec<Granted>,
     steps_left: usize,
+    /// The role that is being granted, or was last.
+    at: Option<At>,
 }
 
-impl<'a> Expansion<'a> {
+/// A role by its place.
+#[derive(Clone, Copy)]
+enum At {
+    Exact(usize),
+    Starred(usize),
+}
+
+impl Expansion<'_> {
     fn hold(&mut self, scope: String) {
         if !self.held.contains(&scope) {
             self.waiting.extend(reach(&scope));
@@ -99,8 +109,7 @@ impl<'a> Expansion<'a> {
 
     fn follow(&mut self, reach: &Reach) -> Result<(), ExpansionTooLarge> {
         let roles = self.roles;
-        let (Reach::One(named) | Reach::Beginning(named)) = reach;
-        self.spend(1 + roles.prefix_lengths.len(), || named.clone())?;
+        self.spend(1 + roles.prefix_lengths.len())?;
         match reach {
             Reach::One(id) => {
                 if let Some(index) = roles.exact_named(id) {
@@ -130,11 +139,11 @@ impl<'a> Expansion<'a> {
 
     fn grant_exact(&mut self, index: usize) -> Result<(), ExpansionTooLarge> {
         let role = &self.roles.exact[index];
-        let id = || role.id.clone();
-        self.spend(1, id)?;
+        self.at = Some(At::Exact(index));
+        self.spend(1)?;
         if !std::mem::replace(&mut self.exact_granted[index], true) {
             for scope in &role.scopes {
-                self.grant(scope.clone(), id)?;
+                self.grant(scope.clone())?;
             }
         }
         Ok(())
@@ -149,40 +158,38 @@ impl<'a> Expansion<'a> {
         star: Option<&str>,
     ) -> Result<(), ExpansionTooLarge> {
         let role = &self.roles.starred[index];
-        let id = || format!("{}*", role.prefix);
-        self.spend(1, id)?;
+        self.at = Some(At::Starred(index));
+        self.spend(1)?;
         if self.starred_granted[index] == Granted::Nothing {
             self.starred_granted[index] = Granted::Some;
             for scope in &role.fixed {
-                self.grant(scope.clone(), id)?;
+                self.grant(scope.clone())?;
             }
         }
         if self.starred_granted[index] == Granted::Some {
             for (before, after) in &role.parameterised {
                 let scope = [before.as_str(), text, star.unwrap_or(after)].concat();
-                self.grant(scope, id)?;
+                self.grant(scope)?;
             }
         }
         Ok(())
     }
 
-    fn grant(
-        &mut self,
-        scope: String,
-        role: impl FnOnce() -> String,
-    ) -> Result<(), ExpansionTooLarge> {
-        self.spend(1 + scope.len() / 8, role)?;
+    fn grant(&mut self, scope: String) -> Result<(), ExpansionTooLarge> {
+        self.spend(1 + scope.len() / 8)?;
         self.hold(scope);
         Ok(())
     }
 
-    fn spend(
-        &mut self,
-        steps: usize,
-        role: impl FnOnce() -> String,
-    ) -> Result<(), ExpansionTooLarge> {
+    fn spend(&mut self, steps: usize) -> Result<(), ExpansionTooLarge> {
         let left = self.steps_left.checked_sub(steps);
-        self.steps_left = left.ok_or_else(|| ExpansionTooLarge { role: role() })?;
+        self.steps_left = left.ok_or_else(|| ExpansionTooLarge {
+            role: match self.at {
+                Some(At::Exact(index)) => self.roles.exact[index].id.clone(),
+                Some(At::Starred(index)) => format!("{}*", self.roles.starred[index].prefix),
+                None => String::new(),
+            },
+        })?;
         Ok(())
     }
 }
