@@ -117,7 +117,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         told_to_stop.await;
         last_words.await;
     };
-    serve::run(config, stop, ready, &doctor).await
+    Box::pin(serve::run(config, stop, ready, &doctor)).await
 }
 
 /// Names the worker processes that go on, while the server still answers.
