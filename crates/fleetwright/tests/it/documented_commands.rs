@@ -227,8 +227,8 @@ fn declared_worker(session: &Block) {
     let data = server.home.path("data");
     let text = session.text.replace("DIR", data.to_str().unwrap());
     let out = run_in(&server.home, &server.home.path("."), &text);
-    let words = out.split_whitespace();
-    let secret = words.filter(|word| word.len() == 44).next_back();
+    let mut words = out.split_whitespace();
+    let secret = words.rfind(|word| word.len() == 44);
     let secret = secret.unwrap_or_else(|| panic!("no secret: {out}"));
     if shell(&server.home, &data, "curl --version").code != 0 {
         // Without curl there is nothing to run the second block with.

@@ -513,7 +513,7 @@ on_both!(
         );
         assert_eq!(
             changed(&pool["updated"][0]["values"]),
-            [json!(["/workerManager", {"capacityPerInstance": 1, "maxCapacity": 2}, null])]
+            [json!(["/workerManager", {"maxCapacity": 2}, null])]
         );
         let counts = json!({"created": 0, "replaced": 1, "updated": 1, "archived": 0, "kept": 2});
         assert_eq!(differing["launchConfigs"], counts);

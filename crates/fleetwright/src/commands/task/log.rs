@@ -101,7 +101,9 @@ impl Reading {
         match session.client.open(&call, None, STREAM_LIMIT).await? {
             Opened::Stream(response) => Ok(Source::Open { response, skip: 0 }),
             Opened::Missing(failure) => self.open_artifact(failure, session).await,
-            other => self.opened(&call, other, session).await,
+            other @ (Opened::Elsewhere(_) | Opened::Broken(_)) => {
+                self.opened(&call, other, session).await
+            }
         }
     }
 
