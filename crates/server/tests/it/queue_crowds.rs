@@ -21,6 +21,8 @@ use crate::world::World;
 
 /// So many are served in one transaction.
 const BATCH: usize = 64;
+/// Two sweeps begin within this time, or never: workers would run out of patience.
+const MAX_SECONDS: u32 = 15;
 
 fn ids(claims: &Value) -> Vec<String> {
     let claims = claims["tasks"].as_array().unwrap().iter();
@@ -71,7 +73,10 @@ async fn crowd(world: &World, count: usize) {
     assert!(looks <= enough, "{looks} looks at {count} that asked");
     // The first sweep welcomes those who have not been looked at yet; it is over when the second one begins.
     let mut sweeps = 0;
-    while count > 0 && sweeps < 2 {
+    for _ in 0..MAX_SECONDS {
+        if count == 0 || sweeps >= 2 {
+            break;
+        }
         sweeps += seconds(world, 1).await.transactions("claim_sweep");
     }
     world.until_waiting(count).await;
