@@ -10,12 +10,12 @@ use crate::worker::Terms;
 
 /// What a pool that says nothing gets: four days.
 pub const DEFAULT_REREGISTRATION_MS: i64 = 96 * HOUR_MS;
-/// How long a worker may go without claiming work when nobody says otherwise: two hours.
+/// How long a worker may go without claiming work by default: two hours.
 pub const DEFAULT_INACTIVITY_MS: i64 = 2 * HOUR_MS;
 
-/// How long a worker that has registered may take to ask for work for the first time when nobody says otherwise.
+/// How long a worker that has registered may take to ask for work for the first time by default.
 pub const DEFAULT_FIRST_CLAIM_MS: i64 = 30 * MINUTE_MS;
-/// How long an idle worker is kept when nobody says otherwise: pools of short tasks do not boot one for each gap, and
+/// How long an idle worker is kept by default: pools of short tasks do not boot one for each gap, and
 /// clouds charge for a minute at least.
 pub const DEFAULT_IDLE_HOLD_MS: i64 = MINUTE_MS;
 

@@ -176,7 +176,7 @@ impl FromStr for WorkerState {
 }
 
 impl Worker {
-    /// How long a row lasts when nobody says otherwise.
+    /// How long a row lasts by default.
     pub const DEFAULT_LIFE_MS: i64 = 7 * DAY_MS;
 
     pub fn has_expired(&self, now: Timestamp) -> bool {

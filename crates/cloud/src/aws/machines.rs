@@ -32,7 +32,7 @@ use crate::{
 const PRODUCT: &str = "Linux/UNIX";
 /// EC2 takes no more values in one filter.
 const LOOK_BATCH: usize = 200;
-/// So many machines are ended by one call. EC2 takes 1,000, and advises against so many.
+/// At most this many machines are ended by one call. EC2 accepts 1,000 and advises fewer.
 const END_BATCH: usize = 100;
 /// So many calls are under way at the same time for one question to all regions.
 const MAX_CALLS_AT_ONCE: usize = 8;

@@ -17,7 +17,7 @@ use super::list_prices::list_price;
 const FRESH_MS: i64 = 5 * MINUTE_MS;
 /// Prices older than this are no longer spoken of.
 const STALE_MS: i64 = HOUR_MS;
-/// Prices that nobody could tell are not asked for again before this has passed.
+/// Unknown prices are not asked for again before this has passed.
 const AGAIN_MS: i64 = 30 * SECOND_MS;
 /// A kind of machine that nobody has asked about for so long is forgotten.
 const FORGET_MS: i64 = DAY_MS;

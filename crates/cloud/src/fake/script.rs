@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) unlisted: BTreeMap<WorkerGroup, CloudError>,
     /// Groups that do not answer, and the calls that wait for them.
     hanging: BTreeMap<WorkerGroup, HashMap<Call, u64>>,
-    /// Regions that are there even if nothing is in them.
+    /// Regions that exist even if nothing runs in them.
     pub(super) regions: BTreeSet<WorkerGroup>,
     /// Machines that it does not end, and why.
     pub(super) unendable: BTreeMap<WorkerKey, CloudError>,
