@@ -1,6 +1,7 @@
 //! Counts what transactions do, for tests: a count is the same on a busy machine, a time is not.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +42,21 @@ impl Counts {
 
     pub fn all_rows(&self) -> u64 {
         self.rows.values().sum()
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let sums = [
+            (&mut self.transactions, other.transactions),
+            (&mut self.statements, other.statements),
+            (&mut self.rows, other.rows),
+        ];
+        for (sum, more) in sums {
+            for (name, count) in more {
+                *sum.entry(name).or_default() += count;
+            }
+        }
     }
 }
 

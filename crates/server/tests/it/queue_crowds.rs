@@ -21,8 +21,12 @@ use crate::world::World;
 
 /// So many are served in one transaction.
 const BATCH: usize = 64;
-/// Two sweeps begin within this time, or never: workers would run out of patience.
-const MAX_SECONDS: u32 = 15;
+/// The time from one sweep to the next, with all its jitter.
+const SWEEP_AT_THE_LATEST: Duration = Duration::from_millis(1_500);
+/// A sweep begins after so many trips to the database, or never.
+const MAX_TRIPS: u64 = 1_000;
+/// With all the time that passes here, nobody's patience ends.
+const N_IDLE_SWEEPS: u32 = 3;
 
 fn ids(claims: &Value) -> Vec<String> {
     let claims = claims["tasks"].as_array().unwrap().iter();
@@ -49,18 +53,34 @@ async fn stored(world: &World, count: u32) {
     write.await;
 }
 
-/// Lets so many seconds pass, and counts what happens in them.
-async fn seconds(world: &World, count: u64) -> Counts {
-    world.app.store.take_counts();
-    for _ in 0..count {
-        tokio::time::advance(Duration::from_secs(1)).await;
-        // Each trip to the database gives a trip of the server the time to end.
-        for _ in 0..20 {
-            world.read(|_| Ok(())).await;
-            tokio::task::yield_now().await;
-        }
+/// A trip to the database gives a trip of the server the time to begin.
+async fn trip(world: &World) {
+    let trip = world
+        .app
+        .store
+        .scan("trip", |_| Ok::<_, store::StoreError>(()));
+    trip.await.unwrap();
+}
+
+/// Lets the time of one sweep pass, and counts what happens until all of so many workers wait again.
+async fn one_sweep(world: &World, count: usize) -> Counts {
+    let mut counts = world.app.store.take_counts();
+    tokio::time::advance(SWEEP_AT_THE_LATEST).await;
+    while counts.statements("task_queues_with_work") == 0 {
+        // A trip to the database gives a trip of the server the time to begin.
+        let trip = world
+            .app
+            .store
+            .scan("trip", |_| Ok::<_, store::StoreError>(()));
+        trip.await.unwrap();
+        // Time that passed before the server chose the moment of its sweep did not count.
+        tokio::time::advance(Duration::from_millis(5)).await;
+        assert!(counts.transactions("trip") < MAX_TRIPS, "{counts:?}");
+        counts += world.app.store.take_counts();
     }
-    world.app.store.take_counts()
+    world.until_waiting(count).await;
+    counts += world.app.store.take_counts();
+    counts
 }
 
 async fn crowd(world: &World, count: usize) {
@@ -73,26 +93,22 @@ async fn crowd(world: &World, count: usize) {
     let looks = world.app.store.take_counts().transactions("claim_look");
     let enough = u64::try_from(count.div_ceil(BATCH) + 1).unwrap();
     assert!(looks <= enough, "{looks} looks at {count} that asked");
-    // The first sweep welcomes those who have not been looked at yet; it is over when the second one begins.
-    let mut sweeps = 0;
-    for _ in 0..MAX_SECONDS {
-        if count == 0 || sweeps >= 2 {
-            break;
-        }
-        sweeps += seconds(world, 1).await.transactions("claim_sweep");
+    if count == 0 {
+        return;
     }
-    world.until_waiting(count).await;
-    let idle = seconds(world, 10).await;
-    world.until_waiting(count).await;
-    assert_eq!(idle.transactions("claim_look"), 0, "{count} wait: {idle:?}");
-    assert_eq!(idle.transactions("claim_work"), 0, "{count} wait: {idle:?}");
-    let sweeps = idle.transactions("claim_sweep");
-    let some = u64::from(count > 0);
-    assert!((some..=10).contains(&sweeps), "{count} wait: {idle:?}");
-    assert_eq!(idle.statements("task_queues_with_work"), sweeps);
+    // The first sweep welcomes those who have not been looked at yet; it is over when the second one begins.
+    for _ in 0..2 {
+        one_sweep(world, count).await;
+    }
+    for _ in 0..N_IDLE_SWEEPS {
+        let idle = one_sweep(world, count).await;
+        assert_eq!(idle.transactions("claim_look"), 0, "{count} wait: {idle:?}");
+        assert_eq!(idle.transactions("claim_work"), 0, "{count} wait: {idle:?}");
+        assert_eq!(idle.statements("task_queues_with_work"), 1, "{idle:?}");
+    }
     stored(world, u32::try_from(count).unwrap()).await;
     world.app.store.take_counts();
-    stopped.resume();
+    tokio::time::advance(SWEEP_AT_THE_LATEST).await;
     let mut got = BTreeSet::new();
     for worker in workers {
         let ids = ids(&worker.await.unwrap().expect(200));
@@ -102,6 +118,7 @@ async fn crowd(world: &World, count: usize) {
     assert_eq!(got.len(), count);
     let work = world.app.store.take_counts().transactions("claim_work");
     assert!(work <= enough, "{work} transactions for {count} claims");
+    drop(stopped);
 }
 
 macro_rules! crowd_of {
@@ -149,7 +166,13 @@ on_both!(
         // What only they could take is left alone.
         world.created(2, json!({})).await;
         world.until_waiting(kept_away.len()).await;
-        let idle = seconds(world, 10).await;
+        world.app.store.take_counts();
+        for _ in 0..N_IDLE_SWEEPS {
+            tokio::time::advance(SWEEP_AT_THE_LATEST).await;
+            trip(world).await;
+        }
+        world.until_waiting(kept_away.len()).await;
+        let idle = world.app.store.take_counts();
         assert_eq!(idle.transactions("claim_look"), 0, "{idle:?}");
         stopped.resume();
         assert_eq!(world.claim("late", 1).await.len(), 1);
