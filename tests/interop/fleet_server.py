@@ -30,6 +30,7 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 LOG_LINES = 40
+READY = b"fleetwright is ready at"
 
 DRAIN_SECONDS = 3
 
@@ -89,6 +90,7 @@ class FleetServer:
 
     def start(self):
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 [binary(), *self._command],
                 stdin=subprocess.DEVNULL,
@@ -199,7 +201,8 @@ description = "Owns the fleet under test."
             raise RuntimeError(
                 f"the server ended with {self.process.returncode} before it was ready"
             )
-        return self._answers("/ready")
+        # It answers before it has made what a first start makes, and says when it has.
+        return READY in self.log.read_bytes()[self._log_start :] and self._answers("/ready")
 
     def _answers(self, path):
         connection = http.client.HTTPConnection(self.address, self.port, timeout=5)

@@ -7,7 +7,7 @@ use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::START_UP_MS;
-use domain::supply::FRESH_MS;
+use domain::supply::{AHEAD_MS, FRESH_MS};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
@@ -328,9 +328,11 @@ impl Picture {
 fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool {
     let seen = picture.seen.get(&worker.key);
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
+    // What comes from far ahead was written before the clocks were set back: nobody counts on it.
+    let is_fresh = |at| (-AHEAD_MS..FRESH_MS).contains(&now.millis_since(at));
     worker.state == WorkerState::Running
         && !worker.terms.is_draining()
-        && registered.is_some_and(|at| now.millis_since(at) < FRESH_MS)
+        && registered.is_some_and(is_fresh)
         && seen.is_none_or(|seen| seen.recent_tasks.is_empty() && !seen.is_quarantined(now))
 }
 
