@@ -5,6 +5,7 @@ use access::seal::{BadKeyring, CannotOpen, Key, Keyring, MAX_KEYS, generate_key}
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use testing::sizes_around;
 
 use super::common::rng;
 
@@ -105,10 +106,27 @@ fn unusable_keys_are_refused_by_name() {
         };
         assert_eq!(refused(vec![bad]), BadKeyring::BadSecret("a".to_owned()));
     }
-    let many = (0..=MAX_KEYS)
-        .map(|number| key(&number.to_string(), 1))
-        .collect();
-    assert_eq!(refused(many), BadKeyring::TooMany);
+}
+
+#[test]
+fn a_keyring_has_so_many_keys_each_of_which_opens_and_no_more() {
+    for count in sizes_around("access::seal::MAX_KEYS", MAX_KEYS) {
+        let keys = || (1..).take(count).map(|seed| key(&seed.to_string(), seed));
+        match Keyring::new(keys().collect()) {
+            Ok(all) => {
+                assert!((1..=MAX_KEYS).contains(&count), "{count}");
+                for one in keys() {
+                    let sealed = keyring(vec![one]).seal("p", &Secret::new("x"), &mut rng());
+                    assert_eq!(all.open("p", &sealed).unwrap().expose(), "x");
+                }
+            }
+            Err(BadKeyring::Empty) => assert_eq!(count, 0),
+            Err(refused) => {
+                assert!(count > MAX_KEYS, "{count}: {refused}");
+                assert_eq!(refused.to_string(), "there are more than 16 keys");
+            }
+        }
+    }
 }
 
 #[test]

@@ -188,7 +188,6 @@ pub(crate) const NOT_YET: &[&str] = &[
     "domain::configuration::given_ids::MAX_GIVEN_IDS",
     "domain::configuration::given_ids::MAX_SAME",
     "fleetwright::commands::remaining_workers::MAX_NAMED",
-    "access::seal::MAX_KEYS",
     "backplane::inbox::MAX_QUEUED",
     "backplane::inbox::PREFETCH",
     "backplane::listener::MAX_QUEUED",
