@@ -52,10 +52,12 @@ fn read_roots(path: &Path) -> Result<RootCertStore, StoreError> {
     let bad =
         |error: &dyn std::fmt::Display| StoreError::Tls(format!("{}: {error}", path.display()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path)
-        .map_err(|error| bad(&error))?
-        .take(MAX_ROOT_CERTIFICATES)
-    {
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
+        if roots.len() == MAX_ROOT_CERTIFICATES {
+            // To leave the rest out would let a connection fail, and nobody know why.
+            let text = format!("there are more than {MAX_ROOT_CERTIFICATES} certificates in it");
+            return Err(bad(&text));
+        }
         let certificate = certificate.map_err(|error| bad(&error))?;
         roots.add(certificate).map_err(|error| bad(&error))?;
     }
@@ -71,7 +73,20 @@ fn tls_error(error: rustls::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
+
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBczCCARmgAwIBAgIUS/xYMWMuEjUd3IgaOlW62xBbe9owCgYIKoZIzj0EAwIw\n\
+        DzENMAsGA1UEAwwEdGVzdDAeFw0yNjExMjIxMTQxNTJaFw0zNjExMTkxMTQxNTJa\n\
+        MA8xDTALBgNVBAMMBHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQqIaFC\n\
+        M9YjlpiIvN5A4n2McmFJC9Z1KtsJ/qk9/IWoqWWVgXiqv5c/6aepXDWU+XyjXD71\n\
+        aOVhls3gY+8212pPo1MwUTAdBgNVHQ4EFgQUKUXw6iiWgtzTMrjvCvpTbNeTV9ow\n\
+        HwYDVR0jBBgwFoAUKUXw6iiWgtzTMrjvCvpTbNeTV9owDwYDVR0TAQH/BAUwAwEB\n\
+        /zAKBggqhkjOPQQDAgNIADBFAiEA1ISCyd61CLAzh/pLRa7UYmqSsMHetrZZizQH\n\
+        isDkeasCIFqfV/8OP+axPUdcEJgu+jQvoQTss3tPAqcrhBZax/HU\n\
+        -----END CERTIFICATE-----\n";
 
     #[test]
     fn no_encryption_needs_no_certificates() {
@@ -87,5 +102,27 @@ mod tests {
         assert!(error.to_string().contains("/does/not/exist"), "{error}");
         let empty = tempfile::NamedTempFile::new().unwrap();
         assert!(connector(SslMode::Require, Some(empty.path())).is_err());
+    }
+
+    #[test]
+    fn a_file_of_roots_has_so_many_certificates_all_of_which_count_and_no_more() {
+        let limit = MAX_ROOT_CERTIFICATES;
+        for count in sizes_around("store::tls::MAX_ROOT_CERTIFICATES", limit) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), CERTIFICATE.repeat(count)).unwrap();
+            match read_roots(file.path()) {
+                Ok(roots) => {
+                    assert!((1..=limit).contains(&count), "{count}");
+                    assert_eq!(roots.len(), count);
+                }
+                Err(refused) if count == 0 => {
+                    assert!(refused.to_string().contains("there is no certificate"));
+                }
+                Err(refused) => {
+                    assert!(count > limit, "{count}: {refused}");
+                    assert!(refused.to_string().contains("more than 1000"), "{refused}");
+                }
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ pub const MAX_ROWS: usize = 100_000;
 
 /// The limit of statements whose callers want everything: one more than is allowed, so that it shows.
 pub(crate) const ALL_ROWS: u32 = 100_001;
+const _: () = assert!(ALL_ROWS as usize == MAX_ROWS + 1);
 
 /// Reads and writes of one transaction. The closure that gets it may run several times.
 pub struct Tx<'a> {
