@@ -129,3 +129,83 @@ impl<'a> Place<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::*;
+    use crate::files::FILES;
+
+    /// What an empty document becomes by a schema that names a default behind so many references.
+    fn filled_behind(n_references: usize) -> Value {
+        let last = json!({"properties": {"a": {"default": 1}}});
+        let mut definitions = Map::new();
+        for number in 1..n_references {
+            let next = json!({"$ref": format!("#/definitions/{}", number + 1)});
+            definitions.insert(number.to_string(), next);
+        }
+        definitions.insert(n_references.to_string(), last.clone());
+        let schema = match n_references {
+            0 => last,
+            _ => json!({"$ref": "#/definitions/1", "definitions": definitions}),
+        };
+        filled(&schema)
+    }
+
+    fn filled(schema: &Value) -> Value {
+        let text = Box::leak(schema.to_string().into_boxed_str());
+        let mut document = json!({});
+        insert(
+            Box::leak(Box::new(File::new("a/b.json", text))),
+            &mut document,
+        );
+        document
+    }
+
+    #[test]
+    fn a_default_behind_so_many_references_is_put_in_and_circles_end() {
+        for count in sizes_around("contract::defaults::MAX_HOPS", MAX_HOPS) {
+            let expected = match count <= MAX_HOPS {
+                true => json!({"a": 1}),
+                false => json!({}),
+            };
+            assert_eq!(filled_behind(count), expected, "{count}");
+        }
+        assert_eq!(filled(&json!({"$ref": "#"})), json!({}));
+        assert_eq!(filled(&json!({"allOf": [{"$ref": "#"}]})), json!({}));
+    }
+
+    /// How often references lead on from here.
+    fn longest(place: Place<'_>) -> usize {
+        if let Some(Value::String(reference)) = place.schema.get("$ref") {
+            return place.follow(reference).map_or(place.hops, longest);
+        }
+        let branches = place.schema.get("allOf").and_then(Value::as_array);
+        let branches = branches.into_iter().flatten();
+        let lengths = branches.map(|branch| longest(place.beside(branch)));
+        lengths.max().unwrap_or(place.hops)
+    }
+
+    fn check(place: Place<'_>) {
+        let length = longest(place);
+        assert!(length < MAX_HOPS, "{}: {length}", place.file.name);
+        match place.schema {
+            Value::Array(parts) => parts.iter().for_each(|part| check(place.inside(part))),
+            Value::Object(parts) => parts.values().for_each(|part| check(place.inside(part))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn no_schema_of_ours_has_a_default_that_lies_too_far_away() {
+        for file in &FILES {
+            check(Place {
+                file,
+                schema: file.document(),
+                hops: 0,
+            });
+        }
+    }
+}

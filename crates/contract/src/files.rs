@@ -23,7 +23,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    const fn new(name: &'static str, text: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
         Self {
             name,
             text,

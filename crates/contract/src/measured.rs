@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 const BYTES_PER_STEP: usize = 64;
 
 /// The engine calls itself for what is within a value. Threads have 2 MiB, and between two steps it takes a part of that.
-const MAX_STACK: usize = 1 << 20;
+const MAX_STACK_BYTES: usize = 1 << 20;
 
 thread_local! {
     static STEPS_LEFT: Cell<u64> = const { Cell::new(0) };
@@ -39,10 +39,20 @@ pub(crate) fn within<T>(steps: u64, compute: impl FnOnce() -> T) -> Result<T, Ex
     })
 }
 
+/// How many steps that takes.
+#[cfg(test)]
+pub(crate) fn taken<T>(compute: impl FnOnce() -> T) -> u64 {
+    let left = within(u64::MAX, || {
+        compute();
+        STEPS_LEFT.get()
+    });
+    u64::MAX - left.expect("nothing takes so many steps")
+}
+
 fn step(n: usize) {
     let stack = STACK_BEGIN.get().abs_diff(stack_now());
     match STEPS_LEFT.get().checked_sub(n as u64) {
-        Some(left) if stack <= MAX_STACK => STEPS_LEFT.set(left),
+        Some(left) if stack <= MAX_STACK_BYTES => STEPS_LEFT.set(left),
         // Not a panic: nothing is wrong, and no hook tells of it.
         Some(_) | None => resume_unwind(Box::new(Exhausted)),
     }

@@ -22,6 +22,21 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 const MAX_STEPS: u64 = 4_000_000;
 /// And so often to list what does not fit, which takes memory.
 const MAX_LISTING_STEPS: u64 = 100_000;
+
+/// How long judging may take.
+#[derive(Clone, Copy)]
+struct Steps {
+    judging: u64,
+    listing: u64,
+}
+
+impl Steps {
+    const USUAL: Self = Self {
+        judging: MAX_STEPS,
+        listing: MAX_LISTING_STEPS,
+    };
+}
+
 const TOO_LONG: &str =
     "cannot be judged in the time that there is for it: make it smaller, or its schema simpler";
 const TOO_LONG_TO_LIST: &str = "must fit its schema (it would take too long to list what does not)";
@@ -75,18 +90,27 @@ impl PayloadSchema {
 
     /// At least one problem, if the document does not fit.
     pub fn judge(&self, document: &Value) -> Result<(), Vec<Problem>> {
+        self.judge_within(document, Steps::USUAL)
+    }
+
+    fn judge_within(&self, document: &Value, steps: Steps) -> Result<(), Vec<Problem>> {
         let instance = Measured(document);
         let whole = |text: &str| Err(Invalid::whole("payload", text.to_owned()).problems);
-        match within(MAX_STEPS, || self.0.is_valid(instance)) {
+        match within(steps.judging, || self.0.is_valid(instance)) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(Exhausted) => return whole(TOO_LONG),
         }
-        let list = || listed("payload", document, || self.0.iter_errors(instance));
-        match within(MAX_LISTING_STEPS, list) {
+        match within(steps.listing, || self.list(document)) {
             Ok(invalid) => Err(invalid.problems),
             Err(Exhausted) => whole(TOO_LONG_TO_LIST),
         }
+    }
+
+    fn list(&self, document: &Value) -> Invalid {
+        listed("payload", document, || {
+            self.0.iter_errors(Measured(document))
+        })
     }
 }
 
@@ -101,8 +125,10 @@ fn depth(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
+    use crate::measured::taken;
 
     #[test]
     fn a_payload_is_judged_in_the_words_that_clients_know() {
@@ -146,13 +172,6 @@ mod tests {
         ] {
             assert!(PayloadSchema::compile(&bad).is_err(), "{bad}");
         }
-        let deep = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
-        assert!(
-            PayloadSchema::compile(&deep)
-                .unwrap_err()
-                .0
-                .contains("levels deep")
-        );
         let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
         assert!(
             PayloadSchema::compile(&large)
@@ -224,5 +243,98 @@ mod tests {
         assert_eq!(schema.judge(&nested(1, json!(1))), Ok(()));
         let problems = schema.judge(&nested(120, json!(1))).unwrap_err();
         assert_eq!(problems[0].message, TOO_LONG);
+    }
+
+    #[test]
+    fn a_schema_is_nested_so_deep_and_no_deeper() {
+        for depth in sizes_around("contract::payload_schema::MAX_DEPTH", MAX_DEPTH) {
+            let schema = match depth {
+                0 => json!(true),
+                depth => (1..depth).fold(json!({}), |inner, _| json!({"items": inner})),
+            };
+            match PayloadSchema::compile(&schema) {
+                Ok(_) => assert!(depth <= MAX_DEPTH, "{depth}"),
+                Err(refused) => {
+                    assert!(depth > MAX_DEPTH, "{depth}: {refused}");
+                    assert!(refused.0.contains("more than 64 levels deep"), "{refused}");
+                }
+            }
+        }
+    }
+
+    /// A text at which each look counts that much.
+    fn text(steps: u64) -> Value {
+        let n_bytes = 64 * steps.saturating_sub(1);
+        json!("a".repeat(usize::try_from(n_bytes).unwrap()))
+    }
+
+    fn judged(schema: &PayloadSchema, document: &Value, steps: Steps) -> String {
+        let judged = schema.judge_within(document, steps);
+        judged.map_or_else(
+            |problems| problems[0].message.clone(),
+            |()| "fits".to_owned(),
+        )
+    }
+
+    #[test]
+    fn a_judgement_takes_so_many_steps_and_no_more() {
+        let other = json!({"not": {"const": "b"}});
+        let schema = PayloadSchema::compile(&other).unwrap();
+        let limit = 50;
+        let steps = Steps {
+            judging: limit as u64,
+            listing: 0,
+        };
+        // The least that it takes is one.
+        let sizes = sizes_around("contract::payload_schema::MAX_STEPS", limit);
+        for count in sizes.into_iter().skip(1) {
+            let document = text(count as u64);
+            assert_eq!(
+                taken(|| schema.0.is_valid(Measured(&document))),
+                count as u64
+            );
+            let expected = if count <= limit { "fits" } else { TOO_LONG };
+            assert_eq!(judged(&schema, &document, steps), expected, "{count}");
+        }
+        let schema = PayloadSchema::compile(&json!({"allOf": vec![other; 40]})).unwrap();
+        let document = |steps: u64| text(steps / 40);
+        assert_eq!(schema.judge(&document(MAX_STEPS)), Ok(()));
+        let problems = schema.judge(&document(MAX_STEPS + 40)).unwrap_err();
+        assert_eq!(problems[0].message, TOO_LONG);
+    }
+
+    #[test]
+    fn problems_are_listed_in_so_many_steps_or_not_at_all() {
+        let schema = PayloadSchema::compile(&json!({"type": "integer"})).unwrap();
+        let limit = 50;
+        let n_looks = taken(|| schema.list(&json!("")));
+        let message = |document: &Value, listing: u64| {
+            let judging = MAX_STEPS;
+            judged(&schema, document, Steps { judging, listing })
+        };
+        let sizes = sizes_around("contract::payload_schema::MAX_LISTING_STEPS", limit);
+        // The least that a look takes is one.
+        for count in sizes.into_iter().skip(1) {
+            let document = text(count as u64);
+            let n_steps = n_looks * count as u64;
+            assert_eq!(taken(|| schema.list(&document)), n_steps);
+            let expected = match count <= limit {
+                true => "must be integer",
+                false => TOO_LONG_TO_LIST,
+            };
+            let found = message(&document, n_looks * limit as u64);
+            assert_eq!(found, expected, "{count}");
+            assert_eq!(message(&document, n_steps), "must be integer");
+            assert_eq!(message(&document, n_steps - 1), TOO_LONG_TO_LIST);
+        }
+        let others = vec![json!({"type": "integer"}); 40];
+        let schema = PayloadSchema::compile(&json!({ "allOf": others })).unwrap();
+        for n_each in [1, 5_000] {
+            let document = text(n_each);
+            let fits = taken(|| schema.list(&document)) <= MAX_LISTING_STEPS;
+            let problems = schema.judge(&document).unwrap_err();
+            assert_eq!(problems[0].message != TOO_LONG_TO_LIST, fits);
+            assert_eq!(n_each == 1, fits);
+        }
     }
 }

@@ -167,6 +167,7 @@ fn parts<'a>(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -234,5 +235,64 @@ mod tests {
         let good = json!({"$id": "https://example.com/a.json", "properties": {"id": {"$ref": "#/definitions/a b"}},
             "definitions": {"a b": {"const": {"id": "x", "$ref": "y"}}}});
         assert_eq!(check(&good), Ok(()));
+    }
+
+    /// Taken up to the limit, and refused beyond it with these words.
+    #[track_caller]
+    fn takes(count: usize, limit: usize, schema: &Value, words: &str) {
+        match check(schema) {
+            Ok(()) => assert!(count <= limit, "{count}"),
+            Err(refused) => {
+                assert!(count > limit, "{count}: {refused}");
+                assert!(refused.contains(words), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn so_many_parts_apply_to_one_value_and_no_more() {
+        let words = "more than 1000 of its parts apply to one value";
+        let limit = MAX_WEIGHT;
+        for count in sizes_around("contract::payload_schema::references::MAX_WEIGHT", limit) {
+            // The whole schema is one of them.
+            let parts = vec![json!(true); count.saturating_sub(1)];
+            takes(count, limit, &json!({"anyOf": parts}), words);
+            // As often as they are referred to: each reference counts, and what it leads to.
+            let parts = vec![json!({"$ref": "#/definitions/a"}); count.saturating_sub(1) / 2];
+            let more = vec![json!(true); count.saturating_sub(1) % 2];
+            let parts = [parts, more].concat();
+            let schema = json!({"anyOf": parts, "definitions": {"a": true}});
+            takes(count, limit, &schema, words);
+        }
+    }
+
+    #[test]
+    fn references_reach_so_deep_together_and_no_deeper() {
+        let limit = MAX_REACH;
+        for count in sizes_around("contract::payload_schema::references::MAX_REACH", limit) {
+            // The schema itself is three levels deep, and what each reference leads to is one.
+            let names = (0..count.saturating_sub(3)).map(|number| number.to_string());
+            let names: Vec<String> = names.collect();
+            let reference = |name: &String| json!({"$ref": format!("#/definitions/{name}")});
+            let properties = names.iter().map(|name| (name.clone(), reference(name)));
+            let definitions = names.iter().map(|name| (name.clone(), json!({})));
+            let schema = json!({"properties": properties.collect::<Map<_, _>>(),
+                "definitions": definitions.collect::<Map<_, _>>()});
+            takes(
+                count,
+                limit,
+                &schema,
+                "more than 1000 levels deep, all of it",
+            );
+        }
+    }
+
+    #[test]
+    fn so_many_parts_lead_from_one_to_the_next_and_no_more() {
+        let limit = MAX_CHAIN;
+        for count in sizes_around("contract::payload_schema::references::MAX_CHAIN", limit) {
+            let schema = ladder(count, |next| next);
+            takes(count, limit, &schema, "more than 200 of its parts lead");
+        }
     }
 }
