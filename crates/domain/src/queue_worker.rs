@@ -32,7 +32,7 @@ pub struct QueueWorker {
     /// When a run of it was last resolved: it has been idle since, unless it runs another.
     pub last_task_ended: Option<Timestamp>,
     pub expires: Timestamp,
-    /// Newest last, at most 20.
+    /// Newest last, at most [`Self::MAX_RECENT_TASKS`].
     pub recent_tasks: Vec<TaskRun>,
     pub quarantine_until: Option<Timestamp>,
     pub quarantine_details: Vec<QuarantineEntry>,
@@ -55,6 +55,14 @@ impl QueueWorker {
             quarantine_until: None,
             quarantine_details: Vec::new(),
         }
+    }
+
+    /// Remembers what the worker has claimed, the last of it.
+    pub fn note_claims(&mut self, claimed: impl IntoIterator<Item = TaskRun>) {
+        self.recent_tasks.extend(claimed);
+        let n_recent = self.recent_tasks.len();
+        let n_too_many = n_recent.saturating_sub(Self::MAX_RECENT_TASKS);
+        self.recent_tasks.drain(..n_too_many);
     }
 
     /// Keeps the worker from working until a moment; one in the past lets it work again.
@@ -90,17 +98,26 @@ impl QueueWorker {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
-    #[test]
-    fn the_history_of_quarantines_grows_up_to_a_limit() {
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn worker() -> QueueWorker {
         let key = WorkerKey {
             pool_id: "a/b".parse().unwrap(),
             group: "g".parse().unwrap(),
             id: "w".parse().unwrap(),
         };
-        let at = Timestamp::from_millis;
-        let mut worker = QueueWorker::new(key, at(0), at(10));
+        QueueWorker::new(key, at(0), at(10))
+    }
+
+    #[test]
+    fn a_quarantine_lasts_until_its_moment_and_is_remembered_so_long() {
+        let mut worker = worker();
         worker.quarantine(at(900), "me", None, at(5));
         assert!(worker.is_quarantined(at(900)) && !worker.is_quarantined(at(901)));
         assert_eq!(worker.expires, at(5 + DAY_MS));
@@ -108,14 +125,42 @@ mod tests {
             worker.quarantine_details[0].quarantine_info,
             "[unspecified]"
         );
-        for number in 0..QueueWorker::MAX_QUARANTINE_DETAILS {
-            worker.quarantine(at(0), "me", Some(number.to_string()), at(6));
-        }
+        worker.quarantine(at(0), "me", Some("well again".to_owned()), at(6));
         assert!(!worker.is_quarantined(at(6)));
-        assert_eq!(
-            worker.quarantine_details.len(),
-            QueueWorker::MAX_QUARANTINE_DETAILS
-        );
-        assert_eq!(worker.quarantine_details[0].quarantine_info, "0");
+    }
+
+    #[test]
+    fn the_last_quarantines_are_remembered() {
+        let limit = QueueWorker::MAX_QUARANTINE_DETAILS;
+        for count in sizes_around("domain::queue_worker::MAX_QUARANTINE_DETAILS", limit) {
+            let mut worker = worker();
+            for number in 0..count {
+                worker.quarantine(at(9), "me", Some(number.to_string()), at(6));
+            }
+            let kept = worker.quarantine_details.iter();
+            let kept: Vec<_> = kept.map(|entry| entry.quarantine_info.clone()).collect();
+            let last = count.saturating_sub(limit)..count;
+            assert_eq!(
+                kept,
+                last.map(|number| number.to_string()).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_claims_are_remembered_whether_they_come_together_or_one_by_one() {
+        let limit = QueueWorker::MAX_RECENT_TASKS;
+        for count in sizes_around("domain::queue_worker::MAX_RECENT_TASKS", limit) {
+            let claim = |number: usize| TaskRun {
+                task_id: number.to_string(),
+                run_id: 0,
+            };
+            let (mut together, mut one_by_one) = (worker(), worker());
+            together.note_claims((0..count).map(claim));
+            (0..count).for_each(|number| one_by_one.note_claims([claim(number)]));
+            let last = count.saturating_sub(limit)..count;
+            assert_eq!(together.recent_tasks, last.map(claim).collect::<Vec<_>>());
+            assert_eq!(together.recent_tasks, one_by_one.recent_tasks);
+        }
     }
 }

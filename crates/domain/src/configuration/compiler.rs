@@ -30,6 +30,7 @@ pub(super) struct Compiler<'a> {
     problems: Problems,
     n_evaluations: usize,
     n_bytes: usize,
+    max_evaluations: usize,
     /// There is too much of it, and that has been noted: nothing more is compiled.
     is_over: bool,
 }
@@ -48,6 +49,7 @@ impl<'a> Compiler<'a> {
             problems: Problems::default(),
             n_evaluations: 0,
             n_bytes: 0,
+            max_evaluations: MAX_EVALUATIONS,
             is_over: false,
         }
     }
@@ -64,9 +66,10 @@ impl<'a> Compiler<'a> {
     fn count(&mut self, n_evaluations: usize, n_bytes: usize) {
         self.n_evaluations += n_evaluations;
         self.n_bytes += n_bytes;
-        let text = if self.n_evaluations > MAX_EVALUATIONS {
+        let text = if self.n_evaluations > self.max_evaluations {
             format!(
-                "its worker types have more than {MAX_EVALUATIONS} places together: divide it into several configurations"
+                "its worker types have more than {} places together: divide it into several configurations",
+                self.max_evaluations
             )
         } else if self.n_bytes > MAX_BYTES {
             format!(
@@ -486,5 +489,77 @@ impl<'a> Regions<'a> {
                 )
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::super::Configuration;
+    use super::*;
+
+    const TOO_MANY: &str = "have more than 20 places together";
+
+    /// Within a limit of 20.
+    fn compiled(worker_types: &[String], places: &[String]) -> Result<Vec<usize>, String> {
+        let options = json!({"other": {"places": [{"zone": places}]}});
+        let values = json!({"owner": "o@example.com", "description": "d", "maxCapacity": 1,
+            "providers": options, "other": {"x": 1}});
+        let rule = json!({"ruleId": "all", "conditions": null, "values": values});
+        let document = json!({"workerTypes": worker_types, "rules": [rule]});
+        let configuration = Configuration::parse(&document).map_err(|bad| bad.to_string())?;
+        let evaluator = Evaluator::new(&configuration.rules);
+        let (market, ids) = (Market::assumed(), GivenIds::default());
+        let within = || Compiler {
+            max_evaluations: 20,
+            ..Compiler::new(&evaluator, &market, &ids)
+        };
+        let (mut compiler, mut heir) = (within(), within());
+        let types = configuration.worker_types.iter();
+        let pools: Vec<_> = types.filter_map(|name| compiler.pool(name)).collect();
+        compiler.finish().map_err(|problems| problems.to_string())?;
+        // What is taken over from the version before counts as much.
+        pools.iter().for_each(|pool| heir.take_over(pool));
+        assert!(!heir.is_over);
+        heir.count(20 - heir.n_evaluations, 0);
+        assert!(!heir.is_over);
+        heir.count(1, 0);
+        assert!(heir.finish().unwrap_err().to_string().contains(TOO_MANY));
+        Ok(pools.iter().map(|pool| pool.n_places()).collect())
+    }
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("n{number}")).collect()
+    }
+
+    #[test]
+    fn a_configuration_has_so_many_places_and_no_more() {
+        let limit = 20;
+        let sizes = sizes_around("domain::configuration::compiler::MAX_EVALUATIONS", limit);
+        let check = |count: usize, compiled: Result<Vec<usize>, String>| match compiled {
+            Ok(n_places) => {
+                assert!(count <= limit, "{count}");
+                assert_eq!(n_places.iter().sum::<usize>(), count);
+            }
+            Err(problem) => {
+                assert!(count > limit, "{count}: {problem}");
+                assert_eq!(problem.matches(TOO_MANY).count(), 1, "{problem}");
+            }
+        };
+        for count in sizes {
+            check(count, compiled(&names(count), &names(1)));
+            if count > 0 {
+                check(count, compiled(&names(1), &names(count)));
+            }
+        }
+        let evaluator = Evaluator::new(&rules::RuleSet::parse(&json!([])).unwrap());
+        let (market, ids) = (Market::assumed(), GivenIds::default());
+        let mut compiler = Compiler::new(&evaluator, &market, &ids);
+        compiler.count(MAX_EVALUATIONS, 0);
+        assert!(!compiler.is_over);
+        compiler.count(1, 0);
+        assert!(compiler.is_over);
     }
 }

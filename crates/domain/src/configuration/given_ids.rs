@@ -123,6 +123,7 @@ fn entry(computed: &str, given: &Value) -> Result<(LaunchConfigId, Vec<LaunchCon
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -166,18 +167,28 @@ mod tests {
     #[test]
     fn there_are_bounds_for_given_ids_and_for_those_of_one_content() {
         let same = |n: usize| json!({"lc-1": vec!["a"; n]});
-        let constant = "domain::configuration::given_ids::MAX_SAME";
-        for n in testing::sizes_around(constant, MAX_SAME) {
-            let fits = (1..=MAX_SAME).contains(&n);
-            assert_eq!(read(&same(n)).is_ok(), fits, "{n}");
+        for n in sizes_around("domain::configuration::given_ids::MAX_SAME", MAX_SAME) {
+            match read(&same(n)) {
+                Ok(ids) => assert_eq!(ids.0.values().map(Vec::len).sum::<usize>(), n),
+                Err(refused) => {
+                    assert!(!(1..=MAX_SAME).contains(&n), "{n}: {refused}");
+                    assert!(refused.contains("must have 1 to 100 ids"), "{refused}");
+                }
+            }
         }
         let different = |n: usize| -> Value {
             let ids = (0..n).map(|n| (format!("lc-{n}"), json!("a")));
             Value::Object(ids.collect())
         };
-        let constant = "domain::configuration::given_ids::MAX_GIVEN_IDS";
-        for n in testing::sizes_around(constant, MAX_GIVEN_IDS) {
-            assert_eq!(read(&different(n)).is_ok(), n <= MAX_GIVEN_IDS, "{n}");
+        let limit = MAX_GIVEN_IDS;
+        for n in sizes_around("domain::configuration::given_ids::MAX_GIVEN_IDS", limit) {
+            match read(&different(n)) {
+                Ok(ids) => assert_eq!(ids.0.len(), n),
+                Err(refused) => {
+                    assert!(n > limit, "{n}: {refused}");
+                    assert!(refused.contains("at most 50000 are possible"), "{refused}");
+                }
+            }
         }
     }
 

@@ -28,6 +28,14 @@ pub(super) fn places(
         None => presented
             .iter()
             .try_for_each(|place| found.add(place.clone())),
+        // Each gives a place of its own, or is needless.
+        Some(Value::Array(entries)) if entries.len() > MAX_PLACES => Err((
+            String::new(),
+            format!(
+                "has {} entries; at most {MAX_PLACES} are possible",
+                entries.len()
+            ),
+        )),
         Some(Value::Array(entries)) => entries.iter().enumerate().try_for_each(|(index, entry)| {
             let at = |(below, text): (String, String)| (format!("/{index}{below}"), text);
             refine(presented, entry, &mut found).map_err(at)
@@ -87,7 +95,7 @@ fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (
         if presented.iter().any(|place| place.contains_key(name)) {
             filters.push((name, patterns(value).map_err(at)?));
         } else {
-            own.push((name, texts(value).map_err(at)?));
+            own.push((name, each_once(texts(value).map_err(at)?)));
         }
     }
     let mut matched = vec![false; filters.len()];
@@ -156,6 +164,13 @@ fn texts(value: &Value) -> Result<Vec<&str>, String> {
     }
 }
 
+/// Whoever repeats values of several conditions would have us walk over all combinations of them, to find few places.
+fn each_once(mut texts: Vec<&str>) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    texts.retain(|text| seen.insert(*text));
+    texts
+}
+
 /// The values that places have for a condition, as far as one reads on.
 pub(super) fn listed(presented: &[Place], name: &str) -> String {
     const MAX_NAMED: usize = 20;
@@ -169,5 +184,65 @@ pub(super) fn listed(presented: &[Place], name: &str) -> String {
     match more {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::*;
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("n{number}")).collect()
+    }
+
+    fn wares(count: usize) -> Wares {
+        let place = |name: String| Place::from([("zone".to_owned(), name)]);
+        Wares::launching(names(count).into_iter().map(place).collect())
+    }
+
+    /// So many places, or, beyond the limit, what is wrong.
+    #[track_caller]
+    fn gives(count: usize, found: Result<Vec<Place>, (String, String)>, expected: &str) {
+        match found {
+            Ok(found) => assert_eq!((found.len(), count <= MAX_PLACES), (count, true)),
+            Err((_, problem)) => {
+                assert!(count > MAX_PLACES, "{count}: {problem}");
+                assert!(problem.contains(expected), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_provider_has_so_many_places_for_a_worker_type_and_no_more() {
+        let too_many = "there are more than 2000 places";
+        for count in sizes_around("domain::configuration::places::MAX_PLACES", MAX_PLACES) {
+            // About a provider that presents nothing there is one place.
+            gives(count.max(1), places(&wares(count), None), too_many);
+            if count == 0 {
+                continue;
+            }
+            let each = json!([{"zone": "n*", "size": "s"}]);
+            gives(count, places(&wares(count), Some(&each)), too_many);
+            let own = json!([{"size": names(count)}]);
+            gives(count, places(&wares(0), Some(&own)), too_many);
+            let one_by_one: Value = names(count).iter().map(|n| json!({"size": n})).collect();
+            let too_long = "entries; at most 2000 are possible";
+            gives(count, places(&wares(0), Some(&one_by_one)), too_long);
+        }
+    }
+
+    #[test]
+    fn what_is_said_twice_gives_no_further_places_and_costs_nothing() {
+        // All combinations of what stands here would never end.
+        let same = vec!["x"; 1_000];
+        let conditions: serde_json::Map<_, _> = names(6)
+            .into_iter()
+            .map(|name| (name, json!(same)))
+            .collect();
+        let found = places(&wares(0), Some(&json!([conditions, conditions]))).unwrap();
+        assert_eq!(found.len(), 1);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod bounds;
 mod edges;
 
 fn place(pairs: &[(&str, &str)]) -> Place {

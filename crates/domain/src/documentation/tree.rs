@@ -212,8 +212,10 @@ fn has_ending(path: &str, ending: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::super::tests_common::{METADATA_TEXT, tree};
-    use super::super::{MAX_ENTRIES, MAX_UNPACKED_BYTES};
+    use super::super::{MAX_DEPTH, MAX_ENTRIES, MAX_UNPACKED_BYTES};
     use super::*;
 
     fn refused(files: &[(&str, &[u8])]) -> String {
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_so_many_bytes_and_entries_and_no_more() {
+    fn a_tree_has_so_many_bytes_and_no_more() {
         let mut building = Building::default();
         let rest = MAX_UNPACKED_BYTES - METADATA_TEXT.len();
         building.file(b"big", vec![0; rest]).unwrap();
@@ -275,11 +277,51 @@ mod tests {
         assert_eq!(building.file(b"a", vec![0]), Err(Refusal::TooMuchInside));
         let tree = building.finish().unwrap();
         assert_eq!(tree.n_bytes(), MAX_UNPACKED_BYTES);
+    }
 
-        let mut building = Building::default();
-        for number in 0..MAX_ENTRIES {
-            building.folder(format!("d{number}").as_bytes()).unwrap();
+    #[test]
+    fn a_tree_has_so_many_entries_and_no_more() {
+        for count in sizes_around("domain::documentation::MAX_ENTRIES", MAX_ENTRIES) {
+            let mut building = Building::default();
+            let mut entries = (0..count).map(|number| match number {
+                0 => building.file(METADATA.as_bytes(), METADATA_TEXT.into()),
+                _ if number % 2 == 0 => building.folder(format!("d{number}").as_bytes()),
+                _ => building.file(format!("f{number}").as_bytes(), Vec::new()),
+            });
+            match entries.try_for_each(|entry| entry) {
+                Ok(()) if count == 0 => assert_eq!(building.finish(), Err(Refusal::NoMetadata)),
+                Ok(()) => {
+                    assert!(count <= MAX_ENTRIES, "{count}");
+                    assert_eq!(building.finish().unwrap().n_files(), 1 + count / 2);
+                }
+                Err(refused) => {
+                    assert!(count > MAX_ENTRIES, "{count}: {refused}");
+                    assert_eq!(refused, Refusal::TooManyEntries);
+                    assert!(refused.to_string().contains("more than 500 files"));
+                }
+            }
         }
-        assert_eq!(building.folder(b"d"), Err(Refusal::TooManyEntries));
+    }
+
+    #[test]
+    fn a_file_lies_in_so_many_folders_and_no_deeper() {
+        for depth in sizes_around("domain::documentation::MAX_DEPTH", MAX_DEPTH) {
+            let path = "d/".repeat(depth) + "f";
+            let mut building = Building::default();
+            match building.file(path.as_bytes(), b"x".to_vec()) {
+                Ok(()) => {
+                    assert!(depth <= MAX_DEPTH, "{depth}");
+                    assert_eq!(
+                        building.files.get(&path).map(Vec::as_slice),
+                        Some(&b"x"[..])
+                    );
+                }
+                Err(refused) => {
+                    assert!(depth > MAX_DEPTH, "{depth}: {refused}");
+                    let text = refused.to_string();
+                    assert!(text.contains("more than 8 folders deep"), "{text}");
+                }
+            }
+        }
     }
 }

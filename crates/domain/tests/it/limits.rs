@@ -1,6 +1,7 @@
 //! What no plan exceeds, whatever a strategy wants.
 
 use domain::plan::{MAX_MACHINES, Offer, StrategyName};
+use testing::sizes_around;
 
 use crate::common::{decide, from, idle, launched, machines, offer, pool, source};
 
@@ -127,12 +128,24 @@ fn an_offer_of_a_provider_without_room_is_skipped() {
 
 #[test]
 fn a_plan_starts_a_bounded_number_of_machines() {
-    let mut snapshot = pool(0, 1_000_000);
-    snapshot.demand.pending = 5_000;
-    let plan = decide(&snapshot);
-    assert_eq!(launched(&plan), MAX_MACHINES);
-    let rest = "short by 4000: one plan starts at most 1000 machines, the next goes on".to_owned();
-    assert!(plan.reasons.contains(&rest), "{:?}", plan.reasons);
+    let limit = usize::try_from(MAX_MACHINES).unwrap();
+    for count in sizes_around("domain::plan::MAX_MACHINES", limit) {
+        for strategy in [StrategyName::Weighted, StrategyName::AwsProvisioner] {
+            let mut snapshot = pool(0, 1_000_000);
+            snapshot.settings.strategy = strategy;
+            snapshot.demand.pending = count as u64;
+            // Machines count, not what they can do.
+            snapshot.demand.pending *= 3;
+            snapshot.offers[0].capacity_each = 3;
+            let plan = decide(&snapshot);
+            assert_eq!(launched(&plan), 3 * count.min(limit) as u64);
+            let rest = 3 * count.saturating_sub(limit);
+            let rest =
+                format!("short by {rest}: one plan starts at most 1000 machines, the next goes on");
+            let is_told = plan.reasons.contains(&rest);
+            assert_eq!(is_told, count > limit, "{:?}", plan.reasons);
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::json;
+use testing::sizes_around;
 
 use super::super::{Requires, TaskDefinition};
 use super::*;
@@ -233,17 +234,34 @@ fn a_resolved_task_can_be_run_again_with_all_its_retries() {
 
 #[test]
 fn a_task_has_at_most_so_many_runs() {
-    let mut task = pending();
-    for _ in 1..MAX_RUNS {
-        task = task.cancel(at(2)).unwrap().task.rerun(at(3)).unwrap().task;
+    for count in sizes_around("domain::task::moves::MAX_RUNS", MAX_RUNS) {
+        let mut task = task();
+        for wanted in 1..=count {
+            let ended = match wanted {
+                1 => task,
+                _ => task.cancel(at(2)).unwrap().task,
+            };
+            let moved = ended.clone().rerun(at(3));
+            if wanted > MAX_RUNS {
+                assert!(refusal(moved).contains("has had 50 runs"));
+                task = ended;
+                break;
+            }
+            task = moved.unwrap().task;
+        }
+        assert_eq!(task.runs.len(), count.min(MAX_RUNS));
+        let Some((run_id, run)) = task.last_run().filter(|(_, run)| run.end.is_none()) else {
+            continue;
+        };
+        assert_eq!(run.reason, StartReason::Rerun);
+        // A retry is one run more, too.
+        let task = claim(task, run_id, "w", 4).unwrap().task;
+        let lost = task.report_exception(run_id, ExceptionReason::WorkerShutdown, at(5));
+        let lost = lost.unwrap();
+        let again = (count < MAX_RUNS).then_some(TaskNews::Pending(run_id + 1));
+        let news = [Some(TaskNews::Exception(run_id)), again];
+        assert_eq!(lost.news, news.into_iter().flatten().collect::<Vec<_>>());
     }
-    let run_id = u32::try_from(MAX_RUNS - 1).unwrap();
-    let task = claim(task, run_id, "w", 4).unwrap().task;
-    let lost = task
-        .report_exception(run_id, ExceptionReason::WorkerShutdown, at(5))
-        .unwrap();
-    assert_eq!(lost.news, [TaskNews::Exception(run_id)]);
-    assert!(refusal(lost.task.rerun(at(6))).contains("has had 50 runs"));
 }
 
 #[test]

@@ -266,16 +266,11 @@ pub(super) fn see(
     let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));
     worker.last_date_active = Some(now);
     worker.expires = worker.expires.max(expires);
-    worker
-        .recent_tasks
-        .extend(claimed.iter().filter_map(|task| {
-            let (run_id, _) = task.last_run()?;
-            let task_id = task.id.to_string();
-            Some(TaskRun { task_id, run_id })
-        }));
-    let n_recent = worker.recent_tasks.len();
-    let n_too_many = n_recent.saturating_sub(QueueWorker::MAX_RECENT_TASKS);
-    worker.recent_tasks.drain(..n_too_many);
+    worker.note_claims(claimed.iter().filter_map(|task| {
+        let (run_id, _) = task.last_run()?;
+        let task_id = task.id.to_string();
+        Some(TaskRun { task_id, run_id })
+    }));
     store::queue_worker_upsert(tx, &worker)?;
     // Not for each claim of a busy worker: whether it is its first is asked once a minute.
     if !is_fresh {
