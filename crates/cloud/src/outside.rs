@@ -6,6 +6,8 @@
 mod bids;
 mod carrier;
 mod messages;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -139,6 +139,8 @@ pub(crate) fn from_settings<'de, D: Deserializer<'de>>(
 
 #[cfg(test)]
 mod tests {
+    use ::testing::sizes_around;
+
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> Place {
@@ -160,24 +162,37 @@ mod tests {
         assert_eq!(check(&[], &Fills::new()), Ok(()));
     }
 
+    fn told(outcome: Result<(), BadPlaces>) -> String {
+        outcome.map_or_else(|problem| problem.to_string(), |()| "fine".to_owned())
+    }
+
     #[test]
-    fn so_many_places_and_conditions_are_the_most() {
-        let many = |n: usize| -> Vec<Place> {
+    fn so_many_places_are_the_most() {
+        for count in sizes_around("cloud::place::MAX_PLACES", MAX_PLACES) {
             let place = |number: usize| map(&[("rack", &number.to_string())]);
-            (0..n).map(place).collect()
-        };
-        assert_eq!(check_places(&many(MAX_PLACES)), Ok(()));
-        let too_many = check_places(&many(MAX_PLACES + 1));
-        assert_eq!(too_many, Err(BadPlaces::TooMany(2_001)));
-        let wide = |n: usize| -> Place {
+            let places: Vec<Place> = (0..count).map(place).collect();
+            let expected = match count <= MAX_PLACES {
+                true => "fine".to_owned(),
+                false => format!("places: {count} are more than 2000"),
+            };
+            assert_eq!(told(check(&places, &Fills::new())), expected);
+        }
+    }
+
+    #[test]
+    fn so_many_conditions_are_the_most() {
+        for count in sizes_around("cloud::place::MAX_CONDITIONS", MAX_CONDITIONS) {
             let pair = |number: usize| (format!("n{number}"), format!("/n{number}"));
-            (0..n).map(pair).collect()
-        };
-        assert_eq!(check(&[wide(16)], &wide(16)), Ok(()));
-        let (place, conditions) = (0, 17);
-        let too_wide = BadPlaces::TooManyConditions { place, conditions };
-        assert_eq!(check_places(&[wide(17)]), Err(too_wide));
-        assert_eq!(check_fills(&wide(17)), Err(BadPlaces::TooManyFills(17)));
+            let wide: Place = (0..count).map(pair).collect();
+            let (mut place, mut fills) = ("fine".to_owned(), "fine".to_owned());
+            if count > MAX_CONDITIONS {
+                place = format!("places[1]: {count} conditions are more than 16");
+                fills = format!("fills: {count} are more than 16");
+            }
+            let other = map(&[("rack", "1")]);
+            assert_eq!(told(check(&[other, wide.clone()], &Fills::new())), place);
+            assert_eq!(told(check(&[], &wide)), fills);
+        }
     }
 
     #[test]

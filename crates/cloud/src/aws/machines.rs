@@ -11,6 +11,7 @@ use domain::plan::spot_prices::{self, PricePoint, PriceTable};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
+use serde::de::DeserializeOwned;
 
 use super::AwsProvider;
 use super::answers::{
@@ -31,15 +32,15 @@ use crate::{
 /// Prices of these only: a launch config does not say which system its image holds, and most hold this.
 const PRODUCT: &str = "Linux/UNIX";
 /// EC2 takes no more values in one filter.
-const LOOK_BATCH: usize = 200;
+pub(super) const LOOK_BATCH: usize = 200;
 /// At most this many machines are ended by one call. EC2 accepts 1,000 and advises fewer.
-const END_BATCH: usize = 100;
+pub(super) const END_BATCH: usize = 100;
 /// So many calls are under way at the same time for one question to all regions.
-const MAX_CALLS_AT_ONCE: usize = 8;
+pub(super) const MAX_CALLS_AT_ONCE: usize = 8;
 /// The largest page that EC2 gives.
-const PAGE: u32 = 1_000;
+pub(super) const PAGE: u32 = 1_000;
 /// A list that goes on after so many pages has no end.
-const MAX_PAGES: usize = 1_000;
+pub(super) const MAX_PAGES: usize = 1_000;
 
 #[async_trait]
 impl Machines for AwsProvider {
@@ -172,11 +173,16 @@ impl Machines for AwsProvider {
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
         let by_region = by_region(workers);
         let mut ends = Vec::new();
-        for (region, some) in &by_region {
-            let ids: Vec<&str> = some.iter().map(|worker| worker.key.id.as_str()).collect();
-            ends.push(async move { (*region, self.end_in(region, &ids).await) });
+        for (region, all) in &by_region {
+            for some in all.chunks(END_BATCH) {
+                let ids: Vec<&str> = some.iter().map(|worker| worker.key.id.as_str()).collect();
+                ends.push(async move { (*region, self.end_in(region, &ids).await) });
+            }
         }
-        let ended: BTreeMap<_, _> = side_by_side(ends).await.into_iter().collect();
+        let mut ended: BTreeMap<&str, Endings> = BTreeMap::new();
+        for (region, endings) in side_by_side(ends).await {
+            ended.entry(region).or_default().extend(endings);
+        }
         let result = |worker: &Worker| {
             let region = ended.get(worker.key.group.as_str());
             let result = region.and_then(|results| results.get(worker.key.id.as_str()));
@@ -187,6 +193,33 @@ impl Machines for AwsProvider {
 
     fn end_batch(&self) -> usize {
         END_BATCH
+    }
+}
+
+/// A page of one of EC2's lists.
+pub(super) trait Page: DeserializeOwned {
+    const ACTION: &str;
+    type Item;
+
+    /// What is on it, and what to ask for the next one with.
+    fn open(self) -> (Vec<Self::Item>, Option<String>);
+}
+
+impl Page for DescribeInstances {
+    const ACTION: &str = "DescribeInstances";
+    type Item = Reservation;
+
+    fn open(self) -> (Vec<Reservation>, Option<String>) {
+        (self.reservation_set.items, self.next_token)
+    }
+}
+
+impl Page for DescribeSpotPriceHistory {
+    const ACTION: &str = "DescribeSpotPriceHistory";
+    type Item = SpotPrice;
+
+    fn open(self) -> (Vec<SpotPrice>, Option<String>) {
+        (self.spot_price_history_set.items, self.next_token)
     }
 }
 
@@ -224,7 +257,7 @@ impl AwsProvider {
             // One id that EC2 does not know spoils the question; a filter passes it over.
             Err(error) if error.is_unknown_instance() => {
                 let by_filter = Parameters::default().with_filter(1, "instance-id", ids);
-                self.describe(region, by_filter).await
+                self.all_pages::<DescribeInstances>(region, by_filter).await
             }
             result => result,
         }
@@ -350,25 +383,36 @@ impl AwsProvider {
         })
     }
 
-    /// All pages.
-    async fn describe(
+    /// What is on all pages of a list.
+    async fn all_pages<P: Page>(
         &self,
         region: &str,
         question: Parameters,
-    ) -> Result<Vec<Reservation>, Ec2Error> {
+    ) -> Result<Vec<P::Item>, Ec2Error> {
+        self.pages_at_most::<P>(MAX_PAGES, region, question).await
+    }
+
+    pub(super) async fn pages_at_most<P: Page>(
+        &self,
+        limit: usize,
+        region: &str,
+        question: Parameters,
+    ) -> Result<Vec<P::Item>, Ec2Error> {
         let mut all = Vec::new();
         let mut next = None;
-        for _ in 0..MAX_PAGES {
+        for _ in 0..limit {
             let page = paged(question.clone(), next.as_deref());
-            let answer: DescribeInstances =
-                self.ec2.call(region, "DescribeInstances", &page).await?;
-            all.extend(answer.reservation_set.items);
-            next = answer.next_token.filter(|token| !token.is_empty());
+            let answer: P = self.ec2.call(region, P::ACTION, &page).await?;
+            let (items, token) = answer.open();
+            all.extend(items);
+            next = token.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(all);
             }
         }
-        Err(endless("DescribeInstances"))
+        let action = P::ACTION;
+        let text = format!("{action} goes on after {limit} pages");
+        Err(Ec2Error::Lost(text))
     }
 
     /// The highest prices of the last half hour, in the zones that work.
@@ -390,22 +434,10 @@ impl AwsProvider {
             .with("StartTime", now.plus_millis(-spot_prices::WINDOW_MS))
             .with_list("ProductDescription", [PRODUCT])
             .with_list("InstanceType", kinds);
-        let mut history = Vec::new();
-        let mut next = None;
-        for _ in 0..MAX_PAGES {
-            let page = paged(question.clone(), next.as_deref());
-            let answer: DescribeSpotPriceHistory = self
-                .ec2
-                .call(region, "DescribeSpotPriceHistory", &page)
-                .await?;
-            let entries = answer.spot_price_history_set.items;
-            history.extend(entries.into_iter().filter_map(price_point));
-            next = answer.next_token.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(spot_prices::highest(&history, &zones, now));
-            }
-        }
-        Err(endless("DescribeSpotPriceHistory"))
+        let entries = self.all_pages::<DescribeSpotPriceHistory>(region, question);
+        let entries = entries.await?.into_iter();
+        let history: Vec<_> = entries.filter_map(price_point).collect();
+        Ok(spot_prices::highest(&history, &zones, now))
     }
 
     async fn terminate<'a>(
@@ -466,10 +498,6 @@ fn price_point(entry: SpotPrice) -> Option<PricePoint> {
         price: entry.spot_price,
         at,
     })
-}
-
-fn endless(action: &str) -> Ec2Error {
-    Ec2Error::Lost(format!("{action} goes on after {MAX_PAGES} pages"))
 }
 
 /// `None`: EC2 has found a new word for how a machine is, and we had better not guess.

@@ -174,6 +174,7 @@ fn list_name<'a>(within: &str, key: &'a str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use ::testing::sizes_around;
     use serde_json::json;
 
     use super::*;
@@ -245,12 +246,36 @@ mod tests {
         );
     }
 
+    fn parse(document: &Value) -> Result<usize, String> {
+        let parameters = Parameters::from_json(document.as_object().unwrap());
+        let parameters = parameters.map_err(|problem| problem.to_string())?;
+        Ok(parameters.0.len())
+    }
+
     #[test]
-    fn too_many_and_too_deep_is_refused() {
-        let parse = |document: Value| Parameters::from_json(document.as_object().unwrap());
-        let many = json!({"L": vec![0; MAX_PARAMETERS + 1]});
-        assert_eq!(parse(many), Err(BadParameters::TooMany));
-        let deep = (0..=MAX_DEPTH).fold(json!(1), |inner, _| json!({"d": inner}));
-        assert_eq!(parse(json!({"d": deep})), Err(BadParameters::TooDeep));
+    fn a_launch_config_makes_so_many_parameters_and_no_more() {
+        for count in sizes_around("cloud::aws::parameters::MAX_PARAMETERS", MAX_PARAMETERS) {
+            // What is null makes no parameter.
+            let document = json!({"KeyName": null, "L": vec![0; count], "M": null});
+            let expected = match count <= MAX_PARAMETERS {
+                true => Ok(count),
+                false => Err("the launchConfig makes more than 2000 parameters".to_owned()),
+            };
+            assert_eq!(parse(&document), expected, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_launch_config_is_nested_so_deep_and_no_deeper() {
+        for depth in sizes_around("cloud::aws::parameters::MAX_DEPTH", MAX_DEPTH) {
+            let objects = (0..depth).fold(json!(1), |inner, _| json!({"d": inner}));
+            let lists = (0..depth).fold(json!(1), |inner, _| json!([inner]));
+            let expected = match depth <= MAX_DEPTH {
+                true => Ok(1),
+                false => Err("the launchConfig is nested deeper than 12".to_owned()),
+            };
+            assert_eq!(parse(&json!({"d": objects})), expected, "{depth}");
+            assert_eq!(parse(&json!({"d": lists})), expected, "{depth}");
+        }
     }
 }

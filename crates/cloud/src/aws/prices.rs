@@ -141,11 +141,13 @@ impl Prices {
     ) -> Option<f64> {
         let mut known = self.known();
         let key = (region.to_owned(), kind.to_owned());
-        if known.wanted.len() < MAX_WANTED || known.wanted.contains_key(&key) {
+        let is_remembered = known.wanted.len() < MAX_WANTED || known.wanted.contains_key(&key);
+        if is_remembered {
             known.wanted.insert(key, now);
         }
         let is_asked_for = |spot: &Spot| spot.kinds.contains(kind);
-        if !known.spot.get(region).is_some_and(is_asked_for) {
+        // Nobody will ask EC2 about a kind that is not remembered, so there is nothing to hurry for.
+        if is_remembered && !known.spot.get(region).is_some_and(is_asked_for) {
             known.lacks_some = true;
         }
         let spot = known.spot.get(region)?;
@@ -180,6 +182,7 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
+    use ::testing::sizes_around;
     use serde_json::json;
 
     use super::*;
@@ -258,12 +261,38 @@ mod tests {
     }
 
     #[test]
-    fn so_many_kinds_are_remembered_and_no_more() {
+    fn so_many_kinds_are_remembered_and_for_more_nobody_hurries() {
+        for count in sizes_around("cloud::aws::prices::MAX_WANTED", MAX_WANTED) {
+            let prices = Prices::new(BTreeMap::new());
+            let bid_for_all = |minute: i64| {
+                for number in 0..count {
+                    bid(&prices, spot(&format!("x{number}.large")), minute);
+                }
+            };
+            bid_for_all(0);
+            assert_eq!(prices.lacks_some(at(0)), count > 0);
+            let due = prices.due(at(0)).remove("us-west-2").unwrap_or_default();
+            assert_eq!(due.len(), count.min(MAX_WANTED));
+            prices.learn("us-west-2", due, PriceTable::new(), at(0));
+            bid_for_all(1);
+            assert!(
+                !prices.lacks_some(at(1)),
+                "{count} kinds, and all of them asked for that will be"
+            );
+        }
+    }
+
+    #[test]
+    fn a_kind_that_found_no_room_gets_that_of_one_that_is_forgotten() {
         let prices = Prices::new(BTreeMap::new());
-        for number in 0..MAX_WANTED + 10 {
+        for number in 0..MAX_WANTED {
             bid(&prices, spot(&format!("x{number}.large")), 0);
         }
-        assert_eq!(prices.due(at(0))["us-west-2"].len(), MAX_WANTED);
+        bid(&prices, spot("late.large"), 0);
+        assert!(!prices.due(at(0))["us-west-2"].contains("late.large"));
+        assert!(prices.due(at(24 * 60)).is_empty());
+        bid(&prices, spot("late.large"), 24 * 60);
+        assert!(prices.due(at(24 * 60))["us-west-2"].contains("late.large"));
     }
 
     #[test]

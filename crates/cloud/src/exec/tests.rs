@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use ::testing::sizes_around;
 use async_trait::async_trait;
 use domain::id::ProviderId;
 use domain::launch::Cause;
@@ -30,7 +31,7 @@ struct World {
     data: TempDir,
     clock: Arc<TestClock>,
     provider: ExecProvider,
-    foreigner: Mutex<Option<std::process::Child>>,
+    foreigners: Mutex<Vec<std::process::Child>>,
 }
 
 impl World {
@@ -54,7 +55,7 @@ impl World {
             data,
             clock,
             provider: ExecProvider::new(context, settings),
-            foreigner: Mutex::default(),
+            foreigners: Mutex::default(),
         }
     }
 
@@ -108,7 +109,7 @@ impl Drop for World {
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
             let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        if let Some(mut foreigner) = self.foreigner.lock().unwrap().take() {
+        for mut foreigner in self.foreigners.lock().unwrap().drain(..) {
             foreigner.kill().unwrap();
             foreigner.wait().unwrap();
         }
@@ -160,13 +161,13 @@ impl Fixture for World {
 
     async fn foreigner(&self) -> Option<Worker> {
         let child = std::process::Command::new("/bin/sleep").arg("601").spawn();
-        *self.foreigner.lock().unwrap() = Some(child.unwrap());
+        self.foreigners.lock().unwrap().push(child.unwrap());
         Some(worker(WorkerState::Running))
     }
 
     async fn foreigner_lives(&self, _worker: &Worker) -> bool {
-        let mut child = self.foreigner.lock().unwrap();
-        child.as_mut().unwrap().try_wait().unwrap().is_none()
+        let mut foreigners = self.foreigners.lock().unwrap();
+        foreigners.last_mut().unwrap().try_wait().unwrap().is_none()
     }
 
     async fn settle(&self) {
@@ -481,6 +482,65 @@ async fn programs_wait_for_a_place_and_verifications_have_their_own() {
             .unwrap()
             .done
     );
+}
+
+/// Starts so many programs side by side, and lets them end once there are as many as there will be. Returns how many that
+/// were, and how many got their answer in the end.
+async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
+    let script = "echo x >> started; while ! [ -e go ]; do sleep 0.01; done";
+    let world = World::saying(script).await;
+    let context = ProviderContext {
+        data: Some(world.data.path().to_owned()),
+        ..context_at("shell", &world.clock)
+    };
+    let settings = ExecSettings {
+        command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+        time_limit_seconds: 60,
+        env: BTreeMap::new(),
+    };
+    let program = Program::new(context, settings);
+    let (places, most) = match operation {
+        Operation::Verify => (&program.verifications, MAX_VERIFYING_AT_ONCE),
+        _ => (&program.calls, MAX_AT_ONCE),
+    };
+    let calls = (0..count).map(|_| program.carry(operation, Vec::new()));
+    let counting = async {
+        for _ in 0..1_000 {
+            let started = fs::read_to_string(world.state().join("started"));
+            let n_started = started.unwrap_or_default().lines().count();
+            if n_started >= count.min(most) {
+                // Whoever has a place runs, or is about to.
+                let n_running = most - places.available_permits();
+                fs::write(world.state().join("go"), "").unwrap();
+                return n_running;
+            }
+            world.settle().await;
+        }
+        panic!("there are never {most} programs at once");
+    };
+    let (answers, n_running) = tokio::join!(futures_util::future::join_all(calls), counting);
+    let n_done = answers.into_iter().filter(|it| it.as_ref().unwrap().done);
+    (n_running, n_done.count())
+}
+
+#[tokio::test]
+async fn so_many_programs_run_at_a_time_and_all_get_their_turn() {
+    for count in sizes_around("cloud::exec::MAX_AT_ONCE", MAX_AT_ONCE) {
+        let (n_running, n_done) = side_by_side(count, Operation::Look).await;
+        assert_eq!((n_running, n_done), (count.min(MAX_AT_ONCE), count));
+    }
+}
+
+#[tokio::test]
+async fn so_many_proofs_are_verified_at_a_time_and_all_get_their_turn() {
+    let path = "cloud::exec::MAX_VERIFYING_AT_ONCE";
+    for count in sizes_around(path, MAX_VERIFYING_AT_ONCE) {
+        let (n_running, n_done) = side_by_side(count, Operation::Verify).await;
+        assert_eq!(
+            (n_running, n_done),
+            (count.min(MAX_VERIFYING_AT_ONCE), count)
+        );
+    }
 }
 
 #[tokio::test]

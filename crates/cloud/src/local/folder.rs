@@ -175,13 +175,17 @@ impl WorkerFolder {
 
     /// The folders of all workers, every one of them or an error; deletes what was never finished.
     pub(super) fn all(root: &Path, now: Timestamp) -> io::Result<Vec<Self>> {
+        Self::at_most(MAX_FOLDERS, root, now)
+    }
+
+    fn at_most(limit: usize, root: &Path, now: Timestamp) -> io::Result<Vec<Self>> {
         let mut folders = Vec::new();
         for (number, entry) in fs::read_dir(root)?.enumerate() {
             let path = entry?.path();
-            if number >= MAX_FOLDERS {
+            if number >= limit {
                 let root = root.display();
                 return Err(io::Error::other(format!(
-                    "{root} has more than {MAX_FOLDERS} entries: delete those that hold {ENDED}, and what is not ours"
+                    "{root} has more than {limit} entries: delete those that hold {ENDED}, and what is not ours"
                 )));
             }
             let name = path.file_name().and_then(|name| name.to_str());
@@ -347,4 +351,39 @@ fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     let file = File::open(folder.join(name)).ok()?;
     file.take(MAX_RECORD_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use ::testing::sizes_around;
+
+    use super::*;
+
+    /// Making 100,000 folders takes longer than a test may.
+    const LIMIT: usize = 20;
+
+    #[test]
+    fn so_many_folders_are_all_listed_and_more_are_an_error_that_says_what_to_do() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        for count in sizes_around("cloud::local::folder::MAX_FOLDERS", LIMIT) {
+            let root = tempfile::tempdir().unwrap();
+            for number in 0..count {
+                fs::create_dir(root.path().join(format!("w{number}"))).unwrap();
+            }
+            match WorkerFolder::at_most(LIMIT, root.path(), now) {
+                Ok(folders) => {
+                    assert!(count <= LIMIT, "{count} are too many");
+                    assert_eq!(folders.len(), count);
+                }
+                Err(problem) => {
+                    assert!(count > LIMIT, "{count} are not too many");
+                    let path = root.path().display();
+                    let told = format!("{path} has more than 20 entries: delete those");
+                    assert!(problem.to_string().starts_with(&told), "{problem}");
+                }
+            }
+            // In service there is room for as many again, and more.
+            assert_eq!(WorkerFolder::all(root.path(), now).unwrap().len(), count);
+        }
+    }
 }

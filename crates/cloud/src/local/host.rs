@@ -26,7 +26,7 @@ use crate::{
 /// A process that was told to end has so long to do so.
 pub(super) const GRACE_MS: i64 = 20 * SECOND_MS;
 /// More machines than this are not made at a time.
-const MAX_MACHINES: u32 = 1_000;
+pub(super) const MAX_MACHINES: u32 = 1_000;
 /// Folders of workers that ended; when there are more, the oldest are deleted before their time.
 pub(super) const MAX_ENDED: usize = 1_000;
 /// What workers get of our own environment: nothing in it is a secret.
@@ -69,7 +69,7 @@ pub(super) struct Order {
     launch_config_id: LaunchConfigId,
     /// The variables that the launch config has for tasks.
     environment: BTreeMap<String, String>,
-    machines: u32,
+    pub(super) machines: u32,
     capacity_each: u32,
     root_url: String,
 }
@@ -85,7 +85,7 @@ impl Order {
             environment: variables
                 .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
                 .collect(),
-            machines: order.machines,
+            machines: order.machines.min(MAX_MACHINES),
             capacity_each: order.capacity_each,
             root_url: order.root_url.to_owned(),
         }
@@ -169,7 +169,7 @@ impl Host {
         let mut n_alive = self.count_alive(&root).map_err(unknown)?;
         let mut launched = Vec::new();
         let mut problem = None;
-        for number in 0..order.machines.min(MAX_MACHINES) {
+        for number in 0..order.machines {
             let record = self.record(&root, order, number);
             let is_known = root.join(&record.worker_id).exists();
             if !is_known && n_alive >= self.max_machines {
@@ -403,11 +403,7 @@ impl Host {
                 tracing::warn!(worker.id = %id, "the folder of worker {id} cannot be kept tidy: {problem}");
             }
         }
-        ended.sort_by_key(|(since, _)| *since);
-        let n_excess = ended.len().saturating_sub(MAX_ENDED);
-        for (_, folder) in ended.into_iter().take(n_excess) {
-            folder.delete().map_err(broken)?;
-        }
+        forget_oldest(ended, MAX_ENDED);
         Ok(owned)
     }
 
@@ -442,6 +438,22 @@ impl Host {
                 process.signal_group(Signal::SIGKILL).map_err(broken)
             }
             Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Deletes the folders that have been of the dead for longest, until there are so many.
+fn forget_oldest(mut ended: Vec<(Timestamp, WorkerFolder)>, limit: usize) {
+    ended.sort_by_key(|(since, _)| *since);
+    let n_excess = ended.len().saturating_sub(limit);
+    for (_, folder) in ended.into_iter().take(n_excess) {
+        // One that cannot be deleted, say of a worker that ran as another user, hides nobody who lives.
+        if let Err(problem) = folder.delete() {
+            let log = folder.log_file();
+            tracing::warn!(
+                "the folder of {} cannot be deleted: {problem}",
+                log.display()
+            );
         }
     }
 }
@@ -506,7 +518,42 @@ fn group_named(host: &str) -> WorkerGroup {
 
 #[cfg(test)]
 mod tests {
+    use ::testing::sizes_around;
+
     use super::*;
+
+    #[test]
+    fn so_many_folders_of_the_dead_are_kept_and_they_are_the_youngest() {
+        // A thousand of them take seconds.
+        const LIMIT: usize = 20;
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        for count in sizes_around("cloud::local::host::MAX_ENDED", LIMIT) {
+            let root = tempfile::tempdir().unwrap();
+            let folder = |number: usize| root.path().join(number.to_string());
+            for number in 0..count {
+                std::fs::create_dir(folder(number)).unwrap();
+            }
+            // The higher the number, the younger.
+            let dead = |one: WorkerFolder| {
+                let name = one
+                    .log_file()
+                    .parent()
+                    .unwrap()
+                    .file_name()
+                    .unwrap()
+                    .to_owned();
+                let number: i64 = name.to_str().unwrap().parse().unwrap();
+                (now.plus_millis(number), one)
+            };
+            let all = WorkerFolder::all(root.path(), now).unwrap();
+            forget_oldest(all.into_iter().map(dead).collect(), LIMIT);
+            let kept: Vec<_> = (0..count)
+                .filter(|number| folder(*number).exists())
+                .collect();
+            let youngest = count.saturating_sub(LIMIT)..count;
+            assert_eq!(kept, youngest.collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn the_own_command_is_this_program_as_a_worker() {

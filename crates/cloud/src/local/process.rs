@@ -10,9 +10,6 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// More processes than this are not looked through.
-const MAX_PROCESSES: usize = 100_000;
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Process {
@@ -52,7 +49,8 @@ impl Process {
         let variable = format!("{name}={value}");
         let command_line: String = command.iter().flat_map(|word| [word, "\0"]).collect();
         let own_users = users("self");
-        for entry in fs::read_dir("/proc")?.take(MAX_PROCESSES) {
+        // All of them, however many: the kernel has a bound, and whom we passed over could not be ended.
+        for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?
                 .file_name()
                 .to_str()

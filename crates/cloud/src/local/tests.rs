@@ -37,7 +37,7 @@ struct Machine {
     data: TempDir,
     clock: Arc<TestClock>,
     provider: LocalProvider,
-    foreigner: Mutex<Option<Child>>,
+    foreigners: Mutex<Vec<Child>>,
 }
 
 impl Machine {
@@ -55,7 +55,7 @@ impl Machine {
             data,
             clock,
             provider,
-            foreigner: Mutex::default(),
+            foreigners: Mutex::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Drop for Machine {
         for pid in noted.chain(self.processes()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        if let Some(mut foreigner) = self.foreigner.lock().unwrap().take() {
+        for mut foreigner in self.foreigners.lock().unwrap().drain(..) {
             foreigner.kill().unwrap();
             foreigner.wait().unwrap();
         }
@@ -251,13 +251,13 @@ impl Fixture for Machine {
             .arg("600")
             .process_group(0)
             .spawn();
-        *self.foreigner.lock().unwrap() = Some(child.unwrap());
+        self.foreigners.lock().unwrap().push(child.unwrap());
         Some(worker(WorkerState::Running))
     }
 
     async fn foreigner_lives(&self, _worker: &Worker) -> bool {
-        let mut child = self.foreigner.lock().unwrap();
-        child.as_mut().unwrap().try_wait().unwrap().is_none()
+        let mut foreigners = self.foreigners.lock().unwrap();
+        foreigners.last_mut().unwrap().try_wait().unwrap().is_none()
     }
 
     async fn settle(&self) {

@@ -93,3 +93,68 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::testing::sizes_around;
+
+    use super::*;
+    use crate::provider_tests::{now, pool, worker};
+    use crate::testing::launch_config;
+    use domain::worker::WorkerState;
+
+    fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<LaunchConfig> {
+        let pool = pool(&worker(WorkerState::Running), &json!({}));
+        let template = launch_config(&pool, 0, serde_json::Map::new());
+        let numbered = |number: usize| LaunchConfig {
+            id: format!("lc-{number:06}").parse().unwrap(),
+            ..template.clone()
+        };
+        numbers.map(numbered).collect()
+    }
+
+    fn bids(book: &BidBook, launch_configs: &[LaunchConfig], now: Timestamp) -> Vec<Option<f64>> {
+        let pool_id = "a/b".parse().unwrap();
+        let ask = BidRequest {
+            pool_id: &pool_id,
+            launch_configs,
+            now,
+        };
+        let bids = book.bids(&ask).into_iter();
+        bids.map(|bid| bid.unwrap().price).collect()
+    }
+
+    #[test]
+    fn so_many_launch_configs_are_asked_about_and_the_others_get_plain_bids() {
+        for count in sizes_around("cloud::outside::bids::MAX_REMEMBERED", MAX_REMEMBERED) {
+            let (book, all) = (BidBook::default(), launch_configs(0..count));
+            assert_eq!(bids(&book, &all, now()), vec![None; count]);
+            let batches = book.wanted(now(), 100);
+            let n_asked = count.min(MAX_REMEMBERED);
+            assert_eq!(batches.len(), n_asked.div_ceil(100));
+            for (key, _) in batches.iter().flatten() {
+                let bid = Bid {
+                    price: Some(1.0),
+                    ..Bid::plain(String::new())
+                };
+                book.answered(key, Ok(bid), now());
+            }
+            let mut expected = vec![Some(1.0); n_asked];
+            expected.resize(count, None);
+            assert_eq!(bids(&book, &all, now()), expected);
+        }
+    }
+
+    #[test]
+    fn launch_configs_that_nobody_wants_any_more_make_room_for_others() {
+        let (book, later) = (BidBook::default(), now().plus_millis(WANTED_FOR_MS + 1));
+        bids(&book, &launch_configs(0..MAX_REMEMBERED), now());
+        let late = launch_configs(MAX_REMEMBERED..MAX_REMEMBERED + 1);
+        bids(&book, &late, later);
+        assert_eq!(book.wanted(later, 100).len(), 0);
+        bids(&book, &late, later);
+        let wanted = book.wanted(later, 100).concat();
+        assert_eq!(wanted.len(), 1);
+        assert_eq!(wanted[0].0.1, late[0].id);
+    }
+}

@@ -1,12 +1,17 @@
 //! Answers that no server gives on demand, told by the proxy alone: long lists, strange words, silence.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ::testing::sizes_around;
 use serde_json::json;
 
 use super::proxy::{Proxy, Trouble};
-use crate::aws::answers::{DescribeRegions, Done};
+use crate::aws::answers::{DescribeInstances, DescribeRegions, Done};
 use crate::aws::error::Ec2Error;
+use crate::aws::machines::{
+    END_BATCH, LOOK_BATCH, MAX_CALLS_AT_ONCE, MAX_PAGES, PAGE, side_by_side,
+};
 use crate::aws::parameters::Parameters;
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
@@ -110,17 +115,74 @@ async fn a_list_is_read_to_its_last_page() {
 }
 
 #[tokio::test]
-async fn a_list_without_an_end_is_given_up() {
+async fn our_machines_are_listed_in_the_largest_pages_and_none_is_left_out() {
+    let page_size = usize::try_from(PAGE).unwrap();
+    for count in sizes_around("cloud::aws::machines::PAGE", page_size) {
+        let (provider, proxy) = alone().await;
+        let found: Vec<String> = ids(0..count).iter().map(|id| ours(id)).collect();
+        let n_pages = count.div_ceil(page_size).max(1);
+        for number in 0..n_pages {
+            let some = found.iter().skip(number * page_size).take(page_size);
+            let next = if number + 1 < n_pages { "more" } else { "" };
+            let some: Vec<String> = some.cloned().collect();
+            answer(&proxy, "DescribeInstances", &page(&some, next));
+        }
+        let owned = provider.owned().await.unwrap().machines;
+        let listed: Vec<_> = owned.iter().map(|it| it.machine.id.to_string()).collect();
+        assert_eq!(listed, ids(0..count));
+        let calls = proxy.calls("DescribeInstances");
+        assert_eq!(calls.len(), n_pages);
+        assert!(calls.iter().all(|call| call["MaxResults"] == "1000"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away() {
+    const LIMIT: usize = 20;
+    for n_pages in sizes_around("cloud::aws::machines::MAX_PAGES", LIMIT) {
+        let (provider, proxy) = alone().await;
+        let ids = ids(0..n_pages.max(1));
+        for id in &ids {
+            let next = if Some(id) == ids.last() { "" } else { "more" };
+            answer(&proxy, "DescribeInstances", &page(&[ours(id)], next));
+        }
+        let question = Parameters::default();
+        let read = provider.pages_at_most::<DescribeInstances>(LIMIT, "us-west-2", question);
+        match read.await {
+            Ok(found) => {
+                assert!(n_pages <= LIMIT, "{n_pages} are too many");
+                let instances = found.iter().flat_map(|it| &it.instances_set.items);
+                let found: Vec<_> = instances.map(|it| it.instance_id.clone()).collect();
+                assert_eq!(found, ids);
+            }
+            Err(problem) => {
+                assert!(n_pages > LIMIT, "{n_pages} are not too many");
+                let wanted = "DescribeInstances goes on after 20 pages";
+                assert!(problem.to_string().contains(wanted), "{problem}");
+            }
+        }
+        let n_calls = proxy.calls("DescribeInstances").len();
+        assert_eq!(n_calls, n_pages.clamp(1, LIMIT));
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_an_answer_without_an_end_is_given_up() {
     let (provider, proxy) = alone().await;
-    for _ in 0..1_000 {
+    // A filter is used, and its answer read page by page, where EC2 does not know some of the machines.
+    let unknown = Trouble::Refuse {
+        status: 400,
+        code: "InvalidInstanceID.NotFound",
+    };
+    proxy.next("DescribeInstances", unknown);
+    for _ in 0..MAX_PAGES {
         answer(&proxy, "DescribeInstances", &page(&[], "more"));
     }
-    let refused = provider.owned().await.unwrap_err().to_string();
-    assert!(
-        refused.contains("did not end within 1000 pages"),
-        "{refused}"
-    );
-    assert_eq!(proxy.calls("DescribeInstances").len(), 1_000);
+    let problem = provider.look(&[row("i-1"), row("i-2")]).await;
+    let problem = problem.unwrap_err().to_string();
+    let wanted = "DescribeInstances goes on after 1000 pages";
+    assert!(problem.contains(wanted), "{problem}");
+    assert_eq!(proxy.calls("DescribeInstances").len(), 1 + MAX_PAGES);
 }
 
 #[tokio::test]
@@ -152,7 +214,7 @@ async fn a_machine_that_cannot_be_seen_is_ended_all_the_same() {
 }
 
 fn ids(numbers: std::ops::Range<usize>) -> Vec<String> {
-    numbers.map(|number| format!("i-{number:04}")).collect()
+    numbers.map(|number| format!("i-{number:05}")).collect()
 }
 
 fn rows(ids: &[String]) -> Vec<Worker> {
@@ -164,24 +226,82 @@ fn ours(id: &str) -> String {
     instance(id, "running", ROOT_URL)
 }
 
+/// How many machines each call of an action names, and all of them.
+fn named(proxy: &Proxy, action: &str) -> (Vec<usize>, Vec<String>) {
+    let (mut sizes, mut ids) = (Vec::new(), Vec::new());
+    for call in proxy.calls(action) {
+        let before = ids.len();
+        let named = call.into_iter();
+        let named = named.filter(|(name, _)| name.starts_with("InstanceId."));
+        ids.extend(named.map(|(_, id)| id));
+        sizes.push(ids.len() - before);
+    }
+    ids.sort();
+    sizes.sort_unstable();
+    (sizes, ids)
+}
+
+/// So many in batches: one that may be smaller, and full ones.
+fn batches(count: usize, batch: usize) -> Vec<usize> {
+    let rest = Some(count % batch).filter(|rest| *rest > 0);
+    let full = std::iter::repeat_n(batch, count / batch);
+    rest.into_iter().chain(full).collect()
+}
+
 #[tokio::test]
-async fn many_machines_of_a_region_are_ended_by_two_calls() {
-    let (provider, proxy) = alone().await;
-    assert_eq!(provider.end_batch(), 100);
-    for (number, count) in [1, 99, 100].into_iter().enumerate() {
+async fn many_machines_of_a_region_are_ended_by_two_calls_for_each_batch() {
+    for count in sizes_around("cloud::aws::machines::END_BATCH", END_BATCH) {
+        let (provider, proxy) = alone().await;
+        assert_eq!(provider.end_batch(), END_BATCH);
         let ids = ids(0..count);
-        let found: Vec<String> = ids.iter().map(|id| ours(id)).collect();
-        answer(&proxy, "DescribeInstances", &page(&found, ""));
-        answer(&proxy, "TerminateInstances", "<a/>");
+        for _ in 0..count.div_ceil(END_BATCH) {
+            answer(&proxy, "DescribeInstances", &page(&[], ""));
+            answer(&proxy, "TerminateInstances", "<a/>");
+        }
         let results = provider.end_many(&rows(&ids)).await;
         assert_eq!(results, vec![Ok(()); count]);
-        assert_eq!(proxy.calls("DescribeInstances").len(), number + 1);
-        let ends = proxy.calls("TerminateInstances");
-        assert_eq!(ends.len(), number + 1);
-        let last = format!("InstanceId.{count}");
-        assert_eq!(ends[number].get(&last), ids.last());
+        for action in ["DescribeInstances", "TerminateInstances"] {
+            let expected = (batches(count, END_BATCH), ids.clone());
+            assert_eq!(named(&proxy, action), expected, "{action}");
+        }
     }
-    assert_eq!(provider.end_many(&[]).await, []);
+}
+
+#[tokio::test]
+async fn many_machines_of_a_region_are_looked_at_by_one_call_for_each_batch() {
+    for count in sizes_around("cloud::aws::machines::LOOK_BATCH", LOOK_BATCH) {
+        let (provider, proxy) = alone().await;
+        assert_eq!(provider.look_batch(), LOOK_BATCH);
+        let ids = ids(0..count);
+        for _ in 0..count.div_ceil(LOOK_BATCH) {
+            answer(&proxy, "DescribeInstances", &page(&[], ""));
+        }
+        let rows = rows(&ids);
+        let mut seen = provider.look(&rows).await.unwrap();
+        seen.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let expected = rows.into_iter().map(|it| (it.key, Sighting::NotFound));
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+        let expected = (batches(count, LOOK_BATCH), ids);
+        assert_eq!(named(&proxy, "DescribeInstances"), expected);
+    }
+}
+
+#[tokio::test]
+async fn one_question_to_all_regions_is_a_few_calls_at_a_time() {
+    for count in sizes_around("cloud::aws::machines::MAX_CALLS_AT_ONCE", MAX_CALLS_AT_ONCE) {
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let call = async |number: usize| {
+            let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(n_now, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            number
+        };
+        let mut answers = side_by_side((0..count).map(call).collect()).await;
+        answers.sort_unstable();
+        assert_eq!(answers, (0..count).collect::<Vec<_>>());
+        assert_eq!(most.load(Ordering::SeqCst), count.min(MAX_CALLS_AT_ONCE));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! What is found again, what is left to other hosts, and what is forgotten.
 
+use ::testing::sizes_around;
+
 use super::*;
-use crate::local::host::MAX_ENDED;
+use crate::local::host::{MAX_ENDED, MAX_MACHINES};
 
 #[tokio::test]
 async fn a_worker_whose_number_was_not_written_down_is_found_and_ended() {
@@ -85,18 +87,72 @@ async fn folders_of_the_dead_are_kept_for_a_day() {
 async fn of_very_many_dead_the_oldest_are_forgotten_early_and_no_living_is_missed() {
     let machine = Machine::new().await;
     let alive = machine.launch(TOKEN, 2).await.unwrap();
-    for number in 0..MAX_ENDED + 3 {
-        let folder = machine.root().join(format!("dead-{number}"));
-        fs::create_dir(&folder).unwrap();
-        let launch = json!({"token": OTHER_TOKEN, "workerPoolId": "test/pool",
-            "workerGroup": machine.provider.0.group.as_str(), "workerId": format!("dead-{number}"), "made": 0});
-        fs::write(folder.join("launch.json"), launch.to_string()).unwrap();
+    let folder = |number: usize| machine.root().join(format!("dead-{number}"));
+    let launch = json!({"token": OTHER_TOKEN, "workerPoolId": "test/pool",
+        "workerGroup": machine.provider.0.group.as_str(), "workerId": "dead", "made": 0});
+    for number in 0..MAX_ENDED + 2 {
+        fs::create_dir(folder(number)).unwrap();
+        fs::write(folder(number).join("launch.json"), launch.to_string()).unwrap();
         let at = machine.clock.now().as_millis() - i64::try_from(number).unwrap();
         let ended = json!({"at": at, "why": "it ended"});
-        fs::write(folder.join("ended.json"), ended.to_string()).unwrap();
+        fs::write(folder(number).join("ended.json"), ended.to_string()).unwrap();
     }
+    // A folder that a worker of another user left cannot be deleted, except by root, who runs some of these tests.
+    let closed = folder(MAX_ENDED + 1).join("work");
+    fs::create_dir_all(closed.join("inside")).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     assert_eq!(machine.owned().await.len(), alive.len());
-    let is_kept = |number: usize| machine.root().join(format!("dead-{number}")).exists();
-    assert!((0..MAX_ENDED).all(is_kept));
-    assert!(!(MAX_ENDED..MAX_ENDED + 3).any(is_kept));
+    let _gone = fs::set_permissions(&closed, fs::Permissions::from_mode(0o700));
+    assert!((0..MAX_ENDED).all(|number| folder(number).exists()));
+    assert!(!folder(MAX_ENDED).exists());
+}
+
+#[tokio::test]
+async fn looks_are_of_so_many_workers_and_each_is_seen() {
+    let machine = Machine::new().await;
+    for count in sizes_around("cloud::local::LOOK_BATCH", LOOK_BATCH) {
+        let named = |number: usize| {
+            let mut worker = worker(WorkerState::Running);
+            worker.key.group = machine.provider.0.group.clone();
+            worker.key.id = format!("w{number}").parse().unwrap();
+            worker
+        };
+        let workers: Vec<Worker> = (0..count).map(named).collect();
+        let (mut n_looks, mut seen) = (0, Vec::new());
+        // As whoever looks does.
+        for some in workers.chunks(machine.provider.look_batch()) {
+            seen.extend(machine.provider.look(some).await.unwrap());
+            n_looks += 1;
+        }
+        assert_eq!(n_looks, count.div_ceil(LOOK_BATCH));
+        let all = workers.into_iter().map(|it| (it.key, Sighting::NotFound));
+        assert_eq!(seen, all.collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn so_many_machines_are_made_at_a_time_and_what_is_beyond_is_left_out() {
+    let machine = Machine::new().await;
+    let pool = testing::pool(&machine, json!({}));
+    let config = testing::launch_config(&pool, 0, serde_json::Map::new());
+    let (token, most) = (
+        TOKEN.parse().unwrap(),
+        usize::try_from(MAX_MACHINES).unwrap(),
+    );
+    for count in sizes_around("cloud::local::host::MAX_MACHINES", most) {
+        let order = Order::new(&LaunchOrder {
+            token: &token,
+            pool: &pool,
+            launch_config: &config,
+            machines: u32::try_from(count).unwrap(),
+            capacity_each: 1,
+            max_price: None,
+            root_url: ROOT_URL,
+            now: machine.clock.now(),
+        });
+        // What is taken along is what is made: no test starts a thousand processes.
+        assert_eq!(usize::try_from(order.machines), Ok(count.min(most)));
+    }
+    let workers = machine.launch(TOKEN, 3).await.unwrap();
+    machine.n_processes(workers.len()).await;
 }
