@@ -1,6 +1,7 @@
 //! A machine registers before its provider has answered the launch that makes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud::Fate;
 use domain::id::{LaunchToken, WorkerKey};
@@ -20,6 +21,8 @@ use crate::fleet_world::{Fleet, POOL, fleet_test, plain_pool};
 use crate::queue_samples::stop_time;
 
 const ANSWER_MS: i64 = 1_000;
+/// So long a registration waits for the answer of its launch.
+const PATIENCE: Duration = Duration::from_secs(5);
 const LIMIT: usize = 50_000_000;
 
 /// A machine that is up, while the cloud has not answered its launch.
@@ -27,10 +30,8 @@ async fn early_machine(fleet: &Fleet) -> (WorkerKey, LaunchToken) {
     fleet.one.fake.set_answer_delay_ms(ANSWER_MS);
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
-    Provision::new(Arc::clone(&fleet.app))
-        .activate()
-        .await
-        .unwrap();
+    let done = Provision::new(Arc::clone(&fleet.app)).activate().await;
+    assert_eq!(done.unwrap()["launches"], 1);
     for _ in 0..LIMIT {
         if let Some(machine) = fleet.machines().pop() {
             return (machine.key, machine.token.unwrap());
@@ -40,11 +41,12 @@ async fn early_machine(fleet: &Fleet) -> (WorkerKey, LaunchToken) {
     panic!("no machine was made");
 }
 
-async fn until_waiting(app: &App, token: &LaunchToken) {
+async fn until_waiting(app: &App, token: &LaunchToken, registering: &JoinHandle<Answer>) {
     for _ in 0..LIMIT {
         if app.launch_answers.n_waiting(token) == 1 {
             return;
         }
+        assert!(!registering.is_finished(), "it was answered at once");
         tokio::task::yield_now().await;
     }
     panic!("no registration waits");
@@ -70,7 +72,7 @@ fleet_test!(
         // No timer fires: the answer itself wakes the registration.
         let _stopped = stop_time();
         let registering = registering(&fleet.server, fleet, &claim(fleet, &key));
-        until_waiting(&fleet.app, &token).await;
+        until_waiting(&fleet.app, &token, &registering).await;
         assert_eq!(fleet.states(POOL).await, "");
         fleet.pass_ms(ANSWER_MS);
         registering.await.unwrap().expect(200);
@@ -84,13 +86,18 @@ fleet_test!(
     |fleet| {
         let (key, token) = early_machine(fleet).await;
         let stopped = stop_time();
-        let began = tokio::time::Instant::now();
         let waiting = registering(&fleet.server, fleet, &claim(fleet, &key));
-        until_waiting(&fleet.app, &token).await;
-        drop(stopped);
+        until_waiting(&fleet.app, &token, &waiting).await;
+        let began = tokio::time::Instant::now();
+        while !waiting.is_finished() {
+            assert!(began.elapsed() < 2 * PATIENCE, "it waits on");
+            // It may still be on its way to wait.
+            fleet.read(|_| Ok(())).await;
+            tokio::time::advance(PATIENCE / 100).await;
+        }
+        assert!(began.elapsed() >= PATIENCE);
         let answer = waiting.await.unwrap();
-        assert_eq!(began.elapsed().as_secs(), 5);
-        tokio::time::resume();
+        stopped.resume();
         let text = "The launch of this worker was not answered yet; try again";
         answer.refused(503, "LaunchPending", text);
         let logged = fleet.log.lines("refused to register");
@@ -160,16 +167,17 @@ fleet_test!(
 async fn across_processes(fleet: &Fleet) {
     let other = second(fleet).await;
     let (key, token) = early_machine(fleet).await;
-    let _stopped = stop_time();
+    let stopped = stop_time();
     let server = Arc::new(Server::new(Arc::clone(&other)));
     let registering = registering(&server, fleet, &claim(fleet, &key));
-    until_waiting(&other, &token).await;
+    until_waiting(&other, &token, &registering).await;
     fleet.pass_ms(ANSWER_MS);
     fleet.app.launching.finish().await;
     Publish(Arc::clone(&other)).activate().await.unwrap();
     registering.await.unwrap().expect(200);
     assert_eq!(fleet.states(POOL).await, "1 running");
     other.store.close().await;
+    stopped.resume();
 }
 
 #[tokio::test]
