@@ -30,6 +30,8 @@ pub(crate) const MAX_BYTES: u64 = 16 << 20;
 const MAX_OWN_BYTES: u64 = 2 << 30;
 /// Deeper documents are mistakes or attacks.
 pub(crate) const MAX_DEPTH: usize = 64;
+/// How parsers say that they go no deeper, each from a depth of its own on.
+const GIVES_UP: [&str; 2] = ["recursion limit exceeded", "cannot recurse further"];
 /// The file names that are read.
 pub(crate) const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "toml"];
 
@@ -82,14 +84,23 @@ pub(crate) fn read_own(path: &Path) -> Result<Value, Failure> {
 
 /// Understands a text; `name` says in errors where it is from.
 pub(crate) fn parse(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
-    let value = parse_to_any_depth(name, text, format)?;
+    let value = exactly(text, format).map_err(|mut problem| {
+        if GIVES_UP.iter().any(|words| problem.text.starts_with(words)) {
+            problem.text = too_deep();
+        }
+        refused(name, format, &problem)
+    })?;
     match is_deeper_than(&value, MAX_DEPTH) {
         false => Ok(value),
         true => {
-            let problem = Problem::somewhere(format!("it is nested more than {MAX_DEPTH} deep"));
+            let problem = Problem::somewhere(too_deep());
             Err(refused(name, format, &problem))
         }
     }
+}
+
+fn too_deep() -> String {
+    format!("it is nested more than {MAX_DEPTH} deep")
 }
 
 /// What the parsers can do without harm is their limit.
@@ -165,6 +176,7 @@ fn is_deeper_than(value: &Value, limit: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -293,15 +305,31 @@ mod tests {
         let deep = |opening: &str, closing: &str, depth| {
             format!("{}1{}", opening.repeat(depth), closing.repeat(depth))
         };
-        for (depth, is_fine) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false), (100_000, false)] {
+        let mut depths = sizes_around("fleetwright::files::MAX_DEPTH", MAX_DEPTH);
+        depths.push(100_000);
+        for depth in depths {
             let brackets = deep("[", "]", depth);
-            assert_eq!(parse("f", &brackets, Format::Json).is_ok(), is_fine);
-            assert_eq!(parse("f", &brackets, Format::Yaml).is_ok(), is_fine);
             let braces = deep("{\"a\": ", "}", depth);
-            assert_eq!(parse("f", &braces, Format::Json).is_ok(), is_fine);
+            let block = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level)));
             // Its outermost table is a level too.
-            let table = format!("a = {}", deep("[", "]", depth - 1));
-            assert_eq!(parse("f", &table, Format::Toml).is_ok(), is_fine);
+            let table = format!("a = {}", deep("[", "]", depth.saturating_sub(1)));
+            for (text, format) in [
+                (&brackets, Format::Json),
+                (&brackets, Format::Yaml),
+                (&braces, Format::Json),
+                (&braces, Format::Yaml),
+                (&table, Format::Toml),
+                (&block.take(700).collect(), Format::Yaml),
+            ] {
+                match parse("f", text, format) {
+                    Ok(_) => assert!(depth <= MAX_DEPTH, "{depth} {format:?}"),
+                    Err(refused) => {
+                        let text = refused.message;
+                        assert!(depth > MAX_DEPTH, "{depth}: {text}");
+                        assert!(text.contains("it is nested more than 64 deep"), "{text}");
+                    }
+                }
+            }
         }
     }
 

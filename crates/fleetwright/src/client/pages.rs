@@ -11,6 +11,26 @@ const PAGE_LIMIT: usize = 1_000;
 /// More than this is no list for a command line; `--limit` or a filter helps.
 const MAX_ITEMS: usize = 1_000_000;
 
+/// How much is asked for at once, and how much is gathered.
+#[derive(Clone, Copy)]
+struct Bounds {
+    page: usize,
+    items: usize,
+}
+
+impl Bounds {
+    const USUAL: Self = Self {
+        page: PAGE_LIMIT,
+        items: MAX_ITEMS,
+    };
+}
+
+/// What the next page is to hold.
+struct Wanted {
+    page: Call,
+    n_so_far: usize,
+}
+
 impl Client {
     /// The list under `key`, from as many pages as it takes, up to `limit` items. The document is
     /// the API's, without the token for a next page.
@@ -20,30 +40,50 @@ impl Client {
         key: &str,
         limit: Option<usize>,
     ) -> Result<Value, Failure> {
-        let mut gathered = Gathered::new(limit.unwrap_or(MAX_ITEMS).min(MAX_ITEMS));
         let mut progress = Progress::start();
-        loop {
-            let wanted = gathered.room().min(PAGE_LIMIT);
-            let page = call
-                .clone()
-                .query("limit", Some(wanted))
-                .query("continuationToken", gathered.token.clone());
-            let reply = self.call(&page).await?;
-            if !gathered.add(reply, key).map_err(|problem| {
-                Failure::failed(format!("could not {}: {problem}", call.purpose))
-            })? {
-                break;
+        let ask = async |wanted: Wanted| {
+            let Wanted { page, n_so_far } = wanted;
+            if n_so_far > 0 {
+                progress.tell(|| format!("{}: {n_so_far} so far", call.purpose));
             }
-            progress.tell(|| format!("{}: {} so far", call.purpose, gathered.items.len()));
-        }
-        if limit.is_none() && gathered.token.is_some() {
-            return Err(Failure::failed(format!(
-                "could not {}: there are more than {MAX_ITEMS}; give --limit or a filter",
-                call.purpose
-            )));
-        }
-        Ok(gathered.into_document(key))
+            self.call(&page).await
+        };
+        gather(call, key, limit, Bounds::USUAL, ask).await
     }
+}
+
+async fn gather(
+    call: &Call,
+    key: &str,
+    limit: Option<usize>,
+    bounds: Bounds,
+    mut ask: impl AsyncFnMut(Wanted) -> Result<Value, Failure>,
+) -> Result<Value, Failure> {
+    // One more than may be there shows that there are too many.
+    let most = limit.unwrap_or(usize::MAX).min(bounds.items + 1);
+    let mut gathered = Gathered::new(most);
+    loop {
+        let n_wanted = gathered.room().clamp(1, bounds.page);
+        let page = call
+            .clone()
+            .query("limit", Some(n_wanted))
+            .query("continuationToken", gathered.token.clone());
+        let n_so_far = gathered.items.len();
+        let reply = ask(Wanted { page, n_so_far }).await?;
+        let added = gathered.add(reply, key);
+        let goes_on = added
+            .map_err(|problem| Failure::failed(format!("could not {}: {problem}", call.purpose)))?;
+        if !goes_on {
+            break;
+        }
+    }
+    if gathered.items.len() > bounds.items {
+        let (purpose, most) = (&call.purpose, bounds.items);
+        return Err(Failure::failed(format!(
+            "could not {purpose}: there are more than {most}; give a lower --limit or a filter"
+        )));
+    }
+    Ok(gathered.into_document(key))
 }
 
 struct Gathered {
@@ -97,8 +137,88 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
+    use crate::client::AUTH;
+
+    const FEW: Bounds = Bounds {
+        page: 10,
+        items: 35,
+    };
+
+    /// Gathers from a server that has so many items; also how many it was asked for, page by page.
+    async fn gathered(
+        there: usize,
+        limit: Option<usize>,
+        bounds: Bounds,
+    ) -> (Result<usize, String>, Vec<usize>) {
+        let call = Call::get(AUTH, &["clients"]).to("list clients");
+        let mut asked = Vec::new();
+        let ask = async |wanted: Wanted| {
+            let of = |name: &str| -> Option<usize> {
+                let mut query = wanted.page.query.iter();
+                let (_, value) = query.find(|(known, _)| *known == name)?;
+                Some(value.parse().unwrap())
+            };
+            let first = of("continuationToken").unwrap_or(0);
+            assert_eq!(wanted.n_so_far, first);
+            asked.push(of("limit").unwrap());
+            let end = there.min(first + of("limit").unwrap());
+            let mut page = json!({"items": (first..end).collect::<Vec<_>>()});
+            if end < there {
+                page["continuationToken"] = json!(end.to_string());
+            }
+            Ok(page)
+        };
+        let document = gather(&call, "items", limit, bounds, ask).await;
+        let count = document.map(|document| {
+            let items = document["items"].as_array().unwrap();
+            assert!(items.iter().enumerate().all(|(at, item)| *item == at));
+            items.len()
+        });
+        (count.map_err(|failure| failure.message), asked)
+    }
+
+    #[tokio::test]
+    async fn a_list_is_asked_for_in_pages_and_none_too_many() {
+        let bounds = Bounds {
+            items: 1_000,
+            ..FEW
+        };
+        for there in sizes_around("fleetwright::client::pages::PAGE_LIMIT", bounds.page) {
+            let n_pages = there.div_ceil(bounds.page).max(1);
+            let (count, asked) = gathered(there, None, bounds).await;
+            assert_eq!((count, asked), (Ok(there), vec![bounds.page; n_pages]));
+            let (count, asked) = gathered(1_000, Some(there), bounds).await;
+            assert_eq!((count, asked.len()), (Ok(there), n_pages));
+            assert_eq!(asked.iter().sum::<usize>(), there.max(1));
+        }
+        assert_eq!(PAGE_LIMIT, server::api::paging::MAX_PAGE as usize);
+        let (count, asked) = gathered(PAGE_LIMIT + 1, None, Bounds::USUAL).await;
+        assert_eq!((count, asked), (Ok(PAGE_LIMIT + 1), vec![PAGE_LIMIT; 2]));
+    }
+
+    #[tokio::test]
+    async fn a_list_of_too_many_is_refused_and_not_cut() {
+        let most = FEW.items;
+        for there in sizes_around("fleetwright::client::pages::MAX_ITEMS", most) {
+            for limit in [None, Some(most + 1), Some(usize::MAX)] {
+                let (count, asked) = gathered(there, limit, FEW).await;
+                assert!(asked.len() <= 4, "{asked:?}");
+                match count {
+                    Ok(count) => assert_eq!((count, there <= most), (there, true)),
+                    Err(refused) => {
+                        assert!(there > most, "{there}: {refused}");
+                        let expected = "could not list clients: there are more than 35; ";
+                        assert!(refused.starts_with(expected), "{refused}");
+                    }
+                }
+            }
+            let (count, _) = gathered(there, Some(most), FEW).await;
+            assert_eq!(count, Ok(there.min(most)));
+        }
+    }
 
     #[test]
     fn pages_become_one_document_without_a_token() {

@@ -1,5 +1,7 @@
 //! Task queues: how much waits and how much runs.
 
+use std::collections::HashMap;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -38,33 +40,73 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         .pages(&call, "taskQueues", limit.limit)
         .await?;
     if let Some(queues) = document["taskQueues"].as_array_mut() {
-        for batch in queues.chunks_mut(BATCH) {
-            count(batch, session).await?;
-        }
+        let ask = async |ids| {
+            let body = json!({ "taskQueueIds": ids });
+            let call = Call::post(QUEUE, &["task-queues", "counts"], body);
+            let call = call.to("count the tasks of queues");
+            session.client.call(&call).await
+        };
+        count(queues, ask).await?;
     }
     session.rows(&document, "taskQueues", LIST);
     Ok(())
 }
 
-/// Adds the counts to these queues.
-async fn count(queues: &mut [Value], session: &Session) -> Result<(), Failure> {
-    let ids: Vec<Value> = queues
-        .iter()
-        .map(|queue| queue["taskQueueId"].clone())
-        .collect();
-    let body = json!({ "taskQueueIds": ids });
-    let call = Call::post(QUEUE, &["task-queues", "counts"], body).to("count the tasks of queues");
-    let reply = session.client.call(&call).await?;
-    let counts = reply["taskQueueCounts"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
-    for queue in queues {
-        let found = counts
-            .iter()
-            .find(|one| one["taskQueueId"] == queue["taskQueueId"]);
-        for key in ["pendingTasks", "claimedTasks"] {
-            queue[key] = found.map_or(Value::Null, |one| one[key].clone());
+/// Adds the counts to these queues; `ask` gets those of some of them, by their ids.
+async fn count(
+    queues: &mut [Value],
+    mut ask: impl AsyncFnMut(Vec<Value>) -> Result<Value, Failure>,
+) -> Result<(), Failure> {
+    for batch in queues.chunks_mut(BATCH) {
+        let ids = batch.iter().map(|queue| queue["taskQueueId"].clone());
+        let reply = ask(ids.collect()).await?;
+        let counts = reply["taskQueueCounts"].as_array().into_iter().flatten();
+        let by_id = counts.map(|one| (one["taskQueueId"].as_str(), one));
+        let by_id: HashMap<_, _> = by_id.collect();
+        for queue in batch {
+            let found = by_id.get(&queue["taskQueueId"].as_str()).copied();
+            for key in ["pendingTasks", "claimedTasks"] {
+                queue[key] = found.map_or(Value::Null, |one| one[key].clone());
+            }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn queues_are_counted_batch_by_batch_and_none_is_left_out() {
+        for n_queues in sizes_around("fleetwright::commands::queue::BATCH", BATCH) {
+            let queue = |number: usize| json!({"taskQueueId": format!("a/q{number}")});
+            let mut queues: Vec<Value> = (0..n_queues).map(queue).collect();
+            let mut asked = Vec::new();
+            // In another order than they were asked for, and the very last one is not known.
+            let ask = async |ids: Vec<Value>| {
+                asked.push(ids.len());
+                let known = ids.iter().rev().filter(|id| **id != "a/q9999");
+                let counts = known.map(|id| {
+                    let number: usize = id.as_str().unwrap()[3..].parse().unwrap();
+                    json!({"taskQueueId": id, "pendingTasks": number, "claimedTasks": 2 * number})
+                });
+                Ok(json!({"taskQueueCounts": counts.collect::<Vec<_>>()}))
+            };
+            count(&mut queues, ask).await.unwrap();
+            assert_eq!(asked.len(), n_queues.div_ceil(BATCH));
+            assert_eq!(asked.iter().sum::<usize>(), n_queues);
+            assert!(asked.iter().all(|n_ids| (1..=BATCH).contains(n_ids)));
+            for (number, queue) in queues.iter().enumerate() {
+                let count = |count: usize| match number {
+                    9_999 => Value::Null,
+                    _ => json!(count),
+                };
+                assert_eq!(queue["pendingTasks"], count(number));
+                assert_eq!(queue["claimedTasks"], count(2 * number));
+            }
+        }
+    }
 }

@@ -80,6 +80,7 @@ fn text(workers: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -100,12 +101,13 @@ mod tests {
             text(&workers(1))
                 .starts_with("1 worker process goes on without the server:\n  p w0\nThey")
         );
-        let constant = "fleetwright::commands::remaining_workers::MAX_NAMED";
-        for count in testing::sizes_around(constant, MAX_NAMED) {
-            let named = count.min(MAX_NAMED);
+        let limit = MAX_NAMED;
+        for count in sizes_around("fleetwright::commands::remaining_workers::MAX_NAMED", limit) {
+            let named = count.min(limit);
             let text = text(&workers(count));
             assert_eq!(text.matches("  p w").count(), named, "{count}");
-            assert_eq!(text.contains(" more\n"), count > named, "{count}");
+            let more = format!("  and {} more\n", count - named);
+            assert_eq!(text.contains(&more), count > named, "{count}");
         }
     }
 }

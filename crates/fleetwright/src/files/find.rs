@@ -19,6 +19,11 @@ pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     let (mut files, mut strange) = (Vec::new(), Vec::new());
     gather(path, 0, &mut files, &mut strange)?;
+    if files.len() > MAX_FILES || strange.len() > MAX_FILES {
+        let name = path.display();
+        let text = format!("{name} holds more than {MAX_FILES} files");
+        return Err(Failure::usage(text));
+    }
     if !strange.is_empty() {
         strange.sort();
         return Err(
@@ -62,9 +67,8 @@ fn gather(
             Err(problem) => strange.push(format!("{}: {problem}", path.display())),
         }
         if files.len() > MAX_FILES || strange.len() > MAX_FILES {
-            return Err(Failure::usage(format!(
-                "{name} holds more than {MAX_FILES} files"
-            )));
+            // They are too many, whatever else there is.
+            return Ok(());
         }
     }
     Ok(())
@@ -99,7 +103,59 @@ fn what_is(path: &Path, kind: FileType) -> Result<What, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
+
+    #[test]
+    fn a_folder_holds_so_many_files_with_those_below_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        let mut sizes = sizes_around("fleetwright::files::find::MAX_FILES", MAX_FILES);
+        // Ten times as many would take long to make, and one too many ends the search.
+        sizes.retain(|count| *count <= MAX_FILES + 1);
+        let mut n_there = 0;
+        for count in sizes {
+            for number in n_there..count {
+                let home = [folder.path(), &below][number % 2];
+                std::fs::write(home.join(format!("{number}.json")), "").unwrap();
+            }
+            n_there = count;
+            match find(folder.path()) {
+                Ok(found) => assert_eq!((found.len(), count <= MAX_FILES), (count, true)),
+                Err(refused) if count == 0 => assert!(refused.message.contains("no file in")),
+                Err(refused) => {
+                    assert!(count > MAX_FILES, "{count}: {}", refused.message);
+                    let root = folder.path().display();
+                    let expected = format!("{root} holds more than 10000 files");
+                    assert_eq!(refused.message, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_lies_in_so_many_folders_and_no_deeper() {
+        let limit = MAX_FOLDERS_DEEP;
+        for depth in sizes_around("fleetwright::files::find::MAX_FOLDERS_DEEP", limit) {
+            let folder = tempfile::tempdir().unwrap();
+            let home = folder.path().join("d/".repeat(depth));
+            std::fs::create_dir_all(&home).unwrap();
+            std::fs::write(home.join("a.json"), "").unwrap();
+            match find(folder.path()) {
+                Ok(found) => {
+                    assert!(depth <= limit, "{depth}");
+                    assert_eq!(found, [home.join("a.json")]);
+                }
+                Err(refused) => {
+                    assert!(depth > limit, "{depth}: {}", refused.message);
+                    let text = refused.message;
+                    assert!(text.ends_with("lies more than 16 folders deep"), "{text}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_files_of_a_folder_come_in_order_and_without_strangers() {

@@ -116,10 +116,20 @@ impl Reading {
         let listed = session
             .client
             .pages(&list, "artifacts", Some(MAX_ARTIFACTS));
-        let Some(name) = log_among(&listed.await?) else {
-            return Err(Failure {
+        let listed = listed.await?;
+        let Some(name) = log_among(&listed) else {
+            let failure = Failure {
                 exit: Exit::NotFound,
                 ..missing
+            };
+            // The list ends there, whatever comes after it.
+            let is_cut = listed["artifacts"][MAX_ARTIFACTS - 1].is_object();
+            let hint =
+                format!("of its artifacts only the first {MAX_ARTIFACTS} were searched for a log");
+            return Err(if is_cut {
+                failure.advise(hint)
+            } else {
+                failure
             });
         };
         let segments = ["task", &self.task, "runs", &number, "artifacts", &name];
@@ -236,11 +246,16 @@ fn log_among(listed: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use domain::time::Timestamp;
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use serde_json::json;
+    use testing::sizes_around;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::client::{Client, Settings};
 
     fn among(names: &[&str]) -> Option<String> {
         let artifacts: Vec<Value> = names
@@ -298,5 +313,88 @@ mod tests {
             }
         }
         assert!(text(true, 0).take(b"not packed at all").is_err());
+    }
+
+    /// A server that knows no logs, and a run with so many artifacts of which the last is one. Returns how many lists
+    /// it was asked for, when a connection says nothing.
+    async fn serve(listener: TcpListener, n_artifacts: usize) -> usize {
+        let mut n_lists = 0;
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                if stream.read_buf(&mut head).await.unwrap() == 0 {
+                    return n_lists;
+                }
+            }
+            let head = String::from_utf8(head).unwrap();
+            let resource = head.split(' ').nth(1).unwrap();
+            let number = |name: &str| {
+                let (_, value) = resource.split_once(name)?;
+                value.split('&').next()?.parse::<usize>().ok()
+            };
+            let (status, body) = match resource {
+                _ if resource.contains("/log?") => ("404 Not Found", json!({"message": "no"})),
+                _ if resource.contains("live.log") => ("200 OK", json!("the log")),
+                _ => {
+                    n_lists += 1;
+                    let first = number("continuationToken=").unwrap_or(0);
+                    let end = n_artifacts.min(first + number("limit=").unwrap());
+                    let artifact = |at: usize| match at + 1 == n_artifacts {
+                        true => json!({"name": KNOWN_LOGS[0]}),
+                        false => json!({"name": format!("public/{at}")}),
+                    };
+                    let mut page =
+                        json!({"artifacts": (first..end).map(artifact).collect::<Vec<_>>()});
+                    if end < n_artifacts {
+                        page["continuationToken"] = json!(end.to_string());
+                    }
+                    ("200 OK", page)
+                }
+            };
+            let body = body.to_string();
+            let text = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_artifacts_are_searched_for_a_log_and_who_has_more_is_told() {
+        let limit = MAX_ARTIFACTS;
+        for count in sizes_around("fleetwright::commands::task::log::MAX_ARTIFACTS", limit) {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let serving = tokio::spawn(serve(listener, count));
+            let settings = Settings {
+                root_url: format!("http://{address}"),
+                credentials: None,
+            };
+            let session = Session {
+                client: Client::new(settings, false).unwrap(),
+                json: false,
+                now: Timestamp::from_millis(0),
+            };
+            match Reading::of("t", 0).open(false, &session).await {
+                Ok(Source::Open { .. }) => assert!((1..=limit).contains(&count), "{count}"),
+                Ok(Source::Broken(failure)) => panic!("{count}: {}", failure.message),
+                Err(missing) => {
+                    assert!(count == 0 || count > limit, "{count}: {}", missing.message);
+                    assert_eq!(missing.exit, Exit::NotFound);
+                    let hint = missing.advice.unwrap_or_default();
+                    assert_eq!(
+                        hint.contains("only the first 10000"),
+                        count > limit,
+                        "{hint}"
+                    );
+                }
+            }
+            // A connection that says nothing ends the service.
+            drop(TcpStream::connect(address).await.unwrap());
+            let n_lists = count.min(limit).div_ceil(1_000).max(1);
+            assert_eq!(serving.await.unwrap(), n_lists, "{count}");
+        }
     }
 }

@@ -28,6 +28,7 @@ const FIRST: [&str; 9] = [
 ];
 
 /// A configuration that is proven to give the pools that it was made of.
+#[derive(Clone)]
 pub(super) struct Written {
     pub(super) id: String,
     pub(super) n_worker_types: usize,
@@ -41,11 +42,20 @@ pub(super) fn configurations(
     description: &str,
     sources: &[Source],
 ) -> Result<Vec<Written>, Failure> {
+    divided(id, description, sources, MAX_LAUNCH_CONFIGS)
+}
+
+fn divided(
+    id: &str,
+    description: &str,
+    sources: &[Source],
+    max_launch_configs: usize,
+) -> Result<Vec<Written>, Failure> {
     let n_launch_configs: usize = sources
         .iter()
         .map(|source| source.launch_configs.len())
         .sum();
-    if sources.len() <= MAX_WORKER_TYPES && n_launch_configs <= MAX_LAUNCH_CONFIGS
+    if sources.len() <= MAX_WORKER_TYPES && n_launch_configs <= max_launch_configs
         || sources.len() < 2
     {
         let document = factor::document(id, description, sources).map_err(unproven)?;
@@ -65,9 +75,15 @@ pub(super) fn configurations(
         }
     }
     let (left, right) = sources.split_at(sources.len() / 2);
-    let mut parts = configurations(&format!("{id}-1"), description, left)?;
-    parts.extend(configurations(&format!("{id}-2"), description, right)?);
-    Ok(parts)
+    let part = |name: &str, sources| {
+        divided(
+            &format!("{id}-{name}"),
+            description,
+            sources,
+            max_launch_configs,
+        )
+    };
+    Ok([part("1", left)?, part("2", right)?].concat())
 }
 
 fn unproven(problem: String) -> Failure {
@@ -127,4 +143,54 @@ pub(super) fn size_before(pools: &[Value]) -> (usize, usize) {
         .map(|pool| crate::output::pretty(pool).len() + 1)
         .sum();
     (compact, indented)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::super::sorted;
+    use super::*;
+    use crate::import::fleet::Fleet;
+
+    /// Pools of two launch configs, the last of what is left.
+    fn fleet(n_launch_configs: usize) -> Fleet {
+        let firsts = (0..n_launch_configs).step_by(2);
+        let pools = firsts.map(|first| {
+            let numbers = first..n_launch_configs.min(first + 2);
+            let configs: Vec<_> = numbers.map(|number| json!({"number": number})).collect();
+            json!({"workerPoolId": format!("a/p{first}"), "providerId": "p", "owner": "o@example.com",
+                "description": "", "config": {"maxCapacity": 1, "launchConfigs": configs}})
+        });
+        Fleet::parse(json!({ "workerPools": pools.collect::<Vec<_>>() })).unwrap()
+    }
+
+    #[test]
+    fn a_configuration_of_too_many_launch_configs_is_divided_and_loses_none() {
+        let limit = 6;
+        for count in sizes_around(
+            "fleetwright::import::rules::write::MAX_LAUNCH_CONFIGS",
+            limit,
+        ) {
+            let found = sorted(&fleet(count));
+            assert_eq!(found.refused, []);
+            let written = divided("all", "", &found.sources, limit).unwrap();
+            let n_types = written.iter().map(|part| part.n_worker_types);
+            assert_eq!(n_types.clone().sum::<usize>(), count.div_ceil(2));
+            assert!(
+                n_types.clone().all(|n_types| n_types <= limit / 2),
+                "{count}"
+            );
+            assert_eq!(written.len() == 1, count <= limit, "{count}");
+            let texts: String = written.iter().map(|part| part.text.as_str()).collect();
+            for number in 0..count {
+                let lines = texts.lines().filter(|line| {
+                    let numbers = line.split(|byte: char| !byte.is_ascii_digit());
+                    line.contains("number:") && numbers.into_iter().any(|n| n == number.to_string())
+                });
+                assert_eq!(lines.count(), 1, "{number} of {count}: {texts}");
+            }
+        }
+    }
 }
