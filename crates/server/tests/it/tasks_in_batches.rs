@@ -190,6 +190,8 @@ on_both!(a_group_is_cancelled_in_batches, |world| {
         world.about_task(number, "cancel").await.expect(200);
         create(world, number + 1, count, &json!({"taskGroupId": group})).await;
         number += 1 + u32::try_from(count).unwrap();
+        let sealing = world.post(&format!("queue:/task-group/{group}/seal"), json!({}));
+        sealing.await.expect(200);
         let cancelled = world.post(&format!("queue:/task-group/{group}/cancel"), json!({}));
         let (answer, counts) = world.counted(async { cancelled.await.expect(200) }).await;
         assert_eq!(answer["cancelledCount"], count);
