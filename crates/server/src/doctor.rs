@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use cloud::{ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
+use domain::access::ClientRecord;
+use domain::id::ClientId;
 use domain::time::Clock;
 use store::Store;
 use tokio::net::TcpListener;
@@ -22,8 +24,8 @@ use crate::vitals::{skew_ms, skew_problem};
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// A provider has this long to be set up.
 const SET_UP_LIMIT: Duration = Duration::from_secs(20);
-/// More clients than this are not looked at.
-const MAX_CLIENTS: u32 = 10_000;
+/// Clients are read in pages of this size.
+const PAGE: u32 = 100;
 /// A clock that shows an earlier time than this program was written at is wrong.
 const WRITTEN_MS: i64 = 1_790_000_000_000;
 
@@ -407,24 +409,30 @@ async fn database_clock(store: &Store) -> Option<Finding> {
 /// Access tokens in the database that none of the keys opens.
 async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     let keyring = config.keyring().ok()?;
-    let read = store.scan("doctor_clients", |tx| {
-        store::client_list(tx, "", None, MAX_CLIENTS)
-    });
-    let clients = read.await.ok()?;
-    let shut: Vec<&str> = clients
-        .iter()
-        .filter(|client| {
-            let purpose = token_purpose(&client.client_id);
-            keyring.open(&purpose, &client.sealed_access_token).is_err()
-        })
-        .map(|client| client.client_id.as_str())
-        .collect();
-    let first = shut.first()?;
+    let is_shut = |client: &ClientRecord| {
+        let purpose = token_purpose(&client.client_id);
+        keyring.open(&purpose, &client.sealed_access_token).is_err()
+    };
+    let (mut n_shut, mut first) = (0, None);
+    let mut after: Option<ClientId> = None;
+    loop {
+        let read = store.scan("doctor_clients", move |tx| {
+            store::client_list(tx, "", after.as_ref(), PAGE)
+        });
+        let clients = read.await.ok()?;
+        let mut shut = clients.iter().filter(|client| is_shut(client)).peekable();
+        if first.is_none() {
+            first = shut.peek().map(|client| client.client_id.clone());
+        }
+        n_shut += shut.count();
+        if clients.len() < PAGE as usize {
+            break;
+        }
+        after = clients.into_iter().next_back().map(|last| last.client_id);
+    }
+    let first = first?;
     Some(Finding::bad(
-        format!(
-            "no key opens the access tokens of {} clients, {first} among them",
-            shut.len()
-        ),
+        format!("no key opens the access tokens of {n_shut} clients, {first} among them"),
         "put the lines of the keys that were used before back below the present one in keys.file",
     ))
 }

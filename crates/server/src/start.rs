@@ -1,5 +1,6 @@
 //! From a configuration to an app that is ready to serve.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ pub const QUEUE_ISSUER: &str = "static/taskcluster/queue";
 /// Static clients never expire, as far as anybody can tell.
 const STATIC_LIFE_MS: i64 = 1_000 * 365 * DAY_MS;
 const STATIC_PREFIX: &str = "static/";
-/// More static clients than this are not looked at.
-const MAX_STATIC_CLIENTS: u32 = 10_000;
+/// Static clients are read in pages of this size.
+const PAGE: u32 = 100;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -419,12 +420,20 @@ fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
 
 /// A static client that is no longer configured is no client any more.
 fn remove_others(tx: &mut Tx<'_>, wanted: &[Wanted]) -> Result<(), StoreError> {
-    for known in store::client_list(tx, STATIC_PREFIX, None, MAX_STATIC_CLIENTS)? {
-        if !wanted.iter().any(|wanted| wanted.id == known.client_id) {
-            store::client_delete(tx, &known.client_id)?;
+    let wanted: BTreeSet<&ClientId> = wanted.iter().map(|wanted| &wanted.id).collect();
+    let mut after: Option<ClientId> = None;
+    loop {
+        let clients = store::client_list(tx, STATIC_PREFIX, after.as_ref(), PAGE)?;
+        for known in &clients {
+            if !wanted.contains(&known.client_id) {
+                store::client_delete(tx, &known.client_id)?;
+            }
         }
+        if clients.len() < PAGE as usize {
+            return Ok(());
+        }
+        after = clients.into_iter().next_back().map(|last| last.client_id);
     }
-    Ok(())
 }
 
 fn client_id(text: &str) -> Result<ClientId, StartError> {

@@ -47,6 +47,7 @@ mod fleet_world;
 mod full_disk;
 mod hawk;
 mod limits;
+mod many_clients;
 mod measuring;
 mod metrics_access;
 mod never_fails;
