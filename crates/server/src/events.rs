@@ -164,6 +164,8 @@ pub fn frame(position: Option<i64>, event: Option<&str>, payload: Option<&Value>
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     fn rows(positions: impl IntoIterator<Item = i64>, size: usize) -> Vec<OutboxRow> {
@@ -209,14 +211,26 @@ mod tests {
 
     #[test]
     fn only_so_much_is_kept() {
+        let all = rows(1..=10 * i64::try_from(MAX_RECENT).unwrap(), 0);
+        for count in sizes_around("server::events::MAX_RECENT", MAX_RECENT) {
+            let stream = EventStream::new(String::new(), None, 0);
+            for some in all[..count].chunks(500) {
+                stream.tell(some);
+            }
+            let n_gone = count.saturating_sub(MAX_RECENT);
+            let begin = i64::try_from(n_gone).unwrap();
+            assert_eq!(places(&stream, begin).unwrap().len(), count - n_gone);
+            // What has gone is in the store.
+            assert_eq!(places(&stream, begin - 1), None);
+        }
+    }
+
+    #[test]
+    fn only_so_many_bytes_are_kept() {
         let stream = EventStream::new(String::new(), None, 0);
-        stream.tell(&rows(1..=5_000, 0));
-        assert_eq!(places(&stream, 0), None);
-        let begin = 5_000 - i64::try_from(MAX_RECENT).unwrap();
-        assert_eq!(places(&stream, begin).unwrap().len(), MAX_RECENT);
-        stream.tell(&rows(5_001..=5_030, 1024 * 1024));
-        assert_eq!(places(&stream, 5_014), None);
-        assert_eq!(places(&stream, 5_015).unwrap().len(), 15);
+        stream.tell(&rows(1..=30, 1024 * 1024));
+        assert_eq!(places(&stream, 14), None);
+        assert_eq!(places(&stream, 15).unwrap().len(), 15);
     }
 
     #[test]

@@ -318,6 +318,8 @@ fn thirty() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     const MAIL: &str = "[email]\nfrom = \"Fleet <fleet@example.com>\"\n";
@@ -435,6 +437,20 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let gone = parse(&text).check().unwrap_err();
         assert!(matches!(gone, ConfigError::Unreadable { .. }), "{gone}");
+    }
+
+    #[test]
+    fn only_so_many_webhooks_can_be_named() {
+        for count in sizes_around("server::config::notify::MAX_WEBHOOKS", MAX_WEBHOOKS) {
+            let webhook = |number| format!("[[webhook]]\nurl = \"https://h/{number}\"\n");
+            let text: String = (0..count).map(webhook).collect();
+            if count <= MAX_WEBHOOKS {
+                assert_eq!(parse(&text).hooks().unwrap().len(), count);
+            } else {
+                let refused = refused(&text);
+                assert_eq!(refused, "notify.webhook: there are more than 32");
+            }
+        }
     }
 
     #[test]

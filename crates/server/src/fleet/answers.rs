@@ -28,18 +28,14 @@ pub struct Awaiting<'a> {
 
 impl Default for LaunchAnswers {
     fn default() -> Self {
-        Self::with_places(MAX_WAITING)
+        Self {
+            wakeups: Wakeups::default(),
+            places: Semaphore::new(MAX_WAITING),
+        }
     }
 }
 
 impl LaunchAnswers {
-    pub fn with_places(places: usize) -> Self {
-        Self {
-            wakeups: Wakeups::default(),
-            places: Semaphore::new(places),
-        }
-    }
-
     /// `None`: too many wait already.
     pub fn listen(&self, token: &LaunchToken) -> Option<Awaiting<'_>> {
         let place = self.places.try_acquire().ok()?;
@@ -76,14 +72,16 @@ impl LaunchAnswers {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     #[test]
     fn at_most_so_many_wait_and_a_place_is_free_again_after_use() {
         let token: LaunchToken = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
-        let limit = 3;
-        for wanted in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
-            let answers = LaunchAnswers::with_places(limit);
+        let limit = MAX_WAITING;
+        for wanted in sizes_around("server::fleet::answers::MAX_WAITING", limit) {
+            let answers = LaunchAnswers::default();
             let waiting: Vec<_> = (0..wanted).filter_map(|_| answers.listen(&token)).collect();
             assert_eq!(waiting.len(), wanted.min(limit));
             assert_eq!(answers.n_waiting(&token), wanted.min(limit));

@@ -103,6 +103,14 @@ impl Known {
         Ok(expanded)
     }
 
+    fn keep(&self, client: &Arc<Client>) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MAX_KEPT {
+            clients.clear();
+        }
+        clients.insert(client.client_id.clone(), Arc::clone(client));
+    }
+
     fn expansions(&self) -> MutexGuard<'_, Expansions> {
         self.expansions
             .lock()
@@ -274,11 +282,7 @@ impl Embedded {
             return Ok(None);
         };
         let client = Arc::new(self.open(&record)?);
-        let mut clients = known.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if clients.len() >= MAX_KEPT {
-            clients.clear();
-        }
-        clients.insert(id.to_owned(), Arc::clone(&client));
+        known.keep(&client);
         Ok(Some(client))
     }
 
@@ -304,9 +308,14 @@ impl Embedded {
 
     fn note_use(&self, client_id: &str) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.len() < MAX_KEPT && !used.contains(client_id) {
-            used.insert(client_id.to_owned());
-        }
+        note_use(&mut used, client_id);
+    }
+}
+
+/// Of more clients than are kept, the next use is written down once those have been.
+fn note_use(used: &mut BTreeSet<String>, client_id: &str) {
+    if used.len() < MAX_KEPT && !used.contains(client_id) {
+        used.insert(client_id.to_owned());
     }
 }
 
@@ -357,6 +366,9 @@ impl Gate for Embedded {
 
 #[cfg(test)]
 mod tests {
+    use access::Secret;
+    use testing::sizes_around;
+
     use super::*;
 
     fn scopes(number: usize, length: usize) -> Vec<String> {
@@ -377,5 +389,36 @@ mod tests {
         let small = scopes(1, 1);
         let first = known.expand(&small).unwrap();
         assert!(Arc::ptr_eq(&first, &known.expand(&small).unwrap()));
+    }
+
+    fn client(number: usize) -> Arc<Client> {
+        Arc::new(Client {
+            client_id: format!("c/{number}"),
+            access_token: Secret::new(String::new()),
+            scopes: Vec::new(),
+            expires_ms: 0,
+            disabled: false,
+        })
+    }
+
+    #[test]
+    fn only_so_many_clients_expansions_and_uses_are_kept() {
+        for count in sizes_around("server::gate::embedded::MAX_KEPT", MAX_KEPT) {
+            let known = Known::new(1, Roles::default());
+            let (mut used, nothing) = (BTreeSet::new(), Arc::new(ScopeSet::default()));
+            for number in 0..count {
+                let client = client(number);
+                known.keep(&client);
+                known.expansions().keep(&scopes(number, 1), &nothing);
+                note_use(&mut used, &client.client_id);
+                // Whoever comes on top begins anew, with itself.
+                let kept = number % MAX_KEPT + 1;
+                let clients = known.clients.lock().unwrap();
+                assert_eq!(clients.len(), kept);
+                assert!(clients.contains_key(&client.client_id));
+                assert_eq!(known.expansions().kept.len(), kept);
+            }
+            assert_eq!(used.len(), count.min(MAX_KEPT));
+        }
     }
 }
