@@ -18,14 +18,10 @@ use store::StoreError;
 use super::regions::RegionTasks;
 use crate::app::App;
 
-/// Rows that are read at a time.
 const PAGE: u32 = 500;
-/// Machines of one region that are ended by one activation; the next ends others.
 const MAX_OF_REGION: usize = 1_000;
-/// Calls to one region that are under way at the same time.
 const MAX_CALLS: usize = 8;
 const MAX_CALL: Duration = Duration::from_secs(30);
-/// After this many calls that ended no machine a region is left alone until the next activation.
 const MAX_FAILURES: usize = 2;
 /// An activation waits no longer for its regions. The next one does not wait for those that took longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +35,30 @@ const FORGET_MS: i64 = HOUR_MS;
 
 const _: () = assert!(MAX_BACKOFF_MS < FORGET_MS && AGAIN_MS < FORGET_MS);
 
+/// How much is done at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct EndingLimits {
+    /// Rows that are read at a time.
+    pub page: u32,
+    /// Machines of one region that are ended by one activation; the next ends others.
+    pub of_region: usize,
+    /// Calls to one region that are under way at the same time.
+    pub calls: usize,
+    /// After this many calls that ended no machine a region is left alone until the next activation.
+    pub failures: usize,
+}
+
+impl Default for EndingLimits {
+    fn default() -> Self {
+        Self {
+            page: PAGE,
+            of_region: MAX_OF_REGION,
+            calls: MAX_CALLS,
+            failures: MAX_FAILURES,
+        }
+    }
+}
+
 /// The last call about a machine.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
@@ -51,6 +71,7 @@ struct Attempt {
 pub struct Ender {
     app: Arc<App>,
     provider_id: ProviderId,
+    limits: EndingLimits,
     attempts: BTreeMap<WorkerKey, Attempt>,
     regions: RegionTasks<Vec<(WorkerKey, bool)>>,
 }
@@ -71,9 +92,14 @@ impl Attempt {
 
 impl Ender {
     pub fn new(app: Arc<App>, provider_id: ProviderId) -> Self {
+        Self::with_limits(app, provider_id, EndingLimits::default())
+    }
+
+    pub fn with_limits(app: Arc<App>, provider_id: ProviderId, limits: EndingLimits) -> Self {
         Self {
             app,
             provider_id,
+            limits,
             attempts: BTreeMap::new(),
             regions: RegionTasks::default(),
         }
@@ -98,7 +124,8 @@ impl Ender {
             .retain(|_, attempt| now.millis_since(attempt.at) < FORGET_MS);
         for (region, workers) in self.due(machines, now).await? {
             let (app, id, of) = (Arc::clone(&app), self.provider_id.clone(), region.clone());
-            let work = async move { end_in(&app, &id, &of, workers).await };
+            let limits = self.limits;
+            let work = async move { end_in(&app, &id, &of, workers, limits).await };
             self.regions.start(region, work);
         }
         let mut n_told = 0;
@@ -132,14 +159,19 @@ impl Ender {
         now: Timestamp,
     ) -> Result<BTreeMap<Region, Vec<Worker>>, StoreError> {
         let mut due: BTreeMap<Region, Vec<Worker>> = BTreeMap::new();
+        let EndingLimits {
+            page: size,
+            of_region,
+            ..
+        } = self.limits;
         let mut after: Option<WorkerKey> = None;
         loop {
             let (id, start) = (self.provider_id.clone(), after.take());
             let page = self.app.store.read("worker_list_stopping", move |tx| {
-                store::worker_list_stopping(tx, &id, start.as_ref(), PAGE)
+                store::worker_list_stopping(tx, &id, start.as_ref(), size)
             });
             let page = page.await?;
-            let is_last = page.len() < PAGE as usize;
+            let is_last = page.len() < size as usize;
             after = page.last().map(|worker| worker.key.clone());
             for worker in page {
                 let attempt = self.attempts.get(&worker.key);
@@ -151,7 +183,7 @@ impl Ender {
                     continue;
                 }
                 let workers = due.entry(region).or_default();
-                if workers.len() < MAX_OF_REGION {
+                if workers.len() < of_region {
                     workers.push(worker);
                 } else {
                     // There is more to do than this time.
@@ -171,6 +203,7 @@ async fn end_in(
     provider_id: &ProviderId,
     region: &Region,
     workers: Vec<Worker>,
+    limits: EndingLimits,
 ) -> Vec<(WorkerKey, bool)> {
     let provider = app.providers.get(provider_id).ok();
     let Some(machines) = provider.and_then(|provider| provider.machines()) else {
@@ -181,7 +214,7 @@ async fn end_in(
     for batch in workers.chunks(machines.end_batch().max(1)) {
         calls.push(end_batch(machines, batch));
     }
-    let mut calls = stream::iter(calls).buffer_unordered(MAX_CALLS);
+    let mut calls = stream::iter(calls).buffer_unordered(limits.calls);
     let mut results = Vec::new();
     let mut n_failed = 0;
     while let Some(done) = calls.next().await {
@@ -200,7 +233,7 @@ async fn end_in(
             }
             results.push((key, result.is_ok()));
         }
-        if n_failed >= MAX_FAILURES {
+        if n_failed >= limits.failures {
             break;
         }
     }

@@ -22,17 +22,13 @@ use super::regions::RegionTasks;
 use super::unsettled::{self, FirstSeen};
 use crate::app::App;
 
-/// Rows that are read at a time.
 const PAGE: u32 = 1_000;
-/// Calls to one region that are under way at the same time.
 const MAX_CALLS: usize = 4;
 /// A call that takes longer is given up; the next scan makes it again.
 const MAX_CALL: Duration = Duration::from_secs(60);
-/// After this many calls that failed a region is left alone until the next scan.
 const MAX_FAILURES: u64 = 2;
 /// A scan waits no longer for its regions. The next one does not wait for those that took longer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Groups in which a provider may have workers. Those of further groups are not looked at.
 const MAX_GROUPS: usize = 1_000;
 /// How precisely `lastChecked` is kept.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
@@ -42,6 +38,30 @@ const LIFE_MS: i64 = 8 * DAY_MS;
 const CHANGES_NOTHING: Judgement = Judgement::Keep {
     extend_expiry: false,
 };
+
+/// How much a scan does, and how much of it at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimits {
+    /// Rows that are read at a time.
+    pub page: u32,
+    /// Calls to one region that are under way at the same time.
+    pub calls: usize,
+    /// After this many calls that failed a region is left alone until the next scan.
+    pub failures: u64,
+    /// Groups in which a provider may have workers. Those of further groups are not looked at.
+    pub groups: usize,
+}
+
+impl Default for ScanLimits {
+    fn default() -> Self {
+        Self {
+            page: PAGE,
+            calls: MAX_CALLS,
+            failures: MAX_FAILURES,
+            groups: MAX_GROUPS,
+        }
+    }
+}
 
 /// What a scan found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +81,7 @@ pub(super) type Name = (WorkerGroup, WorkerId);
 pub struct Scanner {
     app: Arc<App>,
     provider_id: ProviderId,
+    limits: ScanLimits,
     regions: RegionTasks<Result<RegionScan, StoreError>>,
     /// When each region was listed last.
     listed: BTreeMap<Region, Timestamp>,
@@ -72,6 +93,7 @@ pub struct Scanner {
 struct RegionScan {
     app: Arc<App>,
     provider_id: ProviderId,
+    limits: ScanLimits,
     region: Region,
     groups: Vec<WorkerGroup>,
     unknown: FirstSeen,
@@ -124,9 +146,14 @@ impl Scanned {
 
 impl Scanner {
     pub fn new(app: Arc<App>, provider_id: ProviderId) -> Self {
+        Self::with_limits(app, provider_id, ScanLimits::default())
+    }
+
+    pub fn with_limits(app: Arc<App>, provider_id: ProviderId, limits: ScanLimits) -> Self {
         Self {
             app,
             provider_id,
+            limits,
             regions: RegionTasks::default(),
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -189,13 +216,15 @@ impl Scanner {
             }
         }
         let id = self.provider_id.clone();
+        let most = self.limits.groups;
         let groups = self.app.store.read("scan_groups", move |tx| {
-            store::worker_live_groups(tx, &id, MAX_GROUPS)
+            store::worker_live_groups(tx, &id, most + 1)
         });
-        let groups = groups.await?;
-        if groups.len() == MAX_GROUPS {
+        let mut groups = groups.await?;
+        if groups.len() > most {
+            groups.truncate(most);
             tracing::error!(provider.id = %self.provider_id,
-                "{} has workers in {MAX_GROUPS} groups or more; only those are looked at",
+                "{} has workers in more than {most} groups; only those of {most} are looked at",
                 self.provider_id);
         }
         for group in groups {
@@ -211,6 +240,7 @@ impl Scanner {
         let mut scan = RegionScan {
             app: Arc::clone(&self.app),
             provider_id: self.provider_id.clone(),
+            limits: self.limits,
             unknown: self.unknown.remove(&region).unwrap_or_default(),
             region: region.clone(),
             groups,
@@ -243,12 +273,13 @@ impl RegionScan {
             let mut after: Option<WorkerKey> = None;
             loop {
                 let (id, in_group) = (self.provider_id.clone(), group.clone());
+                let size = self.limits.page;
                 let page = self.app.store.scan("scan_page", move |tx| {
-                    store::worker_list_live(tx, &id, &in_group, after.as_ref(), PAGE)
+                    store::worker_list_live(tx, &id, &in_group, after.as_ref(), size)
                 });
                 let page = page.await?;
                 after = page.last().map(|worker| worker.key.clone());
-                let is_last = page.len() < PAGE as usize;
+                let is_last = page.len() < size as usize;
                 known.extend(page.iter().map(name));
                 self.scan_page(machines, page, sightings).await?;
                 if is_last {
@@ -360,7 +391,7 @@ impl RegionScan {
                 None => unlisted.push(worker.clone()),
             }
         }
-        if self.n_failed >= MAX_FAILURES {
+        if self.n_failed >= self.limits.failures {
             return seen;
         }
         // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
@@ -368,7 +399,7 @@ impl RegionScan {
         for chunk in unlisted.chunks(machines.look_batch().max(1)) {
             looks.push(look(machines, chunk));
         }
-        let mut looks = stream::iter(looks).buffer_unordered(MAX_CALLS);
+        let mut looks = stream::iter(looks).buffer_unordered(self.limits.calls);
         while let Some(answer) = looks.next().await {
             let problem = match answer {
                 Ok(sightings) => {
@@ -384,7 +415,7 @@ impl RegionScan {
             tracing::warn!(provider.id = %id, region = %region, error = %problem,
                 "cannot look at some machines of {id} in {region}; the next scan tries again: \
                  {problem}");
-            if self.n_failed >= MAX_FAILURES {
+            if self.n_failed >= self.limits.failures {
                 break;
             }
         }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use domain::plan::Bid;
 use domain::worker::Worker;
 use serde_json::Value;
 use server::config::Config;
+use tokio::sync::Semaphore;
 
 use crate::world::{ROOT_URL, TestClock};
 
@@ -27,6 +29,38 @@ pub(crate) struct TestCloud {
     pub(crate) fake: FakeCloud,
     max_machines: Option<u64>,
     meanwhile: Mutex<Option<Happening>>,
+    pub(crate) looks: AtOnce,
+    pub(crate) launches: AtOnce,
+    /// Launches wait here for as long as there is one.
+    pub(crate) gate: Mutex<Option<Arc<Semaphore>>>,
+}
+
+/// How many calls of a kind are under way.
+#[derive(Default)]
+pub(crate) struct AtOnce {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl AtOnce {
+    async fn count<T>(&self, call: impl Future<Output = T>) -> T {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        // Those that may be made at the same time are.
+        tokio::task::yield_now().await;
+        let answer = call.await;
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    pub(crate) fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    /// How many there were at most since this was asked the last time.
+    pub(crate) fn take_most(&self) -> usize {
+        self.most.swap(0, Ordering::SeqCst)
+    }
 }
 
 impl TestCloud {
@@ -48,6 +82,9 @@ impl TestCloud {
             fake: FakeCloud::new(context, FakeSettings::default()),
             max_machines,
             meanwhile: Mutex::default(),
+            looks: AtOnce::default(),
+            launches: AtOnce::default(),
+            gate: Mutex::default(),
         })
     }
 
@@ -96,11 +133,18 @@ impl Machines for TestCloud {
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
-        self.fake.launch(order).await
+        let gate = self.gate.lock().unwrap().clone();
+        let passing = async {
+            if let Some(gate) = gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            self.fake.launch(order).await
+        };
+        self.launches.count(passing).await
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let seen = self.fake.look(workers).await;
+        let seen = self.looks.count(self.fake.look(workers)).await;
         let happening = self.meanwhile.lock().unwrap().take();
         if let Some(happening) = happening {
             happening.await;

@@ -128,17 +128,6 @@ fleet_test!(more_than_fifty_machines_are_asked_for_in_parts, |fleet| {
     assert_eq!(fleet.states(POOL).await, "120 requested");
 });
 
-fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
-    fleet.make_pool(POOL, plain_pool(1_000)).await;
-    for _ in 0..103 {
-        fleet.tasks(POOL, 1).await;
-        fleet.provision().await;
-    }
-    let plans = fleet.plans(POOL).await;
-    assert_eq!(plans.len(), 100);
-    assert_eq!((plans[0].number, plans[99].number), (103, 4));
-});
-
 fleet_test!(a_look_that_changes_nothing_is_not_remembered, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     for _ in 0..3 {

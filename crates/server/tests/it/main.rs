@@ -28,6 +28,7 @@ mod error_reports;
 mod event_stream;
 mod events;
 mod expiration;
+mod fleet_bounds;
 mod fleet_clouds;
 mod fleet_explained;
 mod fleet_leaving;

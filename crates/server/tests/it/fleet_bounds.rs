@@ -1,0 +1,416 @@
+//! How much the fleet's loop reads, asks and remembers at a time, around each limit.
+//!
+//! Some limits are smaller here than those that the server has by itself.
+
+use std::sync::Arc;
+
+use cloud::Call;
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::launch::{Launch, LaunchState};
+use domain::time::{SECOND_MS, Timestamp};
+use domain::worker::{Worker, WorkerState};
+use serde_json::{Value, json};
+use server::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
+use store::PlanRecord;
+use testing::sizes_around;
+use tokio::sync::Semaphore;
+
+use crate::fleet_regions::down;
+use crate::fleet_world::{Fleet, IDLE_MS, MINUTE_MS, POOL, fleet_test, plain_pool};
+
+/// Most limits in these tests.
+const LIMIT: usize = 5;
+const MAX_SPINS: usize = 50_000_000;
+
+fn pages(count: usize) -> u64 {
+    (count / LIMIT + 1) as u64
+}
+
+impl Fleet {
+    fn limited_ender(&self, limits: EndingLimits) -> Ender {
+        Ender::with_limits(Arc::clone(&self.app), "one".parse().unwrap(), limits)
+    }
+
+    fn limited_scanner(&self, limits: ScanLimits) -> Scanner {
+        Scanner::with_limits(Arc::clone(&self.app), "one".parse().unwrap(), limits)
+    }
+
+    /// A worker that is there, and whose machine is.
+    async fn running_one(&self) -> WorkerKey {
+        let key = self.stopping_one().await;
+        self.edit(&key, |worker| worker.state = WorkerState::Running)
+            .await;
+        key
+    }
+}
+
+/// Lets others do something until this is so.
+async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..MAX_SPINS {
+        if is_so() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it never came to be so");
+}
+
+fleet_test!(rows_that_are_to_end_are_read_page_by_page, |fleet| {
+    let first = fleet.running_one().await;
+    let limits = EndingLimits {
+        page: 5,
+        ..EndingLimits::default()
+    };
+    for count in sizes_around("server::fleet::ending::PAGE", LIMIT) {
+        let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
+        let mut ender = fleet.limited_ender(limits);
+        let (n_told, counts) = fleet.counted(ender.end_stopping()).await;
+        assert_eq!(n_told.unwrap(), count as u64);
+        assert_eq!(counts.transactions("worker_list_stopping"), pages(count));
+        fleet.stop(keys).await;
+    }
+});
+
+fleet_test!(
+    an_activation_ends_so_many_of_a_region_and_the_next_the_others,
+    |fleet| {
+        let first = fleet.running_one().await;
+        let limits = EndingLimits {
+            of_region: LIMIT,
+            ..EndingLimits::default()
+        };
+        for count in sizes_around("server::fleet::ending::MAX_OF_REGION", LIMIT) {
+            let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
+            let mut ender = fleet.limited_ender(limits);
+            let mut left = count;
+            while left > 0 {
+                let now = left.min(LIMIT);
+                assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
+                left -= now;
+                // Whoever leaves something rings, so that the rest does not wait for the next scan.
+                let bell = fleet.app.wake.ending(&"one".parse().unwrap());
+                let rung = futures_util::FutureExt::now_or_never(bell.notified());
+                assert_eq!(rung.is_some(), left > 0);
+            }
+            assert_eq!(ender.end_stopping().await.unwrap(), 0);
+            fleet.stop(keys).await;
+        }
+    }
+);
+
+fleet_test!(so_many_calls_end_machines_at_the_same_time, |fleet| {
+    const MAX_CALLS: usize = 8;
+    let first = fleet.running_one().await;
+    fleet.one.fake.set_batches(1, 1);
+    for count in sizes_around("server::fleet::ending::MAX_CALLS", MAX_CALLS) {
+        let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
+        let expected = count.min(MAX_CALLS) as u64;
+        let n_hanging = || fleet.one.fake.n_hanging(&first.group, Call::End);
+        fleet.one.fake.set_hanging(&first.group, true);
+        let mut ender = fleet.limited_ender(EndingLimits::default());
+        let looking = async {
+            until(|| n_hanging() == expected).await;
+            // All calls that may be made are made at once, so there are no more to come.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(n_hanging(), expected);
+            fleet.one.fake.set_hanging(&first.group, false);
+        };
+        let (n_told, ()) = tokio::join!(ender.end_stopping(), looking);
+        assert_eq!(n_told.unwrap(), count as u64);
+        fleet.stop(keys).await;
+    }
+});
+
+fleet_test!(
+    a_region_in_which_so_many_calls_end_nothing_is_left_alone,
+    |fleet| {
+        const MAX_FAILURES: usize = 2;
+        let first = fleet.running_one().await;
+        fleet.one.fake.set_batches(1, 1);
+        // One after the other, so that none is under way when the last one fails.
+        let limits = EndingLimits {
+            calls: 1,
+            ..EndingLimits::default()
+        };
+        for n_failures in sizes_around("server::fleet::ending::MAX_FAILURES", MAX_FAILURES) {
+            let n_workers = 30 + n_failures;
+            let keys = fleet.copies(&first, n_workers, WorkerState::Stopping).await;
+            for _ in 0..n_failures {
+                fleet.one.fake.fail_next(Call::End, down());
+            }
+            let mut ender = fleet.limited_ender(limits);
+            let ending = fleet.n_calls(Call::End, ender.end_stopping());
+            let (n_calls, n_told) = ending.await;
+            let expected = match n_failures < MAX_FAILURES {
+                true => (n_workers, n_workers - n_failures),
+                false => (MAX_FAILURES, 0),
+            };
+            let found = (n_calls, n_told.unwrap());
+            assert_eq!(found, (expected.0 as u64, expected.1 as u64));
+            fleet.one.fake.behave();
+            fleet.stop(keys).await;
+        }
+    }
+);
+
+fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
+    let key = fleet.running_one().await;
+    let limits = ScanLimits {
+        page: 5,
+        ..ScanLimits::default()
+    };
+    for count in sizes_around("server::fleet::scan::PAGE", LIMIT) {
+        // One of them has a machine; the others are old enough for that to mean something.
+        fleet.copies(&key, count, WorkerState::Stopping).await;
+        fleet.pass_ms(10 * MINUTE_MS);
+        let mut scanner = fleet.limited_scanner(limits);
+        let (scanned, counts) = fleet.counted(scanner.scan()).await;
+        let scanned = scanned.unwrap().unwrap();
+        assert_eq!((scanned.stopped, scanned.seen), (count as u64, 1));
+        assert_eq!(counts.transactions("scan_page"), pages(count + 1));
+    }
+});
+
+fleet_test!(so_many_calls_look_at_machines_at_the_same_time, |fleet| {
+    const MAX_CALLS: usize = 4;
+    let key = fleet.running_one().await;
+    fleet.one.fake.set_batches(1, 1);
+    for count in sizes_around("server::fleet::scan::MAX_CALLS", MAX_CALLS) {
+        let keys = fleet.copies(&key, count, WorkerState::Running).await;
+        fleet.one.looks.take_most();
+        let mut scanner = fleet.limited_scanner(ScanLimits::default());
+        let scan = fleet.n_calls(Call::Look, scanner.scan());
+        let (n_calls, scanned) = scan.await;
+        assert_eq!(scanned.unwrap().unwrap().problems, 0);
+        // The list shows the one that has a machine.
+        assert_eq!(n_calls, count as u64);
+        assert_eq!(fleet.one.looks.take_most(), count.min(MAX_CALLS));
+        fleet.stop(keys).await;
+    }
+});
+
+fleet_test!(
+    a_region_in_which_so_many_looks_fail_is_left_alone,
+    |fleet| {
+        const MAX_FAILURES: usize = 2;
+        const N_WORKERS: usize = 30;
+        let key = fleet.running_one().await;
+        fleet.one.fake.set_batches(1, 1);
+        let keys = fleet.copies(&key, N_WORKERS, WorkerState::Running).await;
+        let limits = ScanLimits {
+            calls: 1,
+            ..ScanLimits::default()
+        };
+        for n_failures in sizes_around("server::fleet::scan::MAX_FAILURES", MAX_FAILURES) {
+            for _ in 0..n_failures {
+                fleet.one.fake.fail_next(Call::Look, down());
+            }
+            let mut scanner = fleet.limited_scanner(limits);
+            let scan = fleet.n_calls(Call::Look, scanner.scan());
+            let (n_calls, scanned) = scan.await;
+            let n_problems = n_failures.min(MAX_FAILURES);
+            assert_eq!(scanned.unwrap().unwrap().problems, n_problems as u64);
+            let expected = match n_failures < MAX_FAILURES {
+                true => keys.len(),
+                false => MAX_FAILURES,
+            };
+            assert_eq!(n_calls, expected as u64, "{n_failures} failures");
+            fleet.one.fake.behave();
+        }
+    }
+);
+
+fleet_test!(
+    of_more_groups_than_a_scan_looks_at_the_operator_hears,
+    |fleet| {
+        fleet.errors_expected.set(true);
+        let key = fleet.running_one().await;
+        let template = fleet.worker(&key).await.unwrap();
+        fleet.kill(&key);
+        fleet.stop(vec![key]).await;
+        let limits = ScanLimits {
+            groups: LIMIT,
+            ..ScanLimits::default()
+        };
+        let told = "has workers in more than 5 groups";
+        for count in sizes_around("server::fleet::scan::MAX_GROUPS", LIMIT) {
+            let rows: Vec<Worker> = (0..count)
+                .map(|number| {
+                    let mut worker = template.clone();
+                    worker.key.group = group(number);
+                    worker.key.id = format!("of-{count}").parse().unwrap();
+                    worker.state = WorkerState::Stopping;
+                    worker
+                })
+                .collect();
+            fleet
+                .write(move |tx| {
+                    rows.iter()
+                        .try_for_each(|worker| store::worker_insert(tx, worker).map(drop))
+                })
+                .await;
+            fleet.pass_ms(10 * MINUTE_MS);
+            let n_lines = fleet.log.lines(told).len();
+            let mut scanner = fleet.limited_scanner(limits);
+            let scanned = scanner.scan().await.unwrap().unwrap();
+            assert_eq!(scanned.stopped, count.min(LIMIT) as u64);
+            let n_told = fleet.log.lines(told).len() - n_lines;
+            assert_eq!(n_told, usize::from(count > LIMIT));
+            // Those of the others are looked at when there are fewer.
+            let mut left = count.saturating_sub(LIMIT);
+            while left > 0 {
+                let scanned = scanner.scan().await.unwrap().unwrap();
+                assert_eq!(scanned.stopped, left.min(LIMIT) as u64);
+                left -= left.min(LIMIT);
+            }
+        }
+    }
+);
+
+fn group(number: usize) -> WorkerGroup {
+    format!("group-{number:04}").parse().unwrap()
+}
+
+fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
+    const AT_ONCE: usize = 16;
+    fleet.stopping_one().await;
+    let [template] = fleet.launches(POOL).await.try_into().unwrap();
+    let pool = fleet.stored_pool(POOL).await.unwrap();
+    let config = {
+        let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
+        fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
+    };
+    let config = config.await.unwrap();
+    for count in sizes_around("server::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
+        let gate = Arc::new(Semaphore::new(0));
+        *fleet.one.gate.lock().unwrap() = Some(Arc::clone(&gate));
+        let launches = new_launches(fleet, &template, count).await;
+        let all = launches.into_iter().map(|one| (one, config.clone()));
+        fleet.one.launches.take_most();
+        launch(&fleet.app, &pool, all.collect());
+        for n_done in 0..count {
+            let expected = (count - n_done).min(AT_ONCE);
+            until(|| fleet.one.launches.now() == expected).await;
+            gate.add_permits(1);
+            until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
+        }
+        until(|| fleet.one.launches.now() == 0).await;
+        fleet.app.launching.finish().await;
+        assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
+    }
+    *fleet.one.gate.lock().unwrap() = None;
+    let accepted = fleet.launches(POOL).await.into_iter();
+    assert!(
+        accepted
+            .map(|launch| launch.state)
+            .all(|state| state == LaunchState::Accepted)
+    );
+});
+
+/// Launches like this one that nobody has asked for yet.
+async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Launch> {
+    let launches = (0..count).map(|_| Launch {
+        token: fleet.app.random.slugid().parse::<LaunchToken>().unwrap(),
+        state: LaunchState::Open,
+        asked: None,
+        made: 0,
+        created: fleet.now(),
+        last_modified: fleet.now(),
+        version: domain::Version::FIRST,
+        ..template.clone()
+    });
+    let launches: Vec<Launch> = launches.collect();
+    let rows = launches.clone();
+    fleet
+        .write(move |tx| {
+            rows.iter()
+                .try_for_each(|launch| store::launch_insert(tx, launch))
+        })
+        .await;
+    launches
+}
+
+fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
+    const KEPT: usize = 100;
+    for count in sizes_around("server::fleet::decide::KEPT_PLANS", KEPT) {
+        let pool = format!("pp/of-{count}");
+        fleet.make_pool(&pool, plain_pool(4)).await;
+        earlier_plans(fleet, &pool, count).await;
+        fleet.tasks(&pool, 1).await;
+        fleet.provision().await;
+        let plans = fleet.plans(&pool).await;
+        assert_eq!(plans.len(), (count + 1).min(KEPT));
+        // Newest first; the oldest have gone.
+        let newest = i64::try_from(count + 1).unwrap();
+        let numbers = plans.iter().map(|plan| newest - plan.number);
+        let kept = i64::try_from(plans.len()).unwrap();
+        assert!(numbers.eq(0..kept), "of {count}");
+    }
+});
+
+/// So many plans as if they had been made before.
+async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
+    let (pool, created): (_, Timestamp) = (pool.to_owned(), fleet.now());
+    fleet
+        .write(move |tx| {
+            for _ in 0..count {
+                let record = PlanRecord {
+                    pool_id: pool.parse().unwrap(),
+                    number: store::turn_take(tx, &format!("pool:{pool}"))?,
+                    created,
+                    plan: json!({}),
+                };
+                store::plan_insert(tx, &record, i64::MAX)?;
+            }
+            Ok(())
+        })
+        .await;
+}
+
+fleet_test!(
+    a_plan_tells_so_many_workers_and_the_next_the_others,
+    |fleet| {
+        const MAX_ADVICE: usize = 1_000;
+        let sizes = sizes_around("server::fleet::decide::MAX_ADVICE", MAX_ADVICE);
+        fleet.make_pool(POOL, plain_pool(20_000)).await;
+        let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+        fleet.pass_ms(IDLE_MS + SECOND_MS);
+        // It is told before the others are there.
+        fleet.round().await;
+        // Ten thousand workers would take some seconds.
+        for count in sizes.into_iter().filter(|count| *count <= MAX_ADVICE + 1) {
+            let keys = idle_copies(fleet, &first.key, count).await;
+            let mut left = count;
+            while left > 0 {
+                let now = left.min(MAX_ADVICE);
+                assert_eq!(advised(&fleet.round().await), now as u64);
+                left -= now;
+            }
+            assert_eq!(advised(&fleet.round().await), 0);
+            fleet.stop(keys).await;
+        }
+    }
+);
+
+fn advised(done: &Value) -> u64 {
+    done["advised"].as_u64().unwrap_or(0)
+}
+
+/// Further workers that have been idle for as long as this one, and have not been told to go.
+async fn idle_copies(fleet: &Fleet, of: &WorkerKey, count: usize) -> Vec<WorkerKey> {
+    let keys = fleet.copies(of, count, WorkerState::Running).await;
+    let rows = keys.clone();
+    fleet
+        .write(move |tx| {
+            for key in &rows {
+                let mut worker = store::worker_get(tx, key)?.unwrap();
+                worker.terms.advice = None;
+                store::worker_update(tx, &worker)?;
+            }
+            Ok(())
+        })
+        .await;
+    keys
+}
