@@ -20,8 +20,8 @@ use async_trait::async_trait;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 
-pub use collect::{BATCH, Pace, collect};
-pub use compose::compose;
+pub use collect::{BATCH, CollectLimits, MAX_CAUSES, Pace, collect};
+pub use compose::{MAX_DUE, compose};
 pub use content::{Content, Described, Further};
 pub use mail::MailChannel;
 pub use webhook::WebhookChannel;

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod backoff;
+mod batches;
 pub mod driver;
 mod hints;
 mod housekeeping;
@@ -24,14 +25,15 @@ mod tls_files;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use artifacts::Artifacts;
+pub use artifacts::{ArtifactLimits, Artifacts};
+pub use batches::Batches;
 use driver::Driver;
 pub use hints::Hints;
 pub use housekeeping::Housekeeping;
 pub use look_at_vitals::CheckVitals;
-pub use measure::Measure;
-pub use notify::Notify;
-pub use outcomes::{Outcomes, OutsideOutcomes};
+pub use measure::{Measure, MeasureLimits};
+pub use notify::{Notify, NotifyLimits};
+pub use outcomes::{OutcomeLimits, Outcomes, OutsideOutcomes};
 pub use overrides::Overrides;
 pub use provider_setup::ProviderSetup;
 pub use provision::{PageLimits, Provision, Rounds};
@@ -39,7 +41,7 @@ pub use publish::{Publish, PublishToBroker, READER as BROKER_READER, leave as le
 pub use queue_claims::QueueClaims;
 pub use queue_deadlines::QueueDeadlines;
 pub use queue_housekeeping::QueueHousekeeping;
-pub use queue_releases::QueueReleases;
+pub use queue_releases::{QueueReleases, ReleaseLimits};
 pub use refresh::Refresh;
 pub use scan::{Ending, Scan};
 pub use tls_files::TlsReload;

@@ -13,10 +13,17 @@ use super::Channel;
 use super::cause::{MIXED, cause_of};
 use crate::config::Notify;
 
-/// Errors that one transaction counts.
 pub const BATCH: u32 = 500;
-/// Causes of one pool that are kept apart; what comes on top is one cause.
-const MAX_CAUSES: u64 = 50;
+pub const MAX_CAUSES: u64 = 50;
+
+/// How much is counted, and how it is kept apart.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectLimits {
+    /// Errors that one transaction counts.
+    pub errors: u32,
+    /// Causes of one pool that are kept apart; what comes on top is one cause.
+    pub causes: u64,
+}
 
 /// How long to wait before telling.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +48,7 @@ pub fn collect(
     tx: &mut Tx<'_>,
     channel: &Arc<dyn Channel>,
     pace: Pace,
+    limits: CollectLimits,
     now: Timestamp,
 ) -> Result<usize, StoreError> {
     let name = channel.id();
@@ -49,7 +57,7 @@ pub fn collect(
         return Ok(0);
     };
     let head = store::event_head(tx)?;
-    let errors = store::error_list_after(tx, reader.position, head, BATCH)?;
+    let errors = store::error_list_after(tx, reader.position, head, limits.errors)?;
     let Some((last, _)) = errors.last() else {
         return Ok(0);
     };
@@ -71,7 +79,8 @@ pub fn collect(
             }
         };
         if is_wanted {
-            count(tx, name, &pool_id, cause, &reports, pace, now)?;
+            let what = (&pool_id, cause);
+            count(tx, name, what, &reports, pace, limits.causes, now)?;
         }
     }
     if store::event_reader_move(tx, name, reader.fence, last)? {
@@ -85,15 +94,15 @@ pub fn collect(
 fn count(
     tx: &mut Tx<'_>,
     channel: &str,
-    pool_id: &PoolId,
-    cause: String,
+    (pool_id, cause): (&PoolId, String),
     reports: &[ErrorReport],
     pace: Pace,
+    max_causes: u64,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let mut known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
     let mut cause = cause;
-    if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= MAX_CAUSES {
+    if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= max_causes {
         cause = MIXED.to_owned();
         known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
     }

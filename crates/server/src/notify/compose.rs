@@ -13,24 +13,23 @@ use super::Channel;
 use super::collect::Pace;
 use super::content::{Content, Described, Further};
 
-/// Causes that are looked at for one notice.
-const MAX_DUE: u32 = 500;
+pub const MAX_DUE: u32 = 500;
 /// Causes that a notice describes; the others are counted.
 const MAX_DESCRIBED: usize = 10;
 /// More pools than this at once share a notice; fewer get one each, which is easier to sort.
 const MAX_SEPARATE_POOLS: usize = 3;
 
-/// Writes the next notice, due for others at `until`, and takes note of what it tells. `None`: there is nothing
-/// to tell now.
+/// Writes the next notice, due for others at `until`, and takes note of what it tells; looks at so many causes at
+/// most. `None`: there is nothing to tell now.
 pub fn compose(
     tx: &mut Tx<'_>,
     channel: &Arc<dyn Channel>,
     id: &str,
     pace: Pace,
-    now: Timestamp,
-    until: Timestamp,
+    limit: u32,
+    (now, until): (Timestamp, Timestamp),
 ) -> Result<Option<Notice>, StoreError> {
-    let due = store::notice_cause_list_due(tx, channel.id(), now, MAX_DUE)?;
+    let due = store::notice_cause_list_due(tx, channel.id(), now, limit)?;
     let pools = pools_of(tx, &due)?;
     let mut by_recipient: BTreeMap<String, Vec<NoticeCause>> = BTreeMap::new();
     for cause in due {

@@ -9,26 +9,53 @@ use domain::time::Timestamp;
 use serde_json::Value;
 use store::StoreError;
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::app::App;
 use crate::artifacts::{
     Folder, N_SHELVES, RunFolder, Wanted, file_name, remove, runs_in, tasks_after,
 };
 
-/// What one statement deletes at most, so that nobody waits long for it.
 const BATCH: u32 = 200;
-/// So many batches per activation; the rest waits for the next.
 const MAX_BATCHES: usize = 50;
-/// So many shelves are looked through per activation, and so many folders of tasks on them.
 const MAX_SHELVES: u32 = 16;
 const MAX_TASKS: usize = 1_000;
-/// Artifacts of one run, page by page. Of a run with more pages than this nothing is searched.
 const PAGE: u32 = 1_000;
 const MAX_PAGES: u32 = 100;
+
+/// How much one activation does; the rest waits for the next.
+#[derive(Clone, Copy, Debug)]
+pub struct ArtifactLimits {
+    /// Of artifacts whose time has come.
+    pub expired: Batches,
+    /// So many shelves are looked through, and so many folders of tasks on them.
+    pub shelves: u32,
+    pub tasks: usize,
+    /// So many artifacts of one run are read at a time.
+    pub page: u32,
+    /// Of a run that fills so many pages nothing is searched.
+    pub pages: u32,
+}
+
+impl Default for ArtifactLimits {
+    fn default() -> Self {
+        Self {
+            expired: Batches {
+                size: BATCH,
+                most: MAX_BATCHES,
+            },
+            shelves: MAX_SHELVES,
+            tasks: MAX_TASKS,
+            page: PAGE,
+            pages: MAX_PAGES,
+        }
+    }
+}
 
 /// Where the search for lost files goes on.
 pub struct Artifacts {
     app: Arc<App>,
+    limits: ArtifactLimits,
     shelf: u32,
     /// The last folder on it that was looked into.
     after: String,
@@ -53,8 +80,13 @@ impl Task for Artifacts {
 
 impl Artifacts {
     pub fn new(app: Arc<App>) -> Self {
+        Self::with_limits(app, ArtifactLimits::default())
+    }
+
+    pub fn with_limits(app: Arc<App>, limits: ArtifactLimits) -> Self {
         Self {
             app,
+            limits,
             shelf: 0,
             after: String::new(),
         }
@@ -72,21 +104,19 @@ impl Artifacts {
 
     /// Rows first: a file without a row is found again, a row without a file would be a promise.
     async fn expire(&self, now: Timestamp) -> Result<u64, Problem> {
-        let mut n_expired = 0;
-        for _ in 0..MAX_BATCHES {
-            let gone = self.app.store.write("artifact_expire", move |tx| {
-                store::artifact_delete_expired(tx, now, BATCH)
-            });
-            let gone: Vec<Artifact> = gone.await?;
-            let n_gone = gone.len();
-            n_expired += n_gone as u64;
-            let files = self.files_of(&gone);
-            blocking(move || files.iter().try_for_each(|file| remove(file))).await?;
-            if n_gone < BATCH as usize {
-                break;
-            }
-        }
-        Ok(n_expired)
+        let batches = self.limits.expired;
+        let expired = batches.repeat(|| self.expire_some(now, batches.size));
+        expired.await
+    }
+
+    async fn expire_some(&self, now: Timestamp, limit: u32) -> Result<u64, Problem> {
+        let gone = self.app.store.write("artifact_expire", move |tx| {
+            store::artifact_delete_expired(tx, now, limit)
+        });
+        let gone: Vec<Artifact> = gone.await?;
+        let files = self.files_of(&gone);
+        blocking(move || files.iter().try_for_each(|file| remove(file))).await?;
+        Ok(gone.len() as u64)
     }
 
     fn files_of(&self, artifacts: &[Artifact]) -> Vec<PathBuf> {
@@ -109,8 +139,8 @@ impl Artifacts {
             return Ok(0);
         };
         let mut n_removed = 0;
-        let mut n_left = MAX_TASKS;
-        for _ in 0..MAX_SHELVES {
+        let mut n_left = self.limits.tasks;
+        for _ in 0..self.limits.shelves {
             let looked = self.shelf_on(folder, n_left, now).await?;
             n_removed += looked.n_removed;
             n_left -= looked.n_tasks;
@@ -151,11 +181,14 @@ impl Artifacts {
 
     async fn wanted(&self, run: &RunFolder) -> Result<Option<Wanted>, StoreError> {
         let (task_id, run_id) = (run.task_id.clone(), run.run_id);
+        let ArtifactLimits {
+            page: size, pages, ..
+        } = self.limits;
         let read = self.app.store.read("artifact_list", move |tx| {
             let mut wanted = Wanted::default();
             let mut after = None;
-            for _ in 0..MAX_PAGES {
-                let page = store::artifact_list(tx, &task_id, run_id, after.as_ref(), PAGE)?;
+            for _ in 0..pages {
+                let page = store::artifact_list(tx, &task_id, run_id, after.as_ref(), size)?;
                 for artifact in &page {
                     match artifact.content {
                         Content::File { .. } => {
@@ -167,7 +200,7 @@ impl Artifacts {
                         | Content::Error { .. } => {}
                     }
                 }
-                if page.len() < PAGE as usize {
+                if page.len() < size as usize {
                     return Ok::<_, StoreError>(Some(wanted));
                 }
                 after = page.into_iter().last().map(|last| last.name);

@@ -14,6 +14,7 @@ use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::Value;
 use store::StoreError;
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
@@ -33,62 +34,73 @@ impl Task for Housekeeping {
     const NAME: &'static str = "housekeeping";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.tidy().await.map_err(|problem| problem.to_string())
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
     }
 }
 
 impl Housekeeping {
-    async fn tidy(&self) -> Result<Value, StoreError> {
+    /// An activation that forgets so much of each kind.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        let forgotten = self.tidy(batches).await;
+        forgotten.map_err(|problem| problem.to_string())
+    }
+
+    async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
         let app = &self.0;
-        let now = app.clock.now();
+        let (now, size) = (app.clock.now(), batches.size);
         let kept = &app.config.worker_manager;
         let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
         self.note_uses(now).await?;
-        let workers = self.batches("worker_expire", move |tx| {
-            store::worker_delete_expired(tx, now, BATCH)
+        let workers = self.forget(batches, "worker_expire", move |tx| {
+            store::worker_delete_expired(tx, now, size)
         });
         let workers = workers.await?;
-        let seen = self.batches("queue_worker_expire", move |tx| {
-            store::queue_worker_delete_expired(tx, now, BATCH)
+        let seen = self.forget(batches, "queue_worker_expire", move |tx| {
+            store::queue_worker_delete_expired(tx, now, size)
         });
         let seen = seen.await?;
-        let left = self.leave_providers().await?;
-        let pools = self
-            .batches("pool_expire", move |tx| expire_pools(tx, now))
-            .await?;
-        let configs = self.batches("launch_config_expire", |tx| {
-            store::launch_config_delete_expirable(tx, BATCH)
+        let left = self.leave_providers(size).await?;
+        let pools = self.forget(batches, "pool_expire", move |tx| {
+            expire_pools(tx, now, size)
+        });
+        let pools = pools.await?;
+        let configs = self.forget(batches, "launch_config_expire", move |tx| {
+            store::launch_config_delete_expirable(tx, size)
         });
         let configs = configs.await?;
-        let documentation = self.batches("documentation_expire", |tx| {
-            store::documentation_delete_orphans(tx, BATCH)
+        let documentation = self.forget(batches, "documentation_expire", move |tx| {
+            store::documentation_delete_orphans(tx, size)
         });
         let documentation = documentation.await?;
-        let errors = self.batches("error_expire", move |tx| {
-            store::error_delete_older_than(tx, old_errors, BATCH)
+        let errors = self.forget(batches, "error_expire", move |tx| {
+            store::error_delete_older_than(tx, old_errors, size)
         });
         let errors = errors.await?;
-        let events = self.expire_events(now).await?;
-        let outcomes = forget_outcomes(app, now).await?;
+        let events = self.expire_events(now, batches).await?;
+        let outcomes = forget_outcomes(app, now, batches).await?;
         let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
-        let launches = self.batches("launch_expire", move |tx| {
-            store::launch_delete_before(tx, old_plans, BATCH)
+        let launches = self.forget(batches, "launch_expire", move |tx| {
+            store::launch_delete_before(tx, old_plans, size)
         });
         let launches = launches.await?;
-        let plans = self.batches("plan_expire", move |tx| {
-            store::plan_delete_before(tx, old_plans, BATCH)
+        let plans = self.forget(batches, "plan_expire", move |tx| {
+            store::plan_delete_before(tx, old_plans, size)
         });
         let plans = plans.await?;
         let old_overrides = now.plus_millis(-OVERRIDES_KEPT_MS);
-        let overrides = self.batches("override_expire", move |tx| {
-            store::override_delete_ended_before(tx, old_overrides, BATCH)
+        let overrides = self.forget(batches, "override_expire", move |tx| {
+            store::override_delete_ended_before(tx, old_overrides, size)
         });
         let overrides = overrides.await?;
-        let purges = self.batches("cache_purge_expire", move |tx| {
-            store::cache_purge_delete_expired(tx, now, BATCH)
+        let purges = self.forget(batches, "cache_purge_expire", move |tx| {
+            store::cache_purge_delete_expired(tx, now, size)
         });
         let purges = purges.await?;
-        let clients = self.expire_clients(now).await?;
+        let clients = self.expire_clients(now, batches).await?;
         Ok(summary(&[
             ("workers", workers),
             ("queue_workers", seen),
@@ -108,42 +120,36 @@ impl Housekeeping {
     }
 
     /// Events that are old and that no reader waits for.
-    async fn expire_events(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let app = &self.0;
+    async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let (app, size) = (&self.0, batches.size);
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
         let has_queue = !app.demands.is_outside();
-        let expired = self.batches("outbox_expire", move |tx| {
+        let expired = self.forget(batches, "outbox_expire", move |tx| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
             let keep_after = by_broker.min(by_outcomes);
-            store::event_delete_before(tx, old_events, keep_after, BATCH)
+            store::event_delete_before(tx, old_events, keep_after, size)
         });
         expired.await
     }
 
     /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.
-    async fn batches(
+    async fn forget(
         &self,
+        batches: Batches,
         name: &'static str,
         delete: impl Fn(&mut store::Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
     ) -> Result<u64, StoreError> {
-        let mut total = 0;
-        for _ in 0..MAX_BATCHES {
-            let deleted = self.0.write(name, delete.clone()).await?;
-            total += deleted;
-            if deleted < u64::from(BATCH) {
-                break;
-            }
-        }
-        Ok(total)
+        let forgotten = batches.repeat(|| self.0.write(name, delete.clone()));
+        forgotten.await
     }
 
-    async fn expire_clients(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let app = Arc::clone(&self.0);
-        let expired = self.batches("client_expire", move |tx| {
-            let expired = store::client_delete_expired(tx, now, BATCH)?;
+    async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let (app, size) = (Arc::clone(&self.0), batches.size);
+        let expired = self.forget(batches, "client_expire", move |tx| {
+            let expired = store::client_delete_expired(tx, now, size)?;
             let n_expired = expired.len() as u64;
             for client_id in &expired {
                 let entry = expiry(client_id, &app.issuer.client_id, now);
@@ -164,27 +170,28 @@ impl Housekeeping {
     }
 
     /// A pool forgets a provider that it has left once no worker of it is there any more.
-    async fn leave_providers(&self) -> Result<u64, StoreError> {
+    async fn leave_providers(&self, size: u32) -> Result<u64, StoreError> {
         let mut after: Option<PoolId> = None;
         let mut total = 0;
-        for _ in 0..MAX_BATCHES {
+        // Pools that cannot leave stay in the list, so all pages are read. Each begins after the last pool of the one
+        // before, so this ends.
+        loop {
             let start = after.take();
             let page = self.0.write("provider_leave", move |tx| {
-                let leaving = store::pool_list_leaving(tx, start.as_ref(), BATCH)?;
+                let leaving = store::pool_list_leaving(tx, start.as_ref(), size)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
-                let full = leaving.len() == BATCH as usize;
+                let full = leaving.len() == size as usize;
                 let last = leaving.into_iter().next_back().map(|pool| pool.id);
                 Ok::<_, StoreError>((n_left, last.filter(|_| full)))
             });
             let (n_left, last) = page.await?;
             total += n_left;
             if last.is_none() {
-                break;
+                return Ok(total);
             }
             after = last;
         }
-        Ok(total)
     }
 
     /// Writes down when clients were last used; exact to this task's period.
@@ -248,8 +255,8 @@ fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
 
 /// A pool that was deleted goes once no provider has workers in it. Its launch configs are archived
 /// and go by themselves, once no worker's row names them.
-fn expire_pools(tx: &mut store::Tx<'_>, now: Timestamp) -> Result<u64, StoreError> {
-    let expired = store::pool_list_expirable(tx, BATCH)?;
+fn expire_pools(tx: &mut store::Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
+    let expired = store::pool_list_expirable(tx, size)?;
     for pool in &expired {
         for config in store::launch_config_active_between(tx, &pool.id, &pool.id)? {
             store::launch_config_archive(tx, &config, now)?;

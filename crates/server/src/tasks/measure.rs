@@ -19,10 +19,16 @@ use crate::telemetry::{
     PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS, seconds,
 };
 
-/// Pools are read in pages of this size.
 const PAGE: u32 = 500;
-/// Metrics by pool are given for so many pools; the totals count all of them.
 const MAX_PAGES: usize = 20;
+
+/// For how many pools metrics are given; the totals count all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasureLimits {
+    /// So many are read at a time.
+    pub page: u32,
+    pub pages: usize,
+}
 
 pub struct Measure(pub Arc<App>);
 
@@ -31,16 +37,24 @@ impl Task for Measure {
     const NAME: &'static str = "measure";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.0.telemetry.tidy();
-        self.totals().await.map_err(|problem| problem.to_string())?;
-        self.by_pool()
-            .await
-            .map_err(|problem| problem.to_string())?;
-        Ok(Value::Null)
+        let usual = MeasureLimits {
+            page: PAGE,
+            pages: MAX_PAGES,
+        };
+        self.with_limits(usual).await
     }
 }
 
 impl Measure {
+    pub async fn with_limits(&self, limits: MeasureLimits) -> Result<Value, String> {
+        self.0.telemetry.tidy();
+        self.totals().await.map_err(|problem| problem.to_string())?;
+        self.by_pool(limits)
+            .await
+            .map_err(|problem| problem.to_string())?;
+        Ok(Value::Null)
+    }
+
     async fn totals(&self) -> Result<(), StoreError> {
         let read = self.0.store.scan("measure_totals", |tx| {
             let workers = store::worker_count_by_state(tx)?;
@@ -71,12 +85,12 @@ impl Measure {
         Ok(())
     }
 
-    async fn by_pool(&self) -> Result<(), StoreError> {
+    async fn by_pool(&self, limits: MeasureLimits) -> Result<(), StoreError> {
         let mut after: Option<PoolId> = None;
-        for _ in 0..MAX_PAGES {
+        for _ in 0..limits.pages {
             let start = after.clone();
             let read = self.0.store.scan("measure_pools", move |tx| {
-                let pools = store::pool_list(tx, start.as_ref(), PAGE)?;
+                let pools = store::pool_list(tx, start.as_ref(), limits.page)?;
                 let counts = match (pools.first(), pools.last()) {
                     (Some(first), Some(last)) => {
                         store::worker_counts_by_provider_between(tx, &first.id, &last.id)?
@@ -96,7 +110,7 @@ impl Measure {
             for (place, counts) in &shown {
                 show(place, counts);
             }
-            let full = pools.len() == PAGE as usize;
+            let full = pools.len() == limits.page as usize;
             after = pools.into_iter().next_back().map(|pool| pool.id);
             if !full {
                 break;

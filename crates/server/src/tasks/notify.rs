@@ -11,14 +11,16 @@ use serde_json::Value;
 use store::{Notice, StoreError};
 
 use super::backoff::Backoff;
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::app::App;
-use crate::notify::{BATCH, Channel, Content, Letter, Pace, SendError, collect, compose};
+use crate::notify::{
+    BATCH, Channel, CollectLimits, Content, Letter, MAX_CAUSES, MAX_DUE, Pace, SendError, collect,
+    compose,
+};
 use crate::telemetry::{NOTICES, NOTICES_UP};
 
-/// Batches of errors counted in one activation; the rest waits for the next.
 const MAX_BATCHES: usize = 20;
-/// Notices sent in one activation.
 const MAX_SENT: usize = 20;
 /// Who sends a notice has this long, which is more than any channel takes; then others may try.
 const LEASE_MS: i64 = 5 * MINUTE_MS;
@@ -30,16 +32,46 @@ const FIRST_REFUSAL_MS: i64 = MINUTE_MS;
 const MAX_REFUSALS: u32 = 8;
 /// What has not been sent by then never will be, and nothing else is remembered for longer.
 const FORGOTTEN_MS: i64 = 7 * DAY_MS;
-/// What one statement forgets at most.
 const FORGET_BATCH: u32 = 500;
 /// Old notices are looked for this often.
 const FORGET_EVERY_MS: i64 = 10 * MINUTE_MS;
+
+/// How much one activation does; the rest waits for the next.
+#[derive(Clone, Copy, Debug)]
+pub struct NotifyLimits {
+    /// Of errors that are counted.
+    pub errors: Batches,
+    /// Causes of one pool that are kept apart.
+    pub causes: u64,
+    /// Causes that are looked at for one notice.
+    pub due: u32,
+    /// Notices that are sent.
+    pub sent: usize,
+    /// What one statement forgets.
+    pub forgotten: u32,
+}
+
+impl Default for NotifyLimits {
+    fn default() -> Self {
+        Self {
+            errors: Batches {
+                size: BATCH,
+                most: MAX_BATCHES,
+            },
+            causes: MAX_CAUSES,
+            due: MAX_DUE,
+            sent: MAX_SENT,
+            forgotten: FORGET_BATCH,
+        }
+    }
+}
 
 /// One channel. Each has a task of its own, so that a slow one holds up no other.
 pub struct Notify {
     app: Arc<App>,
     channel: Arc<dyn Channel>,
     pace: Pace,
+    limits: NotifyLimits,
     backoff: Backoff,
     forget_at: Option<Timestamp>,
 }
@@ -55,11 +87,16 @@ impl Task for Notify {
 
 impl Notify {
     pub fn new(app: Arc<App>, channel: Arc<dyn Channel>) -> Self {
+        Self::with_limits(app, channel, NotifyLimits::default())
+    }
+
+    pub fn with_limits(app: Arc<App>, channel: Arc<dyn Channel>, limits: NotifyLimits) -> Self {
         let pace = Pace::from(&app.config.notify);
         Self {
             app,
             channel,
             pace,
+            limits,
             backoff: Backoff::up_to(LONGEST_WAIT_MS),
             forget_at: None,
         }
@@ -68,7 +105,7 @@ impl Notify {
     async fn tell(&mut self) -> Result<Value, StoreError> {
         self.collect().await?;
         let mut n_sent = 0;
-        for _ in 0..MAX_SENT {
+        for _ in 0..self.limits.sent {
             if self.backoff.must_wait(self.app.clock.now()) {
                 break;
             }
@@ -87,17 +124,20 @@ impl Notify {
 
     /// Counts what was reported since the last time.
     async fn collect(&self) -> Result<(), StoreError> {
-        for _ in 0..MAX_BATCHES {
+        for _ in 0..self.limits.errors.most {
             if !self.has_news().await? {
                 return Ok(());
             }
             let (channel, pace) = (Arc::clone(&self.channel), self.pace);
-            let now = self.app.clock.now();
-            let counted = self
-                .app
-                .store
-                .write("notice_collect", move |tx| collect(tx, &channel, pace, now));
-            if counted.await? < BATCH as usize {
+            let (now, size) = (self.app.clock.now(), self.limits.errors.size);
+            let limits = CollectLimits {
+                errors: size,
+                causes: self.limits.causes,
+            };
+            let counted = self.app.store.write("notice_collect", move |tx| {
+                collect(tx, &channel, pace, limits, now)
+            });
+            if counted.await? < size as usize {
                 return Ok(());
             }
         }
@@ -122,9 +162,10 @@ impl Notify {
     async fn next(&self) -> Result<Option<Notice>, StoreError> {
         let now = self.app.clock.now();
         let until = now.plus_millis(LEASE_MS);
-        let (channel, pace, id) = (
+        let (channel, pace, due, id) = (
             Arc::clone(&self.channel),
             self.pace,
+            self.limits.due,
             self.app.random.slugid(),
         );
         let name = channel.id().to_owned();
@@ -144,7 +185,7 @@ impl Notify {
                     let taken = store::notice_update(tx, Notice { due, ..notice })?;
                     taken.map(Some).ok_or_else(|| tx.lost_race())
                 }
-                None => compose(tx, &channel, &id, pace, now, until),
+                None => compose(tx, &channel, &id, pace, due, (now, until)),
             }
         });
         taken.await
@@ -261,13 +302,14 @@ impl Notify {
             now.plus_millis(-FORGOTTEN_MS),
             now.plus_millis(-self.pace.repeat_ms),
         );
+        let limit = self.limits.forgotten;
         let forgotten = self.app.store.write("notice_forget", move |tx| {
-            let n_notices = store::notice_delete_older_than(tx, old, FORGET_BATCH)?;
-            let n_causes = store::notice_cause_delete_settled(tx, settled, old, FORGET_BATCH)?;
+            let n_notices = store::notice_delete_older_than(tx, old, limit)?;
+            let n_causes = store::notice_cause_delete_settled(tx, settled, old, limit)?;
             Ok::<_, StoreError>(n_notices + n_causes)
         });
         // As many as that: there may be more, for the next activation.
-        if forgotten.await? < u64::from(FORGET_BATCH) {
+        if forgotten.await? < u64::from(limit) {
             self.forget_at = Some(now.plus_millis(FORGET_EVERY_MS));
         }
         Ok(())

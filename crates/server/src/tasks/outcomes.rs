@@ -16,6 +16,7 @@ use metrics::counter;
 use serde_json::Value;
 use store::{EventReader, StoreError, Tx};
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::app::App;
 use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
@@ -27,10 +28,18 @@ pub use outside::OutsideOutcomes;
 pub(super) const READER: &str = "outcomes";
 /// After a crash another process waits this long.
 const LEASE_MS: i64 = 10_000;
-/// Outcomes that one transaction writes, and events that it looks at.
 const BATCH: u32 = 500;
 const SPAN: i64 = 5_000;
 const MAX_BATCHES: usize = 50;
+
+/// How much of the stream one activation reads.
+#[derive(Clone, Copy, Debug)]
+pub struct OutcomeLimits {
+    /// Of messages that may tell of an outcome.
+    pub messages: Batches,
+    /// Events that one transaction looks at.
+    pub span: i64,
+}
 
 /// For the queue that is built in.
 pub struct Outcomes(pub Arc<App>);
@@ -57,16 +66,27 @@ impl Task for Outcomes {
     const NAME: &'static str = "outcomes";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let n_new = self
-            .collect()
-            .await
-            .map_err(|problem| problem.to_string())?;
-        Ok(summary(&[("outcomes", n_new)]))
+        let usual = OutcomeLimits {
+            messages: Batches {
+                size: BATCH,
+                most: MAX_BATCHES,
+            },
+            span: SPAN,
+        };
+        self.with_limits(usual).await
     }
 }
 
 impl Outcomes {
-    async fn collect(&self) -> Result<u64, StoreError> {
+    pub async fn with_limits(&self, limits: OutcomeLimits) -> Result<Value, String> {
+        let n_new = self
+            .collect(limits)
+            .await
+            .map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("outcomes", n_new)]))
+    }
+
+    async fn collect(&self, limits: OutcomeLimits) -> Result<u64, StoreError> {
         let app = &self.0;
         let (process, now) = (app.events.process.clone(), app.clock.now());
         let look = app.store.read("outcomes_look", move |tx| {
@@ -84,11 +104,11 @@ impl Outcomes {
             (Some(_), _) => {}
         }
         let mut n_new = 0;
-        for _ in 0..MAX_BATCHES {
+        for _ in 0..limits.messages.most {
             let process = process.clone();
-            let collected = app
-                .store
-                .write("outcomes_collect", move |tx| collect(tx, &process, now));
+            let collected = app.store.write("outcomes_collect", move |tx| {
+                collect(tx, &process, now, limits)
+            });
             let Collected { noted, is_done } = collected.await?;
             n_new += noted.new.len() as u64;
             noted.tell();
@@ -106,7 +126,12 @@ fn has_work(reader: &EventReader, head: i64, process: &str, now: Timestamp) -> b
 }
 
 /// Takes the next outcomes out of the stream.
-fn collect(tx: &mut Tx<'_>, process: &str, now: Timestamp) -> Result<Collected, StoreError> {
+fn collect(
+    tx: &mut Tx<'_>,
+    process: &str,
+    now: Timestamp,
+    limits: OutcomeLimits,
+) -> Result<Collected, StoreError> {
     let until = now.plus_millis(LEASE_MS);
     let Some(reader) = store::event_reader_take(tx, READER, process, now, until)? else {
         let is_done = true;
@@ -114,10 +139,10 @@ fn collect(tx: &mut Tx<'_>, process: &str, now: Timestamp) -> Result<Collected, 
         return Ok(Collected { noted, is_done });
     };
     let head = store::event_head(tx)?;
-    let until = head.min(reader.position.saturating_add(SPAN));
-    let told = store::run_message_list(tx, reader.position, until, BATCH)?;
+    let until = head.min(reader.position.saturating_add(limits.span));
+    let told = store::run_message_list(tx, reader.position, until, limits.messages.size)?;
     let place = match told.items.last() {
-        Some((last, _)) if told.may_go_on(BATCH) => *last,
+        Some((last, _)) if told.may_go_on(limits.messages.size) => *last,
         Some(_) | None => until,
     };
     let bodies = told.items.iter().map(|(_, payload)| payload.as_bytes());

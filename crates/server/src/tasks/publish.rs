@@ -10,6 +10,7 @@ use domain::id::{PoolId, ProviderId};
 use serde_json::Value;
 use store::{OutboxRow, StoreError};
 
+use super::batches::Batches;
 use super::driver::Task;
 use crate::app::App;
 use crate::config::Role;
@@ -29,33 +30,42 @@ impl Task for Publish {
     const NAME: &'static str = "publish";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        for _ in 0..MAX_BATCHES {
-            let is_done = self.batch().await.map_err(|problem| problem.to_string())?;
-            if is_done {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
+    }
+}
+
+impl Publish {
+    /// An activation that places and tells so much.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        for _ in 0..batches.most {
+            let is_done = self.batch(batches.size).await;
+            if is_done.map_err(|problem| problem.to_string())? {
                 break;
             }
         }
         Ok(Value::Null)
     }
-}
 
-impl Publish {
     /// Whether that was all.
-    async fn batch(&self) -> Result<bool, StoreError> {
+    async fn batch(&self, size: u32) -> Result<bool, StoreError> {
         let app = &self.0;
         let head = app.events.head();
         let read = app.store.read("event_look", move |tx| {
-            let placed = store::event_list_after(tx, head, BATCH)?;
+            let placed = store::event_list_after(tx, head, size)?;
             Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
         self.tell(&placed.items);
         if !is_waiting {
-            return Ok(!placed.may_go_on(BATCH));
+            return Ok(!placed.may_go_on(size));
         }
         let placing = app
             .store
-            .write("event_place", |tx| store::event_place(tx, BATCH));
+            .write("event_place", move |tx| store::event_place(tx, size));
         let placed = match placing.await {
             // Another process is about it all the time: what it has placed is there to be read.
             Err(StoreError::Congested { .. }) => return Ok(false),
@@ -68,7 +78,7 @@ impl Publish {
         if follows {
             self.tell(&placed.items);
         }
-        Ok(follows && !placed.may_go_on(BATCH))
+        Ok(follows && !placed.may_go_on(size))
     }
 
     /// Wakes in this process those who wait for what was announced, by whichever process.

@@ -7,6 +7,7 @@ use domain::time::Timestamp;
 use serde_json::Value;
 use store::StoreError;
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::api::queue::moves::{Hints, carry_out};
 use crate::app::App;
@@ -23,24 +24,24 @@ impl Task for QueueClaims {
     const NAME: &'static str = "queue_claims";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.0.clock.now();
-        let mut expired = 0;
-        for _ in 0..MAX_BATCHES {
-            let batch = self
-                .batch(now)
-                .await
-                .map_err(|problem| problem.to_string())?;
-            expired += batch;
-            if batch < u64::from(BATCH) {
-                break;
-            }
-        }
-        Ok(summary(&[("claims_expired", expired)]))
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
     }
 }
 
 impl QueueClaims {
-    async fn batch(&self, now: Timestamp) -> Result<u64, StoreError> {
+    /// An activation that does so much.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        let now = self.0.clock.now();
+        let done = batches.repeat(|| self.batch(now, batches.size)).await;
+        let done = done.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("claims_expired", done)]))
+    }
+
+    async fn batch(&self, now: Timestamp, size: u32) -> Result<u64, StoreError> {
         // Looking costs less than a transaction that writes.
         let look = self.0.store.read("claims_expired", move |tx| {
             store::task_list_claims_expired(tx, now, 1)
@@ -51,7 +52,7 @@ impl QueueClaims {
         let app = Arc::clone(&self.0);
         let written = self.0.write("claims_expire", move |tx| {
             let mut hints = Hints::default();
-            let expired = store::task_list_claims_expired(tx, now, BATCH)?;
+            let expired = store::task_list_claims_expired(tx, now, size)?;
             for (task_id, run_id) in &expired {
                 let Some(before) = store::task_get(tx, task_id)? else {
                     continue;

@@ -7,6 +7,7 @@ use domain::time::{MINUTE_MS, Timestamp};
 use serde_json::Value;
 use store::StoreError;
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::api::queue::moves::{Hints, carry_out};
 use crate::app::App;
@@ -23,24 +24,24 @@ impl Task for QueueDeadlines {
     const NAME: &'static str = "queue_deadlines";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.0.clock.now();
-        let mut missed = 0;
-        for _ in 0..MAX_BATCHES {
-            let batch = self
-                .batch(now)
-                .await
-                .map_err(|problem| problem.to_string())?;
-            missed += batch;
-            if batch < u64::from(BATCH) {
-                break;
-            }
-        }
-        Ok(summary(&[("deadlines_missed", missed)]))
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
     }
 }
 
 impl QueueDeadlines {
-    async fn batch(&self, now: Timestamp) -> Result<u64, StoreError> {
+    /// An activation that does so much.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        let now = self.0.clock.now();
+        let done = batches.repeat(|| self.batch(now, batches.size)).await;
+        let done = done.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("deadlines_missed", done)]))
+    }
+
+    async fn batch(&self, now: Timestamp, size: u32) -> Result<u64, StoreError> {
         let before_grace = now.plus_millis(-GRACE_MS);
         let look = self.0.store.read("deadlines_missed", move |tx| {
             store::task_list_overdue(tx, before_grace, 1)
@@ -51,7 +52,7 @@ impl QueueDeadlines {
         let app = Arc::clone(&self.0);
         let written = self.0.write("deadlines_miss", move |tx| {
             let mut hints = Hints::default();
-            let overdue = store::task_list_overdue(tx, before_grace, BATCH)?;
+            let overdue = store::task_list_overdue(tx, before_grace, size)?;
             for id in &overdue {
                 if let Some(before) = store::task_get(tx, id)? {
                     let moved = before.clone().miss_deadline(now);

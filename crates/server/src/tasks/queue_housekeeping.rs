@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use store::{StoreError, Tx};
 
+use super::batches::Batches;
 use super::driver::{Task, summary};
 use crate::app::App;
 
@@ -20,24 +21,33 @@ impl Task for QueueHousekeeping {
     const NAME: &'static str = "queue_housekeeping";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.tidy().await.map_err(|problem| problem.to_string())
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
     }
 }
 
 impl QueueHousekeeping {
-    async fn tidy(&self) -> Result<Value, StoreError> {
-        let now = self.0.clock.now();
-        let tasks = self
-            .batches("task_expire", move |tx| {
-                store::task_delete_expired(tx, now, BATCH)
-            })
-            .await?;
-        let groups = self.batches("task_group_expire", move |tx| {
-            store::task_group_delete_expired(tx, now, BATCH)
+    /// An activation that forgets so much of each kind.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        let forgotten = self.tidy(batches).await;
+        forgotten.map_err(|problem| problem.to_string())
+    }
+
+    async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
+        let (now, size) = (self.0.clock.now(), batches.size);
+        let tasks = self.forget(batches, "task_expire", move |tx| {
+            store::task_delete_expired(tx, now, size)
+        });
+        let tasks = tasks.await?;
+        let groups = self.forget(batches, "task_group_expire", move |tx| {
+            store::task_group_delete_expired(tx, now, size)
         });
         let groups = groups.await?;
-        let queues = self.batches("task_queue_expire", move |tx| {
-            store::task_queue_delete_expired(tx, now, BATCH)
+        let queues = self.forget(batches, "task_queue_expire", move |tx| {
+            store::task_queue_delete_expired(tx, now, size)
         });
         let queues = queues.await?;
         Ok(summary(&[
@@ -48,19 +58,13 @@ impl QueueHousekeeping {
     }
 
     /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.
-    async fn batches(
+    async fn forget(
         &self,
+        batches: Batches,
         name: &'static str,
         delete: impl Fn(&mut Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
     ) -> Result<u64, StoreError> {
-        let mut total = 0;
-        for _ in 0..MAX_BATCHES {
-            let deleted = self.0.store.write(name, delete.clone()).await?;
-            total += deleted;
-            if deleted < u64::from(BATCH) {
-                break;
-            }
-        }
-        Ok(total)
+        let forgotten = batches.repeat(|| self.0.store.write(name, delete.clone()));
+        forgotten.await
     }
 }

@@ -13,12 +13,19 @@ use super::driver::{Task, summary};
 use crate::api::queue::moves::{RELEASED_AT_ONCE, look_again};
 use crate::app::App;
 
-/// So many tasks per activation that were noted in the store …
-const MAX_TASKS: u32 = 1_000;
-/// … longer ago than this: others look at them at once, and most likely have done so.
+/// What was noted in the store is left to others for so long: they look at it at once, and most likely have done so.
 const LEFT_TO_OTHERS_MS: i64 = 10 * SECOND_MS;
-/// So many batches of dependents per activation, for each batch of tasks.
+const MAX_TASKS: u32 = 1_000;
 const MAX_BATCHES: usize = 100;
+
+/// How much one activation does; the rest stays noted in the store.
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseLimits {
+    /// So many tasks that were noted in the store.
+    pub tasks: u32,
+    /// So many batches of dependents, for each batch of tasks.
+    pub batches: usize,
+}
 
 pub struct QueueReleases(pub Arc<App>);
 
@@ -27,31 +34,40 @@ impl Task for QueueReleases {
     const NAME: &'static str = "queue_releases";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.release().await.map_err(|problem| problem.to_string())
+        let usual = ReleaseLimits {
+            tasks: MAX_TASKS,
+            batches: MAX_BATCHES,
+        };
+        self.with_limits(usual).await
     }
 }
 
 impl QueueReleases {
-    async fn release(&self) -> Result<Value, StoreError> {
+    pub async fn with_limits(&self, limits: ReleaseLimits) -> Result<Value, String> {
+        let released = self.release(limits).await;
+        released.map_err(|problem| problem.to_string())
+    }
+
+    async fn release(&self, limits: ReleaseLimits) -> Result<Value, StoreError> {
         let app = &self.0;
-        let mut n_batches = self.look_again(&app.queue.releases.take()).await?;
+        let mut n_batches = self.look_again(&app.queue.releases.take(), limits).await?;
         let before = app.clock.now().plus_millis(-LEFT_TO_OTHERS_MS);
         let due = app.store.read("task_looks_due", move |tx| {
-            store::task_looks_due(tx, before, MAX_TASKS)
+            store::task_looks_due(tx, before, limits.tasks)
         });
         let due = due.await?;
-        n_batches += self.look_again(&due).await?;
-        if due.len() == MAX_TASKS as usize {
+        n_batches += self.look_again(&due, limits).await?;
+        if due.len() == limits.tasks as usize {
             app.queue.releases.bell.notify_one();
         }
         Ok(summary(&[("release_batches", n_batches)]))
     }
 
     /// In how many transactions something was released.
-    async fn look_again(&self, tasks: &[TaskId]) -> Result<u64, StoreError> {
+    async fn look_again(&self, tasks: &[TaskId], limits: ReleaseLimits) -> Result<u64, StoreError> {
         let mut n_batches = 0_u64;
         for tasks in tasks.chunks(RELEASED_AT_ONCE as usize) {
-            for _ in 0..MAX_BATCHES {
+            for _ in 0..limits.batches {
                 let look = look_again(&self.0, tasks).await?;
                 n_batches += u64::from(look.n_released > 0);
                 if !look.more {

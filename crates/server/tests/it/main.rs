@@ -5,6 +5,8 @@
     reason = "a test that cannot go on should say where"
 )]
 
+mod activations;
+mod artifact_bounds;
 mod artifact_files;
 mod artifacts;
 mod ask;
@@ -53,6 +55,7 @@ mod measuring;
 mod metrics_access;
 mod never_fails;
 mod notices;
+mod notices_bounds;
 mod notices_by_mail;
 mod order;
 mod outside_auth;

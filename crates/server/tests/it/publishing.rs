@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use server::app::{App, Random};
 use server::start::start_with;
 use server::tasks::driver::Task;
-use server::tasks::{Measure, Publish, PublishToBroker, leave_broker};
+use server::tasks::{BROKER_READER, Batches, Measure, Publish, PublishToBroker, leave_broker};
 use store::StoreError;
+use testing::sizes_around;
 use tokio::time::timeout;
 
 use crate::broker::{PrivateBroker, Reader, address, id_of, publish_to, unique, without_repeats};
@@ -137,6 +138,68 @@ async fn events_reach_the_exchanges_of_the_contract_and_those_of_rfc_191() {
         assert_eq!(seen[1].1, seen[2].1, "one event, one id");
         let (left, right) = pool.split_once('/').unwrap();
         assert_eq!(seen[1].2, format!("primary.aws.{left}.{right}._._.one._"));
+    }
+}
+
+/// How many events the broker has confirmed, of those that have a place.
+async fn n_confirmed(world: &World) -> i64 {
+    let reader = world.read(|tx| store::event_reader_get(tx, BROKER_READER));
+    reader.await.unwrap().position
+}
+
+#[tokio::test]
+async fn events_are_published_in_batches() {
+    const LIMIT: usize = 5;
+    let Some(url) = address() else { return };
+    for database in databases() {
+        let world = world(database, &url).await;
+        let broker = world.app.events.broker.clone().unwrap();
+        let batches = Batches {
+            size: 5,
+            most: 1_000,
+        };
+        let mut publisher = PublishToBroker::in_batches(Arc::clone(&world.app), broker, batches);
+        for count in sizes_around("server::tasks::publish::broker::BATCH", LIMIT) {
+            write(&world.app, "pp/p", some_ids(&world, count)).await;
+            Publish(Arc::clone(&world.app)).activate().await.unwrap();
+            let (published, counts) = world.counted(publisher.activate()).await;
+            published.unwrap();
+            let n_reads = (count / LIMIT + 1) as u64;
+            assert_eq!(counts.transactions("event_list_after"), n_reads);
+            let n_batches = count.div_ceil(LIMIT) as u64;
+            assert_eq!(counts.transactions("event_reader_move"), n_batches);
+            assert_eq!(n_confirmed(&world).await, world.app.events.head());
+        }
+    }
+}
+
+fn some_ids(world: &World, count: usize) -> Vec<String> {
+    (0..count).map(|_| world.app.random.slugid()).collect()
+}
+
+#[tokio::test]
+async fn an_activation_publishes_so_many_events_and_the_next_the_rest() {
+    const SIZE: i64 = 2;
+    const MOST: usize = 3;
+    let Some(url) = address() else { return };
+    for database in databases() {
+        let world = world(database, &url).await;
+        let broker = world.app.events.broker.clone().unwrap();
+        let batches = Batches {
+            size: 2,
+            most: MOST,
+        };
+        let mut publisher = PublishToBroker::in_batches(Arc::clone(&world.app), broker, batches);
+        for count in sizes_around("server::tasks::publish::broker::MAX_BATCHES", MOST) {
+            write(&world.app, "pp/p", some_ids(&world, 2 * count)).await;
+            Publish(Arc::clone(&world.app)).activate().await.unwrap();
+            let mut left = SIZE * i64::try_from(count).unwrap();
+            while left > 0 {
+                publisher.activate().await.unwrap();
+                left -= left.min(SIZE * i64::try_from(MOST).unwrap());
+                assert_eq!(n_confirmed(&world).await + left, world.app.events.head());
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use server::app::Random;
 use server::start::start_with;
 use server::tasks::driver::Task;
 use server::tasks::{Outcomes, QueueClaims};
+use testing::sizes_around;
 
 use crate::database::on_both;
 use crate::queue_samples::{HOUR_MS, task_id};
@@ -406,6 +407,29 @@ on_both!(
         assert_eq!(runs(&of_pool).len(), 25);
     }
 );
+
+on_both!(of_a_worker_the_last_runs_are_kept, |world| {
+    const KEPT: usize = 20;
+    begin(world).await;
+    let mut first = 1;
+    for count in sizes_around("server::tasks::outcomes::forget::KEPT_OF_WORKER", KEPT) {
+        let worker = format!("w{count}");
+        let last = first + u32::try_from(count).unwrap();
+        let told = (first..last)
+            .map(|number| outcome(world, &worker, number, i64::from(number - first) * HOUR_MS));
+        note(world, told.collect()).await;
+        world.keep_house().await;
+        let key = key("pp/ee", "g", &worker);
+        let list =
+            move |tx: &mut store::Tx<'_>| store::run_outcome_list_of_worker(tx, &key, None, 1_000);
+        let kept = world.read(list).await.into_iter();
+        let kept: Vec<String> = kept.map(|kept| kept.task_id.to_string()).collect();
+        // The newest ones.
+        let newest = (first..last).take(KEPT).map(task_id);
+        assert_eq!(kept, newest.collect::<Vec<_>>());
+        first = last;
+    }
+});
 
 on_both!(events_are_kept_until_their_outcomes_are_known, |world| {
     begin(world).await;

@@ -13,8 +13,9 @@ use domain::run_outcome::OUTCOME_EXCHANGES;
 use domain::task::EndReason;
 use serde_json::{Value, json};
 use server::config::OutsideQueue;
-use server::tasks::OutsideOutcomes;
 use server::tasks::driver::Task;
+use server::tasks::{Batches, OutsideOutcomes};
+use testing::sizes_around;
 
 use crate::broker::{PrivateBroker, address, amqp, delete_queue, unique};
 use crate::database::Database;
@@ -32,6 +33,8 @@ struct Two {
     pool: String,
     /// The inbox on the broker.
     queue: String,
+    /// What one activation took note of at most.
+    most: u64,
 }
 
 /// One run of a task as the queue tells of it.
@@ -79,6 +82,7 @@ impl Two {
             world,
             publisher,
             pool,
+            most: 0,
         };
         // From now on the broker keeps what is told.
         assert_eq!(two.activate().await, Value::Null);
@@ -92,7 +96,9 @@ impl Two {
     }
 
     async fn activate(&mut self) -> Value {
-        self.outcomes.activate().await.unwrap()
+        let done = self.outcomes.activate().await.unwrap();
+        self.most = self.most.max(done["outcomes"].as_u64().unwrap_or(0));
+        done
     }
 
     fn message(&self, told: &Told) -> Message {
@@ -282,6 +288,32 @@ async fn what_is_told_while_nobody_reads_is_not_missed() {
     two.tell(&all).await;
     two.until_counted(1_200).await;
     two.end().await;
+}
+
+#[tokio::test]
+async fn messages_are_taken_note_of_in_batches() {
+    const LIMIT: usize = 5;
+    let Some(url) = address() else { return };
+    for database in databases() {
+        let mut two = Two::start(database, &url).await;
+        let broker = two.world.app.demands.pulse().unwrap();
+        let batches = Batches { size: 5, most: 1 };
+        two.outcomes = OutsideOutcomes::in_batches(Arc::clone(&two.world.app), broker, batches);
+        let mut n_told = 0;
+        for count in sizes_around("server::tasks::outcomes::outside::BATCH", LIMIT) {
+            let count = u32::try_from(count).unwrap();
+            let all: Vec<_> = (n_told..n_told + count)
+                .map(|task| told(task, "w", EndReason::Completed))
+                .collect();
+            n_told += count;
+            two.tell(&all).await;
+            two.until(async |two| two.n_counted().await >= u64::from(n_told))
+                .await;
+            assert_eq!(two.n_counted().await, u64::from(n_told));
+        }
+        assert!(two.most <= LIMIT as u64, "{} in one activation", two.most);
+        two.end().await;
+    }
 }
 
 #[tokio::test]

@@ -5,19 +5,21 @@ use domain::run_outcome::Window;
 use domain::time::{DAY_MS, Timestamp};
 use store::{KeptRuns, StoreError};
 
+use super::super::batches::Batches;
 use crate::app::App;
 
 /// The last runs of a worker that are kept, among those that are kept of its pool.
 const KEPT_OF_WORKER: u32 = 20;
 /// None is kept for longer.
 const KEPT_DAYS: i64 = 14;
-/// What one transaction deletes at most.
-const BATCH: u32 = 500;
-/// So many batches of each pool at a time; the rest waits for the next.
-const MAX_BATCHES: usize = 200;
 
-/// How many outcomes went.
-pub(in super::super) async fn forget(app: &App, now: Timestamp) -> Result<u64, StoreError> {
+/// How many outcomes went; at most so many of each pool.
+pub(in super::super) async fn forget(
+    app: &App,
+    now: Timestamp,
+    batches: Batches,
+) -> Result<u64, StoreError> {
+    let size = batches.size;
     let kept = KeptRuns {
         of_pool: app.config.fleet.kept_task_runs,
         of_worker: KEPT_OF_WORKER,
@@ -27,20 +29,16 @@ pub(in super::super) async fn forget(app: &App, now: Timestamp) -> Result<u64, S
     let mut last: Option<PoolId> = None;
     // Each is the next one in the order of their names, so this ends.
     while let Some(pool_id) = next_pool(app, last).await? {
-        for _ in 0..MAX_BATCHES {
+        let trim = batches.repeat(|| {
             let pool = pool_id.clone();
-            let trim = app.store.write("run_outcome_trim", move |tx| {
-                store::run_outcome_trim(tx, &pool, kept, BATCH)
-            });
-            let gone = trim.await?;
-            n_gone += gone;
-            if gone < u64::from(BATCH) {
-                break;
-            }
-        }
+            app.store.write("run_outcome_trim", move |tx| {
+                store::run_outcome_trim(tx, &pool, kept, size)
+            })
+        });
+        n_gone += trim.await?;
         last = Some(pool_id);
     }
-    forget_counts(app, now).await?;
+    forget_counts(app, now, batches).await?;
     Ok(n_gone)
 }
 
@@ -52,16 +50,13 @@ async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, S
 }
 
 /// Counts are kept as long as a window looks back.
-async fn forget_counts(app: &App, now: Timestamp) -> Result<(), StoreError> {
+async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<(), StoreError> {
     let [.., longest] = Window::ALL;
     let before = longest.since(now);
-    for _ in 0..MAX_BATCHES {
-        let delete = app.store.write("run_count_expire", move |tx| {
-            store::run_count_delete_before(tx, before, BATCH)
-        });
-        if delete.await? < u64::from(BATCH) {
-            break;
-        }
-    }
-    Ok(())
+    let delete = batches.repeat(|| {
+        app.store.write("run_count_expire", move |tx| {
+            store::run_count_delete_before(tx, before, batches.size)
+        })
+    });
+    delete.await.map(drop)
 }

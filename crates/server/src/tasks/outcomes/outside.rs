@@ -11,18 +11,20 @@ use serde_json::Value;
 use store::StoreError;
 
 use super::super::backoff::Backoff;
+use super::super::batches::Batches;
 use super::super::driver::{Task, summary};
 use super::{MAX_BATCHES, note};
 use crate::app::App;
 
-/// Messages that one transaction reads.
-const BATCH: usize = 500;
+const BATCH: u32 = 500;
 
 /// Reads an inbox that all processes share: each message comes to one of them, and waits while none is there.
 /// The broker hears that it is done with only after the commit, so none is lost, and repeats change nothing.
 pub struct OutsideOutcomes {
     app: Arc<App>,
     broker: Broker,
+    /// Of messages.
+    batches: Batches,
     inbox: Option<Inbox>,
     backoff: Backoff,
 }
@@ -35,9 +37,19 @@ enum Stop {
 
 impl OutsideOutcomes {
     pub fn new(app: Arc<App>, broker: Broker) -> Self {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        Self::in_batches(app, broker, usual)
+    }
+
+    /// One of which each activation reads so much.
+    pub fn in_batches(app: Arc<App>, broker: Broker, batches: Batches) -> Self {
         Self {
             app,
             broker,
+            batches,
             inbox: None,
             backoff: Backoff::default(),
         }
@@ -49,8 +61,8 @@ impl OutsideOutcomes {
             Some(inbox) => inbox,
             None => self.open().await?,
         };
-        for _ in 0..MAX_BATCHES {
-            let mut taken = inbox.take(BATCH)?;
+        for _ in 0..self.batches.most {
+            let mut taken = inbox.take(self.batches.size as usize)?;
             if taken.bodies.is_empty() {
                 break;
             }

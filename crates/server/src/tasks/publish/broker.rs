@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use store::{EventReader, OutboxRow, StoreError};
 
 use super::super::backoff::Backoff;
+use super::super::batches::Batches;
 use super::super::driver::Task;
 use crate::app::App;
 use crate::telemetry::{BROKER_UP, EVENTS_PUBLISHED};
@@ -31,6 +32,7 @@ const MAX_BATCHES: usize = 20;
 pub struct PublishToBroker {
     app: Arc<App>,
     broker: Broker,
+    batches: Batches,
     /// Held for as long as the broker does what it should.
     publisher: Option<Publisher>,
     lease: Option<EventReader>,
@@ -47,9 +49,19 @@ enum Stop {
 
 impl PublishToBroker {
     pub fn new(app: Arc<App>, broker: Broker) -> Self {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        Self::in_batches(app, broker, usual)
+    }
+
+    /// One of which each activation publishes so much.
+    pub fn in_batches(app: Arc<App>, broker: Broker, batches: Batches) -> Self {
         Self {
             app,
             broker,
+            batches,
             publisher: None,
             lease: None,
             backoff: Backoff::default(),
@@ -60,8 +72,9 @@ impl PublishToBroker {
         let mut n_published = 0;
         // After a failure one event shows whether the way is free: what comes behind one that is refused would be
         // repeated with each try.
-        let mut limit = if self.backoff.is_failing() { 1 } else { BATCH };
-        for _ in 0..MAX_BATCHES {
+        let Batches { size, most } = self.batches;
+        let mut limit = if self.backoff.is_failing() { 1 } else { size };
+        for _ in 0..most {
             let lease = self.lease().await?;
             let place = lease.position;
             let read = self.app.store.read("event_list_after", move |tx| {
@@ -78,7 +91,7 @@ impl PublishToBroker {
             if !rows.may_go_on(limit) {
                 break;
             }
-            limit = BATCH;
+            limit = size;
         }
         Ok(n_published)
     }

@@ -1,0 +1,265 @@
+//! How much is counted, looked at, sent and forgotten at a time on the way to those who are told of errors.
+//!
+//! All limits are smaller here than those that the server has by itself.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use domain::Version;
+use domain::pool::Pool;
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use serde_json::{Value, json};
+use server::notify::{Channel, Content, Letter, SendError};
+use server::tasks::driver::Task;
+use server::tasks::{Batches, Notify, NotifyLimits};
+use store::NoticeCause;
+use testing::sizes_around;
+
+use crate::database::on_both;
+use crate::notices::{report, with_pool};
+use crate::world::World;
+
+const LIMIT: usize = 5;
+/// Longer than errors gather.
+const GATHER_MS: i64 = 30_000;
+const ID: &str = "kept";
+
+/// Keeps what it is to send. Every pool has a recipient of its own.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Content>>);
+
+#[async_trait]
+impl Channel for Kept {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn name(&self) -> &str {
+        ID
+    }
+
+    fn recipient(&self, pool: &Pool) -> Option<String> {
+        Some(pool.id.to_string())
+    }
+
+    async fn send(&self, letter: &Letter<'_>) -> Result<(), SendError> {
+        self.0.lock().unwrap().push(letter.content.clone());
+        Ok(())
+    }
+}
+
+/// A task that listens from now on, and what it sends.
+async fn telling(world: &World, limits: NotifyLimits) -> (Notify, Arc<Kept>) {
+    let kept = Arc::new(Kept::default());
+    let channel: Arc<dyn Channel> = Arc::clone(&kept) as _;
+    let mut task = Notify::with_limits(Arc::clone(&world.app), channel, limits);
+    task.activate().await.unwrap();
+    (task, kept)
+}
+
+fn errors(size: u32, most: usize) -> NotifyLimits {
+    NotifyLimits {
+        errors: Batches { size, most },
+        ..NotifyLimits::default()
+    }
+}
+
+/// What is known of this channel's causes and not told yet.
+async fn untold(world: &World, channel: &'static str) -> Vec<NoticeCause> {
+    let far = world.now().plus_millis(1_000 * DAY_MS);
+    let due = world.read(move |tx| store::notice_cause_list_due(tx, channel, far, 10_000));
+    due.await
+}
+
+async fn n_untold(world: &World) -> u64 {
+    let causes = untold(world, ID).await.into_iter();
+    causes.map(|cause| cause.untold).sum()
+}
+
+/// So many errors, each of a cause of its own if that is wanted.
+async fn report_all(world: &World, pool: &str, count: usize, are_different: bool) {
+    for number in 0..count {
+        let title = match are_different {
+            true => format!("Trouble of kind {}", kind(number)),
+            false => "Disk full".to_owned(),
+        };
+        report(world, pool, "w", &title, "no space is left").await;
+    }
+}
+
+/// In letters: numbers do not tell causes apart.
+fn kind(number: usize) -> String {
+    let letter = |digit: usize| char::from(b'a' + u8::try_from(digit).unwrap());
+    [number / 26, number % 26].map(letter).iter().collect()
+}
+
+on_both!(errors_are_counted_in_batches, |world| {
+    with_pool(world, "a/b", json!({})).await;
+    let (mut task, _) = telling(world, errors(5, 1_000)).await;
+    let mut n_reported = 0;
+    for count in sizes_around("server::notify::collect::BATCH", LIMIT) {
+        report_all(world, "a/b", count, false).await;
+        n_reported += count as u64;
+        let (done, counts) = world.counted(task.activate()).await;
+        assert_eq!(done.unwrap(), Value::Null);
+        let n_batches = count.div_ceil(LIMIT) as u64;
+        assert_eq!(counts.transactions("notice_collect"), n_batches);
+        assert_eq!(n_untold(world).await, n_reported);
+    }
+});
+
+on_both!(
+    an_activation_counts_so_many_errors_and_the_next_the_rest,
+    |world| {
+        const SIZE: usize = 2;
+        const MOST: usize = 3;
+        with_pool(world, "a/b", json!({})).await;
+        let (mut task, _) = telling(world, errors(2, MOST)).await;
+        let mut n_counted = 0;
+        for count in sizes_around("server::tasks::notify::MAX_BATCHES", MOST) {
+            report_all(world, "a/b", SIZE * count, false).await;
+            let mut left = SIZE * count;
+            while left > 0 {
+                task.activate().await.unwrap();
+                let now = left.min(SIZE * MOST);
+                n_counted += now as u64;
+                assert_eq!(n_untold(world).await, n_counted);
+                left -= now;
+            }
+        }
+    }
+);
+
+on_both!(so_many_causes_of_a_pool_are_kept_apart, |world| {
+    let limits = NotifyLimits {
+        causes: LIMIT as u64,
+        ..NotifyLimits::default()
+    };
+    let (mut task, _) = telling(world, limits).await;
+    let mut n_before = 0;
+    for count in sizes_around("server::notify::collect::MAX_CAUSES", LIMIT) {
+        let pool = format!("a/of-{count}");
+        with_pool(world, &pool, json!({})).await;
+        report_all(world, &pool, count, true).await;
+        task.activate().await.unwrap();
+        let causes = untold(world, ID).await;
+        // What comes on top is one cause, in which every error counts.
+        let n_kept = count.min(LIMIT) + usize::from(count > LIMIT);
+        assert_eq!(causes.len() - n_before, n_kept);
+        n_before = causes.len();
+        let ours = causes.iter().filter(|cause| cause.pool_id.as_str() == pool);
+        assert_eq!(ours.map(|cause| cause.untold).sum::<u64>(), count as u64);
+    }
+});
+
+on_both!(
+    a_notice_tells_of_so_many_causes_and_the_next_of_the_others,
+    |world| {
+        let limits = NotifyLimits {
+            due: 5,
+            causes: 1_000,
+            ..NotifyLimits::default()
+        };
+        let (mut task, kept) = telling(world, limits).await;
+        for count in sizes_around("server::notify::compose::MAX_DUE", LIMIT) {
+            let pool = format!("a/of-{count}");
+            with_pool(world, &pool, json!({})).await;
+            report_all(world, &pool, count, true).await;
+            task.activate().await.unwrap();
+            world.clock.advance_ms(GATHER_MS);
+            task.activate().await.unwrap();
+            let sent = std::mem::take(&mut *kept.0.lock().unwrap());
+            assert_eq!(sent.len(), count.div_ceil(LIMIT));
+            let told = sent.iter().map(|content| {
+                content.causes.len() + usize::try_from(content.further.causes).unwrap()
+            });
+            let told: Vec<usize> = told.collect();
+            assert!(told.iter().all(|told| *told <= LIMIT), "{told:?}");
+            assert_eq!(told.iter().sum::<usize>(), count);
+        }
+    }
+);
+
+on_both!(
+    an_activation_sends_so_many_notices_and_the_next_the_rest,
+    |world| {
+        const MOST: usize = 3;
+        let limits = NotifyLimits {
+            sent: MOST,
+            ..NotifyLimits::default()
+        };
+        let (mut task, kept) = telling(world, limits).await;
+        for count in sizes_around("server::tasks::notify::MAX_SENT", MOST) {
+            for number in 0..count {
+                let pool = format!("a/of-{count}-{number}");
+                with_pool(world, &pool, json!({})).await;
+                report(world, &pool, "w", "Disk full", "no space is left").await;
+            }
+            task.activate().await.unwrap();
+            world.clock.advance_ms(GATHER_MS);
+            let mut left = count;
+            while left > 0 {
+                let now = left.min(MOST);
+                assert_eq!(task.activate().await.unwrap(), json!({"sent": now}));
+                left -= now;
+            }
+            assert_eq!(task.activate().await.unwrap(), Value::Null);
+            let sent = std::mem::take(&mut *kept.0.lock().unwrap());
+            assert_eq!(sent.len(), count);
+            world.clock.advance_ms(2 * HOUR_MS);
+        }
+    }
+);
+
+/// Causes of a channel that nobody tells any more, last heard of at this moment.
+async fn old_causes(world: &World, count: usize, moment: Timestamp) {
+    world
+        .write(move |tx| {
+            (0..count).try_for_each(|number| {
+                let cause = NoticeCause {
+                    channel: "gone".to_owned(),
+                    pool_id: "a/b".parse().unwrap(),
+                    cause: format!("{number:05}"),
+                    error_id: "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap(),
+                    first_reported: moment,
+                    last_reported: moment,
+                    untold: 1,
+                    first_untold: Some(moment),
+                    told: 0,
+                    last_told: None,
+                    due: Some(moment),
+                    version: Version::FIRST,
+                };
+                store::notice_cause_insert(tx, &cause)
+            })
+        })
+        .await;
+}
+
+on_both!(
+    what_nobody_tells_any_more_is_forgotten_in_batches,
+    |world| {
+        let limits = NotifyLimits {
+            forgotten: 5,
+            ..NotifyLimits::default()
+        };
+        let (mut task, _) = telling(world, limits).await;
+        for count in sizes_around("server::tasks::notify::FORGET_BATCH", LIMIT) {
+            old_causes(world, count, world.now()).await;
+            world.clock.advance_ms(8 * DAY_MS);
+            let mut left = count;
+            // As long as a batch is full, the next activation goes on at once.
+            for _ in 0..=count / LIMIT {
+                task.activate().await.unwrap();
+                left -= left.min(LIMIT);
+                assert_eq!(untold(world, "gone").await.len(), left);
+            }
+            // Then it is looked at now and then.
+            let look = world.counted(task.activate());
+            assert_eq!(look.await.1.transactions("notice_forget"), 0);
+            world.clock.advance_ms(10 * MINUTE_MS);
+            let look = world.counted(task.activate());
+            assert_eq!(look.await.1.transactions("notice_forget"), 1);
+        }
+    }
+);
