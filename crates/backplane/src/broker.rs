@@ -24,6 +24,15 @@ pub struct Broker {
     pub root_certificates: Option<String>,
 }
 
+/// How much of a queue there is at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLimits {
+    /// So many messages are under way to one reader.
+    pub prefetch: u16,
+    /// The oldest messages that are not under way go when there are more.
+    pub max_queued: i32,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
     #[error("the broker's address is none; it looks like amqps://user:password@host:5671/%2f")]

@@ -12,7 +12,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Connection, Consumer};
 
-use crate::broker::{Broker, BrokerError, answer, short};
+use crate::broker::{Broker, BrokerError, QueueLimits, answer, short};
 use crate::listener::Binding;
 
 /// So many messages are under way to one reader.
@@ -35,6 +35,12 @@ pub struct Taken {
 }
 
 impl Inbox {
+    /// Those of queues that `open` makes.
+    pub const LIMITS: QueueLimits = QueueLimits {
+        prefetch: PREFETCH,
+        max_queued: MAX_QUEUED,
+    };
+
     /// Reads the queue of this name (`queue/<user>/<name>`), which is made if there is none.
     ///
     /// The broker refuses a queue that is there with other limits: change those and the name together.
@@ -43,16 +49,26 @@ impl Inbox {
         queue: &str,
         bindings: &[Binding],
     ) -> Result<Self, BrokerError> {
+        Self::open_within(Self::LIMITS, broker, queue, bindings).await
+    }
+
+    /// The same with other limits.
+    pub async fn open_within(
+        limits: QueueLimits,
+        broker: &Broker,
+        queue: &str,
+        bindings: &[Binding],
+    ) -> Result<Self, BrokerError> {
         let connection = broker.connect("inbox").await?;
         let channel = answer("open a channel", connection.create_channel()).await?;
         let name = short(queue)?;
-        let limit = channel.basic_qos(PREFETCH, BasicQosOptions::default());
+        let limit = channel.basic_qos(limits.prefetch, BasicQosOptions::default());
         answer("limit what is under way", limit).await?;
         let options = QueueDeclareOptions {
             durable: true,
             ..QueueDeclareOptions::default()
         };
-        let declared = channel.queue_declare(name.clone(), options, limits());
+        let declared = channel.queue_declare(name.clone(), options, arguments(limits));
         answer(format!("declare {queue}"), declared).await?;
         for Binding { exchange, pattern } in bindings {
             let (from, key) = (short(exchange)?, short(pattern)?);
@@ -102,10 +118,11 @@ impl Taken {
     }
 }
 
-fn limits() -> FieldTable {
-    let mut limits = FieldTable::default();
-    limits.insert("x-max-length".into(), AMQPValue::LongInt(MAX_QUEUED));
+fn arguments(limits: QueueLimits) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    let max_queued = AMQPValue::LongInt(limits.max_queued);
+    arguments.insert("x-max-length".into(), max_queued);
     let millis = i64::try_from(FORGOTTEN_AFTER.as_millis()).unwrap_or(i64::MAX);
-    limits.insert("x-expires".into(), AMQPValue::LongLongInt(millis));
-    limits
+    arguments.insert("x-expires".into(), AMQPValue::LongLongInt(millis));
+    arguments
 }

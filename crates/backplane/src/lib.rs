@@ -6,7 +6,7 @@ mod listener;
 mod publisher;
 mod taskcluster_queue;
 
-pub use broker::{Broker, BrokerError};
+pub use broker::{Broker, BrokerError, QueueLimits};
 pub use inbox::{Inbox, Taken};
 pub use listener::{Binding, Listener};
 pub use publisher::{CONFIRM_LIMIT, Message, Published, Publisher};

@@ -14,7 +14,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, Consumer};
 use tokio::task::JoinHandle;
 
-use crate::broker::{Broker, BrokerError, answer, short};
+use crate::broker::{Broker, BrokerError, QueueLimits, answer, short};
 
 /// So many messages are under way at a time.
 const PREFETCH: u16 = 100;
@@ -38,8 +38,25 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Those of the queues of all listeners.
+    pub const LIMITS: QueueLimits = QueueLimits {
+        prefetch: PREFETCH,
+        max_queued: MAX_QUEUED,
+    };
+
     /// Listens with a queue of this name (`queue/<user>/<name>`), which is nobody else's.
     pub async fn start(
+        broker: &Broker,
+        queue: &str,
+        bindings: &[Binding],
+        hear: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> Result<Self, BrokerError> {
+        Self::start_within(Self::LIMITS, broker, queue, bindings, hear).await
+    }
+
+    /// The same with other limits.
+    pub async fn start_within(
+        limits: QueueLimits,
         broker: &Broker,
         queue: &str,
         bindings: &[Binding],
@@ -48,7 +65,7 @@ impl Listener {
         let connection = broker.connect("hints").await?;
         let channel = answer("open a channel", connection.create_channel()).await?;
         let name = short(queue)?;
-        let limit = channel.basic_qos(PREFETCH, BasicQosOptions::default());
+        let limit = channel.basic_qos(limits.prefetch, BasicQosOptions::default());
         answer("limit what is under way", limit).await?;
         let options = QueueDeclareOptions {
             exclusive: true,
@@ -56,7 +73,8 @@ impl Listener {
             ..QueueDeclareOptions::default()
         };
         let mut arguments = FieldTable::default();
-        arguments.insert("x-max-length".into(), AMQPValue::LongInt(MAX_QUEUED));
+        let max_queued = AMQPValue::LongInt(limits.max_queued);
+        arguments.insert("x-max-length".into(), max_queued);
         let declared = channel.queue_declare(name.clone(), options, arguments);
         answer(format!("declare {queue}"), declared).await?;
         for Binding { exchange, pattern } in bindings {

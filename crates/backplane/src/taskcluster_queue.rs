@@ -56,7 +56,7 @@ pub enum DemandError {
     OutOfTime,
     #[error("the queue did not mention {0}")]
     NotMentioned(PoolId),
-    #[error("the list at {url} has more than {} entries", PAGE * MAX_PAGES)]
+    #[error("the list at {url} goes on after {MAX_PAGES} pages")]
     TooLong { url: String },
     #[error("the queue cannot be asked")]
     Client(#[source] reqwest::Error),
@@ -271,16 +271,16 @@ impl TaskclusterQueue {
     }
 
     async fn one_by_one(&self, queues: &[PoolId], deadline: Instant) -> Vec<Answer<Demand>> {
-        stream::iter(queues.to_vec())
-            .map(|queue| async move {
-                match timeout_at(deadline, self.one(&queue)).await {
+        let mut questions = Vec::with_capacity(queues.len());
+        for queue in queues {
+            questions.push(async move {
+                match timeout_at(deadline, self.one(queue)).await {
                     Ok(answer) => answer.map_err(Arc::new),
                     Err(_) => Err(Arc::new(DemandError::OutOfTime)),
                 }
-            })
-            .buffered(SIDE_BY_SIDE)
-            .collect()
-            .await
+            });
+        }
+        side_by_side(questions).await
     }
 
     async fn one(&self, queue: &PoolId) -> Result<Demand, DemandError> {
@@ -318,6 +318,12 @@ impl Counts {
             claimed: self.claimed_tasks,
         }
     }
+}
+
+/// The answers to all questions, in their order.
+async fn side_by_side<F: Future>(questions: Vec<F>) -> Vec<F::Output> {
+    let questions = stream::iter(questions).buffered(SIDE_BY_SIDE);
+    questions.collect().await
 }
 
 fn failed(queues: &[PoolId], problem: DemandError) -> Vec<Answer<Demand>> {
@@ -381,4 +387,33 @@ impl Quarantine {
 fn segment(text: &str) -> String {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn so_many_single_questions_are_under_way_at_a_time_and_all_are_answered_in_order() {
+        for count in sizes_around("backplane::taskcluster_queue::SIDE_BY_SIDE", SIDE_BY_SIDE) {
+            let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let question = async |number: usize| {
+                let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(n_now, Ordering::SeqCst);
+                // Odd ones take longer.
+                for _ in 0..=number % 2 {
+                    tokio::task::yield_now().await;
+                }
+                now.fetch_sub(1, Ordering::SeqCst);
+                number
+            };
+            let answers = side_by_side((0..count).map(question).collect()).await;
+            assert_eq!(answers, (0..count).collect::<Vec<_>>());
+            assert_eq!(most.load(Ordering::SeqCst), count.min(SIDE_BY_SIDE));
+        }
+    }
 }

@@ -128,9 +128,43 @@ impl FullQueue {
 }
 
 pub(crate) async fn delete_queue(broker: &Broker, queue: &str) {
-    let properties = ConnectionProperties::default();
-    let connection = Connection::connect(broker.url.expose(), properties);
-    let channel = connection.await.unwrap().create_channel().await.unwrap();
+    let (_connection, channel) = channel(broker).await;
     let options = lapin::options::QueueDeleteOptions::default();
     channel.queue_delete(queue.into(), options).await.unwrap();
+}
+
+async fn channel(broker: &Broker) -> (Connection, Channel) {
+    let properties = ConnectionProperties::default();
+    let connection = Connection::connect(broker.url.expose(), properties);
+    let connection = connection.await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    (connection, channel)
+}
+
+/// How many messages wait in a queue, those that are under way left aside, and how many read it.
+pub(crate) async fn depth(broker: &Broker, queue: &str) -> (usize, u32) {
+    let (_connection, channel) = channel(broker).await;
+    let options = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let declared = channel.queue_declare(queue.into(), options, FieldTable::default());
+    let declared = declared.await.unwrap();
+    let n_waiting = usize::try_from(declared.message_count()).unwrap();
+    (n_waiting, declared.consumer_count())
+}
+
+/// Whether the queue, which is there, has room for so many messages: the broker refuses to declare it with other limits.
+pub(crate) async fn has_room_for(broker: &Broker, queue: &str, max_queued: i32) -> bool {
+    let (_connection, channel) = channel(broker).await;
+    let options = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let mut arguments = FieldTable::default();
+    let day_ms = 24 * 60 * 60 * 1_000;
+    arguments.insert("x-max-length".into(), AMQPValue::LongInt(max_queued));
+    arguments.insert("x-expires".into(), AMQPValue::LongLongInt(day_ms));
+    let declared = channel.queue_declare(queue.into(), options, arguments);
+    declared.await.is_ok()
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use backplane::{Binding, Broker, BrokerError, Inbox, Message, Publisher, Taken};
+use backplane::{Binding, Broker, BrokerError, Inbox, Message, Publisher, QueueLimits, Taken};
+use testing::sizes_around;
 
-use crate::broker::{PATIENCE, broker, message, unique};
+use crate::broker::{PATIENCE, broker, depth, has_room_for, message, unique};
 
 /// An exchange and the name of a queue that hears it.
 struct Place {
@@ -28,13 +29,32 @@ impl Place {
     }
 
     async fn open(&self) -> Inbox {
-        let bindings = [Binding {
+        let bindings = self.bindings();
+        let inbox = Inbox::open(&self.broker, &self.queue, &bindings);
+        inbox.await.unwrap()
+    }
+
+    async fn open_within(&self, limits: QueueLimits) -> Inbox {
+        let bindings = self.bindings();
+        let inbox = Inbox::open_within(limits, &self.broker, &self.queue, &bindings);
+        inbox.await.unwrap()
+    }
+
+    fn bindings(&self) -> [Binding; 1] {
+        [Binding {
             exchange: self.exchange.clone(),
             pattern: "primary.#".to_owned(),
-        }];
-        Inbox::open(&self.broker, &self.queue, &bindings)
-            .await
-            .unwrap()
+        }]
+    }
+
+    /// Waits until the reader that was there has gone.
+    async fn until_nobody_reads(&self) {
+        let going = async {
+            while depth(&self.broker, &self.queue).await.1 > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, going).await.unwrap();
     }
 
     async fn publish(&self, numbers: std::ops::Range<usize>) {
@@ -154,4 +174,71 @@ async fn a_queue_that_somebody_deletes_is_noticed() {
         matches!(problem.unwrap(), BrokerError::Ended | BrokerError::Lost(_)),
         "it has ended"
     );
+}
+
+#[tokio::test]
+async fn so_many_messages_are_under_way_to_a_reader_and_the_rest_comes_when_they_are_done_with() {
+    let Some(place) = Place::new().await else {
+        return;
+    };
+    let prefetch = usize::from(Inbox::LIMITS.prefetch);
+    let sizes = sizes_around("backplane::inbox::PREFETCH", prefetch);
+    // Ten times as many would only be more of the same, and take seconds.
+    for count in sizes.into_iter().filter(|count| *count <= prefetch + 1) {
+        let mut inbox = place.open().await;
+        place.publish(0..count).await;
+        let n_first = count.min(prefetch);
+        let mut first = take(&mut inbox, n_first).await;
+        let mut taken = numbers(&first);
+        assert_eq!(taken.len(), n_first);
+        let (n_waiting, _) = depth(&place.broker, &place.queue).await;
+        assert_eq!(n_waiting, count - n_first, "{count} came");
+        if let Some(last) = first.pop() {
+            last.done().await.unwrap();
+        }
+        for rest in take(&mut inbox, n_waiting).await {
+            taken.extend(numbers(std::slice::from_ref(&rest)));
+            rest.done().await.unwrap();
+        }
+        assert!(taken.into_iter().eq(0..count), "{count} came");
+    }
+}
+
+#[tokio::test]
+async fn so_many_messages_wait_for_a_reader_and_of_more_the_oldest_go() {
+    // A hundred thousand messages take longer than a test may.
+    const LIMIT: usize = 20;
+    let Some(place) = Place::new().await else {
+        return;
+    };
+    let limits = QueueLimits {
+        max_queued: i32::try_from(LIMIT).unwrap(),
+        ..Inbox::LIMITS
+    };
+    drop(place.open_within(limits).await);
+    for count in sizes_around("backplane::inbox::MAX_QUEUED", LIMIT) {
+        place.until_nobody_reads().await;
+        place.publish(0..count).await;
+        let n_kept = count.min(LIMIT);
+        let (n_waiting, _) = depth(&place.broker, &place.queue).await;
+        assert_eq!(n_waiting, n_kept);
+        let mut inbox = place.open_within(limits).await;
+        let mut taken = take(&mut inbox, n_kept).await;
+        assert!(numbers(&taken).into_iter().eq(count - n_kept..count));
+        if let Some(last) = taken.pop() {
+            last.done().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_inbox_has_room_for_what_comes_in_hours() {
+    let Some(place) = Place::new().await else {
+        return;
+    };
+    let _inbox = place.open().await;
+    for (max_queued, is_its_limit) in [(99_999, false), (100_000, true), (100_001, false)] {
+        let has_room = has_room_for(&place.broker, &place.queue, max_queued).await;
+        assert_eq!(has_room, is_its_limit, "{max_queued}");
+    }
 }

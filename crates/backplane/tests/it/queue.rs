@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use access::Secret;
-use backplane::{DemandError, QueueAccess, TaskclusterQueue};
+use backplane::{DemandError, MAX_BATCH, QueueAccess, TaskclusterQueue};
 use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::time::{Clock, Timestamp};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use testing::sizes_around;
 
 use crate::scripted::{Script, Scripted};
 
@@ -32,7 +33,9 @@ fn queue_at(root_url: &str) -> TaskclusterQueue {
     .unwrap()
 }
 
-async fn scripted(script: Script) -> (Scripted, TaskclusterQueue) {
+async fn scripted(
+    script: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
+) -> (Scripted, TaskclusterQueue) {
     let server = Scripted::start(script).await;
     let queue = queue_at(&server.root_url);
     (server, queue)
@@ -53,7 +56,7 @@ fn refusal(code: &str) -> String {
     json!({"code": code, "message": message}).to_string()
 }
 
-/// What each queue has, for tests: as many tasks as the last letter of its name says.
+/// What each single queue has, for tests: as many tasks as the last letter of its name says.
 fn single(line: &str) -> String {
     let name = line.split("/task-queues/").nth(1).unwrap();
     let name = name.split("/counts").next().unwrap().replace("%2F", "/");
@@ -61,14 +64,18 @@ fn single(line: &str) -> String {
     counts(&name, last, 10 + last).to_string()
 }
 
+/// As many tasks as the number in a queue's name.
 fn batch(body: &str) -> String {
     let asked: Value = serde_json::from_str(body).unwrap();
     let asked = asked["taskQueueIds"].as_array().unwrap();
+    assert!(asked.len() <= MAX_BATCH, "the other side refuses more");
+    let waiting = |name: &str| name.trim_start_matches("p/q").parse().unwrap_or(3);
     let counts: Vec<Value> = asked
         .iter()
+        .filter_map(Value::as_str)
         // In another order than asked, as the other side may.
         .rev()
-        .map(|name| counts(name.as_str().unwrap(), 3, 4))
+        .map(|name| counts(name, waiting(name), 4))
         .collect();
     json!({"taskQueueCounts": counts}).to_string()
 }
@@ -79,26 +86,27 @@ fn demand(pending: u64, claimed: u64) -> Demand {
 
 #[tokio::test]
 async fn many_queues_are_asked_about_in_batches() {
-    let (server, queue) = scripted(|_, body| (200, batch(body))).await;
-    let pools: Vec<PoolId> = (0..2_500)
-        .map(|number| format!("p/q{number}").parse().unwrap())
-        .collect();
-    let answers = queue.demand(&pools).await;
-    assert_eq!(answers.len(), 2_500);
-    assert!(
-        answers
-            .into_iter()
-            .all(|answer| answer.unwrap() == demand(3, 4))
-    );
-    let line = "POST /api/queue/v1/task-queues/counts HTTP/1.1";
-    assert_eq!(server.lines(), [line; 3]);
-    let heads = server.heads();
-    let head = heads[0].to_lowercase();
-    assert!(
-        head.contains("authorization: hawk id=\"static/fleet\", ts=\"1790000000\""),
-        "{head}"
-    );
-    assert!(head.contains("hash="), "the body is signed as well");
+    for count in sizes_around("backplane::taskcluster_queue::MAX_BATCH", MAX_BATCH) {
+        let (server, queue) = scripted(|_, body| (200, batch(body))).await;
+        let pools: Vec<PoolId> = (0..count)
+            .map(|number| format!("p/q{number}").parse().unwrap())
+            .collect();
+        let answers = queue.demand(&pools).await.into_iter();
+        let answers: Vec<Demand> = answers.map(Result::unwrap).collect();
+        // Each has the answer to the question about itself.
+        let own = |number: usize| demand(u64::try_from(number).unwrap(), 4);
+        assert_eq!(answers, (0..count).map(own).collect::<Vec<_>>());
+        let line = "POST /api/queue/v1/task-queues/counts HTTP/1.1";
+        assert_eq!(server.lines(), vec![line; count.div_ceil(MAX_BATCH)]);
+        for head in server.heads() {
+            let head = head.to_lowercase();
+            assert!(
+                head.contains("authorization: hawk id=\"static/fleet\", ts=\"1790000000\""),
+                "{head}"
+            );
+            assert!(head.contains("hash="), "the body is signed as well");
+        }
+    }
 }
 
 #[tokio::test]
@@ -235,21 +243,57 @@ async fn the_busy_are_read_page_by_page() {
     assert_eq!(server.lines()[0], first);
 }
 
-#[tokio::test]
-async fn a_list_without_end_is_given_up() {
-    let endless: Script = |_, _| {
-        (
-            200,
-            json!({"tasks": [], "continuationToken": "again"}).to_string(),
-        )
+/// A list of so many entries, as pages of at most `most`, or as many as are asked for if that is less.
+fn claimed(line: &str, count: usize, most: usize) -> String {
+    let number = |key: &str| -> Option<usize> {
+        let rest = line.split(key).nth(1)?;
+        let digits = rest.split(|end: char| !end.is_ascii_digit()).next()?;
+        Some(digits.parse().unwrap())
     };
-    let (server, queue) = scripted(endless).await;
-    let problem = queue.busy(&"p/q".parse().unwrap()).await.unwrap_err();
-    assert!(
-        matches!(problem, DemandError::TooLong { .. }),
-        "{problem:?}"
-    );
-    assert_eq!(server.lines().len(), 100);
+    let start = number("continuationToken=").unwrap_or(0);
+    let end = count.min(start + most.min(number("limit=").unwrap()));
+    let entry = |number: usize| json!({"workerGroup": "g", "workerId": format!("w{number}")});
+    let tasks: Vec<Value> = (start..end).map(entry).collect();
+    let mut page = json!({"tasks": tasks});
+    if end < count {
+        page["continuationToken"] = json!(end.to_string());
+    }
+    page.to_string()
+}
+
+#[tokio::test]
+async fn a_list_is_read_in_the_largest_pages_and_nobody_is_left_out() {
+    const PAGE: usize = 1_000;
+    for count in sizes_around("backplane::taskcluster_queue::PAGE", PAGE) {
+        let page = move |line: &str, _: &str| (200, claimed(line, count, usize::MAX));
+        let (server, queue) = scripted(page).await;
+        let busy = queue.busy(&"p/q".parse().unwrap()).await.unwrap();
+        assert_eq!(busy.len(), count);
+        assert_eq!(server.lines().len(), count.div_ceil(PAGE).max(1));
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_read_to_its_end_unless_that_is_more_than_so_many_pages_away() {
+    const MAX_PAGES: usize = 100;
+    for count in sizes_around("backplane::taskcluster_queue::MAX_PAGES", MAX_PAGES) {
+        let page = move |line: &str, _: &str| (200, claimed(line, count, 1));
+        let (server, queue) = scripted(page).await;
+        match queue.busy(&"p/q".parse().unwrap()).await {
+            Ok(busy) => {
+                assert!(count <= MAX_PAGES, "{count} are too many");
+                assert_eq!(busy.len(), count);
+            }
+            Err(problem) => {
+                assert!(count > MAX_PAGES, "{count} are not too many");
+                let url = &server.root_url;
+                let list = format!("{url}/api/queue/v1/task-queues/p%2Fq/claimed");
+                let expected = format!("the list at {list} goes on after 100 pages");
+                assert_eq!(problem.to_string(), expected);
+            }
+        }
+        assert_eq!(server.lines().len(), count.clamp(1, MAX_PAGES));
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,10 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    pub(crate) async fn start(script: Script) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(&str, &str) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
+        let script = Arc::new(script);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self {
             root_url: format!("http://{}", listener.local_addr().unwrap()),
@@ -29,7 +32,7 @@ impl Scripted {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, script, Arc::clone(&asked)));
+                tokio::spawn(serve(stream, Arc::clone(&script), Arc::clone(&asked)));
             }
         });
         server
@@ -48,7 +51,11 @@ impl Scripted {
 }
 
 /// One request for each connection.
-async fn serve(mut stream: TcpStream, script: Script, asked: Arc<Mutex<Vec<String>>>) {
+async fn serve(
+    mut stream: TcpStream,
+    script: Arc<impl Fn(&str, &str) -> (u16, String)>,
+    asked: Arc<Mutex<Vec<String>>>,
+) {
     let mut received = Vec::new();
     let (head, body) = loop {
         assert!(received.len() < MAX_REQUEST);
