@@ -19,6 +19,7 @@ use crate::tenure::Tenure;
 
 /// Most files that one directory artifact may have.
 const MAX_FILES: usize = 10_000;
+/// Most folders within each other in one of them.
 const MAX_DEPTH: usize = 100;
 const PUT_LIMIT: Duration = Duration::from_secs(30 * 60);
 const MAX_ATTEMPTS: u32 = 5;
@@ -172,15 +173,22 @@ fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, NotKept> {
         ArtifactKind::File => Err(missing("it is not a file".to_owned())),
         ArtifactKind::Directory if path.is_dir() => {
             let mut items = Vec::new();
-            collect(&path, &artifact.name, 0, &mut items).map_err(read)?;
+            collect(&path, &artifact.name, 0, MAX_FILES, &mut items).map_err(read)?;
             Ok(items)
         }
         ArtifactKind::Directory => Err(missing("it is not a directory".to_owned())),
     }
 }
 
-/// The files below a folder, in order; links are left out.
-fn collect(folder: &Path, name: &str, depth: usize, items: &mut Vec<Item>) -> std::io::Result<()> {
+/// The files below a folder, in order; links are left out. What is too much is an error: nobody would notice a part that
+/// is not there.
+fn collect(
+    folder: &Path,
+    name: &str,
+    depth: usize,
+    max_files: usize,
+    items: &mut Vec<Item>,
+) -> std::io::Result<()> {
     let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
@@ -188,12 +196,17 @@ fn collect(folder: &Path, name: &str, depth: usize, items: &mut Vec<Item>) -> st
         let file = entry.file_name();
         let name = format!("{name}/{}", percent_encode(file.as_bytes(), CONTROLS));
         let kind = entry.file_type()?;
-        if kind.is_dir() && depth < MAX_DEPTH {
-            collect(&entry.path(), &name, depth + 1, items)?;
-        } else if kind.is_file() {
-            if items.len() >= MAX_FILES {
+        if kind.is_dir() {
+            if depth >= MAX_DEPTH {
                 return Err(std::io::Error::other(format!(
-                    "there are more than {MAX_FILES} files in it"
+                    "there are more than {MAX_DEPTH} folders within each other in it"
+                )));
+            }
+            collect(&entry.path(), &name, depth + 1, max_files, items)?;
+        } else if kind.is_file() {
+            if items.len() >= max_files {
+                return Err(std::io::Error::other(format!(
+                    "there are more than {max_files} files in it"
                 )));
             }
             items.push(Item {
@@ -222,6 +235,8 @@ fn content_type_of(file: &Path) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     fn names(path: &str, kind: ArtifactKind, folder: &Path) -> Result<Vec<String>, String> {
@@ -252,6 +267,48 @@ mod tests {
         assert_eq!(kept, ["100% a b.txt", "%FE", "%FF%0A"]);
         let whole = names("out", ArtifactKind::Directory, root.path()).unwrap();
         assert!(whole[0].starts_with("public/out/gr%C3%BCn/"), "{whole:?}");
+    }
+
+    #[test]
+    fn a_directory_has_so_many_files_and_more_are_an_error() {
+        // Ten thousand files take seconds to make.
+        const LIMIT: usize = 20;
+        for count in sizes_around("worker::artifacts::MAX_FILES", LIMIT) {
+            let root = tempfile::tempdir().unwrap();
+            // In two folders: what counts is how many there are in all.
+            for number in 0..count {
+                let folder = root.path().join(format!("{}", number % 2));
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(folder.join(format!("{number}")), "").unwrap();
+            }
+            let mut items = Vec::new();
+            match collect(root.path(), "public", 0, LIMIT, &mut items) {
+                Ok(()) => assert!(count <= LIMIT && items.len() == count, "{count}"),
+                Err(problem) => {
+                    assert!(count > LIMIT, "{count} are not too many");
+                    assert_eq!(problem.to_string(), "there are more than 20 files in it");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_is_so_deep_and_a_deeper_one_is_an_error() {
+        for depth in sizes_around("worker::artifacts::MAX_DEPTH", MAX_DEPTH) {
+            let root = tempfile::tempdir().unwrap();
+            let out = root.path().join("out");
+            let deepest = out.join(["d"].repeat(depth).join("/"));
+            std::fs::create_dir_all(&deepest).unwrap();
+            std::fs::write(deepest.join("a.txt"), "").unwrap();
+            let found = names("out", ArtifactKind::Directory, root.path());
+            let expected = match depth <= MAX_DEPTH {
+                true => Ok(vec![format!("public/out/{}a.txt", "d/".repeat(depth))]),
+                false => {
+                    Err("out: there are more than 100 folders within each other in it".to_owned())
+                }
+            };
+            assert_eq!(found, expected, "{depth}");
+        }
     }
 
     #[test]

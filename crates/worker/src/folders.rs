@@ -92,7 +92,7 @@ fn make(path: &Path) -> std::io::Result<()> {
 pub(crate) fn remove(path: &Path) {
     let mut removed = remove_at_once(path);
     if matches!(&removed, Err(problem) if problem.kind() == ErrorKind::PermissionDenied) {
-        open_up(path, 0);
+        open_up(path, MAX_DEPTH);
         removed = remove_at_once(path);
     }
     if let Err(problem) = removed {
@@ -112,23 +112,27 @@ fn remove_at_once(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives us back the right to remove what is in folders that a task closed.
+/// Gives us back the right to remove what is in folders that a task closed: in this one, and in those below it, so deep.
 fn open_up(path: &Path, depth: u32) {
-    let is_folder = path.symlink_metadata().is_ok_and(|there| there.is_dir());
-    if !is_folder || depth > MAX_DEPTH {
+    if !path.symlink_metadata().is_ok_and(|there| there.is_dir()) {
         return;
     }
     if let Err(problem) = std::fs::set_permissions(path, Permissions::from_mode(0o700)) {
         tracing::debug!("{} cannot be opened: {problem}", path.display());
         return;
     }
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        open_up(&entry.path(), depth + 1);
+        open_up(&entry.path(), depth);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     fn run() -> Run {
@@ -176,6 +180,36 @@ mod tests {
         remove(&path);
         assert!(!path.exists());
         assert!(kept.join("file").exists());
+    }
+
+    #[test]
+    fn so_many_closed_folders_within_each_other_are_opened_and_deeper_ones_stay_closed() {
+        // The system has no room for paths of ten thousand folders.
+        const LIMIT: usize = 20;
+        for depth in sizes_around("worker::folders::MAX_DEPTH", LIMIT) {
+            let root = tempfile::tempdir().unwrap();
+            let nested = |depth: usize| root.path().join("run").join(["d"].repeat(depth).join("/"));
+            std::fs::create_dir_all(nested(depth)).unwrap();
+            let set_mode = |depth: usize, mode: u32| {
+                std::fs::set_permissions(nested(depth), Permissions::from_mode(mode)).unwrap();
+            };
+            for depth in (0..=depth).rev() {
+                set_mode(depth, 0o000);
+            }
+            open_up(&root.path().join("run"), u32::try_from(LIMIT).unwrap());
+            // Whoever is not root does not get further than into the first that is closed.
+            for depth in 0..=depth.min(LIMIT + 1) {
+                let mode = std::fs::metadata(nested(depth))
+                    .unwrap()
+                    .permissions()
+                    .mode();
+                let expected = if depth <= LIMIT { 0o700 } else { 0o000 };
+                assert_eq!(mode & 0o777, expected, "{depth}");
+            }
+            for depth in 0..=depth {
+                set_mode(depth, 0o700);
+            }
+        }
     }
 
     #[test]

@@ -50,6 +50,28 @@ struct Progress {
     is_closed: bool,
 }
 
+/// How often pieces go out.
+#[derive(Default)]
+struct Pace {
+    n_sends: u32,
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// How long to wait for more before the next piece; `None`: not at all.
+    fn wait(&self) -> Option<Duration> {
+        let last = self.last.filter(|_| self.n_sends >= N_AT_ONCE)?;
+        let wait = FLUSH.saturating_sub(last.elapsed());
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// A piece goes out.
+    fn count(&mut self) {
+        self.n_sends = self.n_sends.saturating_add(1);
+        self.last = Some(Instant::now());
+    }
+}
+
 impl RunLog {
     pub(crate) fn create(path: &Path) -> std::io::Result<Self> {
         let file = OpenOptions::new()
@@ -112,8 +134,7 @@ impl RunLog {
     async fn send_all(&self, tenure: &Tenure) -> Result<(), CallError> {
         let mut progress = self.progress.subscribe();
         let mut n_sent_bytes = 0;
-        let mut n_sends = 0;
-        let mut last_send = Instant::now();
+        let mut pace = Pace::default();
         let mut tells_running = false;
         loop {
             let there = |now: &Progress| now.length > n_sent_bytes || now.is_closed;
@@ -121,10 +142,9 @@ impl RunLog {
                 _ = progress.wait_for(there) => {}
                 () = pause(HEARTBEAT), if tells_running => {}
             }
-            if n_sends >= N_AT_ONCE {
+            if let Some(wait) = pace.wait() {
                 let enough =
                     |now: &Progress| now.length >= n_sent_bytes + ENOUGH_BYTES || now.is_closed;
-                let wait = FLUSH.saturating_sub(last_send.elapsed());
                 tokio::select! {
                     () = pause(wait) => {}
                     _ = progress.wait_for(enough) => {}
@@ -133,8 +153,7 @@ impl RunLog {
             let now = *progress.borrow_and_update();
             let bytes = self.read_at(n_sent_bytes, now.length);
             let is_last = now.is_closed && n_sent_bytes + bytes.len() as u64 >= now.length;
-            last_send = Instant::now();
-            n_sends += 1;
+            pace.count();
             let reply = send(tenure, n_sent_bytes, bytes, is_last).await?;
             tells_running = reply.running.is_some();
             if reply.running == Some(false) && !now.is_closed {
@@ -218,7 +237,29 @@ async fn send(
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_pieces_go_out_at_once_and_each_further_one_after_a_while() {
+        let most = usize::try_from(N_AT_ONCE).unwrap();
+        for count in sizes_around("worker::log::N_AT_ONCE", most) {
+            let (mut pace, mut n_waits, start) = (Pace::default(), 0, Instant::now());
+            for _ in 0..count {
+                if let Some(wait) = pace.wait() {
+                    n_waits += 1;
+                    tokio::time::advance(wait).await;
+                }
+                pace.count();
+            }
+            let expected = u32::try_from(count.saturating_sub(most)).unwrap();
+            assert_eq!(n_waits, expected);
+            assert_eq!(start.elapsed(), expected * FLUSH);
+            tokio::time::advance(FLUSH).await;
+            assert_eq!(pace.wait(), None, "what comes late has waited already");
+        }
+    }
 
     fn content(log: &RunLog) -> Vec<u8> {
         let length = log.progress.borrow().length;

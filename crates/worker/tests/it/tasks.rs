@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use testing::sizes_around;
 
 use crate::world::World;
 
@@ -248,6 +249,52 @@ async fn two_tasks_run_at_once_when_there_is_room_for_two() {
         });
     }
     working.end().await.unwrap();
+}
+
+/// The queue hands out no more at once.
+const MAX_CLAIMS: usize = 32;
+
+/// Has a worker with so much room run so many tasks. Returns how many it asked for each time.
+async fn asked_for(capacity: usize, n_tasks: usize) -> Vec<usize> {
+    let world = World::new().await;
+    world.fleet.change(|state| {
+        state.worker_config = json!({"fleetwright": {"capacity": capacity}});
+    });
+    let add = |_| world.fleet.add_task(json!({"command": ["true"]}));
+    let tasks: Vec<String> = (0..n_tasks).map(add).collect();
+    let working = world.start();
+    world
+        .fleet
+        .until("all tasks are resolved", |state| {
+            let is_resolved = |task: &String| state.run(task).is_resolved();
+            state.n_calls("/claim-work/") > 0 && tasks.iter().all(is_resolved)
+        })
+        .await;
+    working.end().await.unwrap();
+    world.fleet.look(|state| {
+        let asked = state.bodies.iter();
+        let asked = asked.filter_map(|body| body["tasks"].as_u64());
+        asked.map(|n| usize::try_from(n).unwrap()).collect()
+    })
+}
+
+#[tokio::test]
+async fn a_worker_with_much_room_claims_so_many_tasks_at_a_time_and_then_the_rest() {
+    let sizes = sizes_around("worker::worker::MAX_CLAIMS", MAX_CLAIMS).into_iter();
+    // Each worker has room for a task.
+    let sizes = sizes.filter(|capacity| *capacity > 0);
+    let side_by_side = sizes.map(async |capacity| {
+        // Processes are dear, so only those that show that the rest is claimed, too.
+        let n_tasks = if capacity == MAX_CLAIMS + 1 {
+            capacity
+        } else {
+            0
+        };
+        let asked = asked_for(capacity, n_tasks).await;
+        assert_eq!(asked[0], capacity.min(MAX_CLAIMS), "{asked:?}");
+        assert!(asked.iter().all(|n| *n <= MAX_CLAIMS), "{asked:?}");
+    });
+    futures_util::future::join_all(side_by_side).await;
 }
 
 #[tokio::test]
