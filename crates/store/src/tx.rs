@@ -104,13 +104,7 @@ impl<'a> Tx<'a> {
             Ok(rows) => rows?,
             Err(failure) => return Err(self.failed(statement, failure)),
         };
-        if rows.len() > MAX_ROWS {
-            return Err(StoreError::TooMany {
-                statement: statement.name,
-                limit: MAX_ROWS,
-            });
-        }
-        Ok(rows)
+        bounded(statement, rows)
     }
 
     pub(crate) fn row<T>(
@@ -129,5 +123,40 @@ impl<'a> Tx<'a> {
             self.conflict = Some(statement.name);
         }
         self.session.error(statement.name, failure)
+    }
+}
+
+fn bounded<T>(statement: &'static Statement, rows: Vec<T>) -> Result<Vec<T>, StoreError> {
+    if rows.len() > MAX_ROWS {
+        return Err(StoreError::TooMany {
+            statement: statement.name,
+            limit: MAX_ROWS,
+        });
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_has_so_many_rows_and_what_is_asked_for_shows_whether_there_are_more() {
+        let asked_for = usize::try_from(ALL_ROWS).unwrap();
+        let mut sizes = sizes_around("store::tx::MAX_ROWS", MAX_ROWS);
+        sizes.extend(sizes_around("store::tx::ALL_ROWS", asked_for));
+        for n_there in sizes {
+            let answer = vec![(); n_there.min(asked_for)];
+            match bounded(&statement::PING, answer) {
+                Ok(rows) => assert_eq!((rows.len(), n_there <= MAX_ROWS), (n_there, true)),
+                Err(refused) => {
+                    assert!(n_there > MAX_ROWS, "{n_there}: {refused}");
+                    let expected = "`ping` found more than 100000 rows";
+                    assert_eq!(refused.to_string(), expected);
+                }
+            }
+        }
     }
 }
