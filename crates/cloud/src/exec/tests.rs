@@ -499,9 +499,10 @@ async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
         env: BTreeMap::new(),
     };
     let program = Program::new(context, settings);
-    let (places, most) = match operation {
-        Operation::Verify => (&program.verifications, MAX_VERIFYING_AT_ONCE),
-        _ => (&program.calls, MAX_AT_ONCE),
+    let (places, most) = if operation == Operation::Verify {
+        (&program.verifications, MAX_VERIFYING_AT_ONCE)
+    } else {
+        (&program.calls, MAX_AT_ONCE)
     };
     let calls = (0..count).map(|_| program.carry(operation, Vec::new()));
     let counting = async {
@@ -533,8 +534,8 @@ async fn so_many_programs_run_at_a_time_and_all_get_their_turn() {
 
 #[tokio::test]
 async fn so_many_proofs_are_verified_at_a_time_and_all_get_their_turn() {
-    let path = "cloud::exec::MAX_VERIFYING_AT_ONCE";
-    for count in sizes_around(path, MAX_VERIFYING_AT_ONCE) {
+    let most = MAX_VERIFYING_AT_ONCE;
+    for count in sizes_around("cloud::exec::MAX_VERIFYING_AT_ONCE", most) {
         let (n_running, n_done) = side_by_side(count, Operation::Verify).await;
         assert_eq!(
             (n_running, n_done),

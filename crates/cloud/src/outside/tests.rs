@@ -117,8 +117,8 @@ async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bi
 
 #[tokio::test]
 async fn as_long_as_the_other_side_has_not_said_otherwise_looks_are_of_so_many_workers() {
-    let path = "cloud::outside::DEFAULT_LOOK_BATCH";
-    for count in sizes_around(path, DEFAULT_LOOK_BATCH) {
+    let most = DEFAULT_LOOK_BATCH;
+    for count in sizes_around("cloud::outside::DEFAULT_LOOK_BATCH", most) {
         let provider = provider();
         let named = |number: usize| {
             let mut worker = worker(WorkerState::Running);
