@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A cloud that was told to end a machine is not told again before this has passed.
 const AGAIN_MS: i64 = MINUTE_MS;
 /// A machine that could not be ended is tried again after this time, which doubles with each failure.
-const FIRST_BACKOFF_MS: i64 = 10 * SECOND_MS;
+const FIRST_BACKOFF_MS: i64 = 2 * SECOND_MS;
 const MAX_BACKOFF_MS: i64 = 20 * MINUTE_MS;
 /// Longer than any wait: what is older is forgotten. That costs a further call, no more.
 const FORGET_MS: i64 = HOUR_MS;

@@ -279,7 +279,7 @@ fleet_test!(
             // Those that failed are tried again later and later.
             let mut calls = Vec::new();
             for _ in 0..7 {
-                fleet.pass_ms(10_000);
+                fleet.pass_ms(2_000);
                 let again = async {
                     for _ in 0..3 {
                         ender.end_for(FOREVER).await.unwrap();
