@@ -134,8 +134,8 @@ pub use pool::{
     pool_part, pool_update, pools_by_provider,
 };
 pub use queue_worker::{
-    queue_worker_between, queue_worker_delete_expired, queue_worker_get, queue_worker_list,
-    queue_worker_of_live, queue_worker_upsert,
+    queue_worker_delete_expired, queue_worker_get, queue_worker_list, queue_worker_of_live,
+    queue_worker_upsert,
 };
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
 pub use run_count::{

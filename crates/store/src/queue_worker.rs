@@ -43,11 +43,6 @@ statements! { TABLE;
          quarantine_details = excluded.quarantine_details, expires = excluded.expires, \
          first_claim = excluded.first_claim, last_date_active = excluded.last_date_active, \
          last_task_ended = COALESCE(excluded.last_task_ended, queue_workers.last_task_ended)");
-    BETWEEN "queue_worker_between" = concat!(
-        "SELECT ", columns!(), " FROM queue_workers \
-         WHERE (task_queue_id, worker_group, worker_id) >= ($1, $2, $3) \
-         AND (task_queue_id, worker_group, worker_id) <= ($4, $5, $6) \
-         ORDER BY task_queue_id, worker_group, worker_id LIMIT $7");
     // From the live workers to what the queue knows of them: a CROSS JOIN is carried out by SQLite in the order in which
     // it is written. Rows of other pools, and those of workers that have ended, are not read.
     OF_LIVE "queue_worker_of_live" =
@@ -76,24 +71,6 @@ pub fn queue_worker_get(
         key.id.as_str().into(),
     ];
     tx.row(&GET, &values, queue_worker)
-}
-
-/// All from the first key to the last: the other half of a page of workers.
-pub fn queue_worker_between(
-    tx: &mut Tx<'_>,
-    first: &WorkerKey,
-    last: &WorkerKey,
-) -> Result<Vec<QueueWorker>, StoreError> {
-    let values = [
-        first.pool_id.as_str().into(),
-        first.group.as_str().into(),
-        first.id.as_str().into(),
-        last.pool_id.as_str().into(),
-        last.group.as_str().into(),
-        last.id.as_str().into(),
-        ALL_ROWS.into(),
-    ];
-    tx.rows(&BETWEEN, &values, queue_worker)
 }
 
 /// What the queue knows of a page of a provider's live workers in one group, from the first to the last. Without their
