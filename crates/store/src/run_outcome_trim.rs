@@ -42,7 +42,7 @@ statements! { TABLE;
         "(resolved, task_id, run_id) <= ($2, $3, $4) AND resolved < $5"), " LIMIT $6)");
     CROWDED "run_outcome_crowded_workers" =
         "SELECT worker_group, worker_id FROM run_outcomes WHERE worker_pool_id = $1 \
-         GROUP BY worker_group, worker_id HAVING COUNT(*) > $2 LIMIT $3";
+         GROUP BY worker_group, worker_id HAVING COUNT(*) > $2 AND MIN(resolved) < $3 LIMIT $4";
     FIRST_TOO_MANY_OF_WORKER "run_outcome_first_too_many_of_worker" =
         "SELECT resolved, task_id, run_id FROM run_outcomes WHERE worker_pool_id = $1 \
          AND worker_group = $2 AND worker_id = $3 \
@@ -89,11 +89,11 @@ pub fn run_outcome_trim(
     take(&mut left, old);
     let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
     cut(tx, statements, &[pool], kept.of_pool, settled, &mut left)?;
-    let crowded = tx.rows(
-        &CROWDED,
-        &[pool, kept.of_worker.into(), limit.into()],
-        |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())),
-    )?;
+    // Only workers of which something can go: others would keep those behind them from their turn.
+    let values = [pool, kept.of_worker.into(), settled.into(), limit.into()];
+    let crowded = tx.rows(&CROWDED, &values, |row| {
+        Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
+    })?;
     let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
     for (group, worker_id) in &crowded {
         let keys = [pool, group.into(), worker_id.into()];

@@ -302,6 +302,30 @@ on_both!(what_may_be_told_again_stays_a_little_longer, |database| {
     assert_eq!(counts(&store, "p/one", 0).await[2], (30, 0, 0));
 });
 
+on_both!(
+    workers_of_which_nothing_can_go_yet_hide_no_others,
+    |database| {
+        let store = with_pools(database).await;
+        let minute = |number: u32| i64::from(number) * MINUTE_MS;
+        let told: Vec<_> = ["a", "b", "c", "z"]
+            .into_iter()
+            .zip([60, 60, 60, 0])
+            .flat_map(|(worker, from)| (from..from + 3).map(move |at| (worker, at)))
+            .zip(0..)
+            .map(|((worker, at), number)| outcome("p/one", worker, number, minute(at)))
+            .collect();
+        note(&store, told).await;
+        let kept = KeptRuns {
+            of_pool: 99,
+            of_worker: 2,
+            since: at(0),
+        };
+        assert_eq!(trim(&store, "p/one", kept, 2).await, 1);
+        assert_eq!(of_worker(&store, "z", None, 9).await.len(), 2);
+        assert_eq!(of_worker(&store, "a", None, 9).await.len(), 3);
+    }
+);
+
 on_both!(old_outcomes_are_forgotten_pool_by_pool, |database| {
     let store = with_pools(database).await;
     let told = vec![
