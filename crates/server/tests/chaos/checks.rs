@@ -134,7 +134,6 @@ impl World {
             before.has_active(pool, id) && after.has_active(pool, id)
         };
         for (id, pool) in &after.pools {
-            let config = &pool.definition.config;
             let of_pool = after
                 .launches
                 .values()
@@ -175,10 +174,12 @@ impl World {
                     && now.millis_since(launch.created) < START_UP_MS
             };
             let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();
-            let min = config
-                .get("minCapacity")
-                .and_then(Value::as_u64)
-                .unwrap_or(0);
+            // A launch may have been decided on before people changed the pool in the same step.
+            let min_in = |picture: &Picture| {
+                let pool = picture.pools.get(id);
+                pool.map_or(0, |pool| min_of(&pool.definition.config))
+            };
+            let min = min_in(before).max(min_in(after));
             let pending = |picture: &Picture| picture.demand[id].pending;
             let wanted = pending(before).max(pending(after)).max(min);
             if coming > wanted + largest - 1 {
@@ -354,6 +355,13 @@ pub(crate) fn to_come(launch: &Launch) -> u64 {
 pub(crate) fn max_of(config: &serde_json::Map<String, Value>) -> u64 {
     config
         .get("maxCapacity")
+        .and_then(Value::as_u64)
+        .unwrap_or(0)
+}
+
+fn min_of(config: &serde_json::Map<String, Value>) -> u64 {
+    config
+        .get("minCapacity")
         .and_then(Value::as_u64)
         .unwrap_or(0)
 }
