@@ -42,7 +42,7 @@ use crate::app::WorkerIssuer;
 pub use broker::Broker;
 pub use files_table::FILES;
 pub use releases::Releases;
-pub use worker_gone::worker_gone;
+pub use worker_gone::{worker_gone, worker_gone_with};
 
 /// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
 pub struct Queue {

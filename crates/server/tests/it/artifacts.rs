@@ -1,9 +1,12 @@
 //! Artifacts: created by workers, uploaded, fetched, listed, and gone when their time is over.
 
+use domain::artifact::{Artifact, Content};
 use serde_json::{Value, json};
+use testing::sizes_around;
 
 use crate::database::{Database, on_both};
 use crate::runs::{OTHER_TASK, TASK};
+use crate::samples::DAY_MS;
 use crate::world::World;
 
 pub(crate) const RUN: &str = "queue:/task/fN1SbArXTPSVFNUvaOlinQ/runs/0";
@@ -151,17 +154,60 @@ on_both!(links_that_lead_nowhere_are_refused, |world| {
     world.create("public/b", link("public/a")).await;
     let cycle = world.get(&path("public/a")).await;
     cycle.refused(400, "InputError", "Artifact leads to a link cycle");
-    for number in 0..101 {
-        let next = link(&format!("public/{}", number + 1));
-        world.create(&format!("public/{number}"), next).await;
-    }
-    let long = world.get(&path("public/0")).await;
-    long.refused(400, "InputError", "Artifact leads to more than 100 links");
     world.create("public/c", link("public/not-there")).await;
     world
         .get(&path("public/c"))
         .await
         .refused(404, "ResourceNotFound", "Artifact not found");
+});
+
+on_both!(so_many_links_are_followed_and_no_more, |world| {
+    const LIMIT: usize = 100;
+    let artifact = |number: usize, content| Artifact {
+        task_id: TASK.parse().unwrap(),
+        run_id: 0,
+        name: format!("public/{number}").parse().unwrap(),
+        content_type: "text/plain".to_owned(),
+        expires: world.now().plus_millis(DAY_MS),
+        created: world.now(),
+        content,
+    };
+    world.running_task().await;
+    let sizes = sizes_around("server::api::queue::artifact_content::MAX_LINKS", LIMIT);
+    let most = *sizes.last().unwrap();
+    let url = "https://example.com/".to_owned();
+    // Each leads to the one before it.
+    let links = (1..=most).map(|number| {
+        let artifact_before = format!("public/{}", number - 1);
+        artifact(
+            number,
+            Content::Link {
+                artifact: artifact_before,
+            },
+        )
+    });
+    let all: Vec<Artifact> = [artifact(0, Content::Reference { url })]
+        .into_iter()
+        .chain(links)
+        .collect();
+    world
+        .write(move |tx| {
+            all.iter()
+                .try_for_each(|artifact| store::artifact_insert(tx, artifact).map(drop))
+        })
+        .await;
+    for count in sizes {
+        let asked = world.get(&path(&format!("public/{count}")));
+        let (answer, counts) = world.counted(async { asked.await }).await;
+        // The one that is asked for, and what the links lead to.
+        let n_looked_at = count.min(LIMIT) + 1;
+        assert_eq!(counts.transactions("artifact_get"), n_looked_at as u64);
+        if count <= LIMIT {
+            assert_eq!(answer.header("location"), "https://example.com/", "{count}");
+        } else {
+            answer.refused(400, "InputError", "Artifact leads to more than 100 links");
+        }
+    }
 });
 
 on_both!(each_name_on_the_way_needs_its_scope, |world| {

@@ -72,6 +72,7 @@ mod publishing;
 mod purge_cache;
 mod queue_authorization;
 mod queue_background;
+mod queue_bounds;
 mod queue_changes;
 mod queue_claims;
 mod queue_counts;

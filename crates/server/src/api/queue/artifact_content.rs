@@ -73,7 +73,8 @@ async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError>
     let task_id = task_id(call)?;
     let missing = || ApiError::not_found("Artifact not found");
     let run_id = run_id.ok_or_else(missing)?;
-    while names.len() <= MAX_LINKS {
+    // The first name is not a link's.
+    while names.len() <= MAX_LINKS + 1 {
         let artifact = present(call, &task_id, run_id, wanted).await?;
         let to = match place(call, &artifact) {
             Ok(place) => return Ok(place),

@@ -5,6 +5,7 @@ use domain::id::TaskId;
 use domain::task::{BadDefinition, Moved, Priority, Refused, Task};
 use domain::time::Timestamp;
 use serde::Deserialize;
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -34,21 +35,34 @@ pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
     let look = call.app.store.read("task_look_is_due", move |tx| {
         store::task_look_is_due(tx, &id)
     });
-    let mut is_due = look.await?;
-    for _ in 0..MAX_RELEASES {
-        if !is_due {
-            let rerun = |task: Task, now| task.rerun(now);
-            return status_reply(&moved(&call, task.id, rerun).await?);
-        }
-        is_due = look_again(&call.app, std::slice::from_ref(&task.id))
-            .await?
-            .more;
+    let is_due = look.await?;
+    let release = || {
+        let (app, id) = (call.app.clone(), task.id.clone());
+        async move { Ok::<_, StoreError>(look_again(&app, &[id]).await?.more) }
+    };
+    if release_all(is_due, release).await? {
+        let rerun = |task: Task, now| task.rerun(now);
+        return status_reply(&moved(&call, task.id, rerun).await?);
     }
     Err(ApiError::conflict(format!(
         "Task {} has ended, and more tasks waited for that than could be released yet; try again in \
          a minute",
         task.id
     )))
+}
+
+/// Releases one batch after the other as long as there is more, up to a limit. False: there is still more.
+async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> Result<bool, StoreError>
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    for _ in 0..MAX_RELEASES {
+        if !more {
+            break;
+        }
+        more = release().await?;
+    }
+    Ok(!more)
 }
 
 pub(super) async fn cancel(call: Call) -> Result<Reply, ApiError> {
@@ -104,4 +118,27 @@ pub(super) async fn moved(
     let (task, hints) = written.await?;
     hints.tell(&call.app);
     Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_released_until_there_are_no_more_or_too_many() {
+        for n_batches in
+            testing::sizes_around("server::api::queue::changes::MAX_RELEASES", MAX_RELEASES)
+        {
+            let mut n_released = 0;
+            let release = || {
+                n_released += 1;
+                std::future::ready(Ok(n_released < n_batches))
+            };
+            let is_done = release_all(n_batches > 0, release).now_or_never();
+            assert_eq!(is_done.unwrap().unwrap(), n_batches <= MAX_RELEASES);
+            assert_eq!(n_released, n_batches.min(MAX_RELEASES));
+        }
+    }
 }

@@ -126,27 +126,41 @@ async fn for_each(
     id: &TaskGroupId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Copy + Send + 'static,
 ) -> Result<Vec<TaskId>, ApiError> {
-    let mut all = Vec::new();
-    let mut after: Option<TaskId> = None;
-    for _ in 0..MAX_BATCHES {
-        let (app, id, start) = (Arc::clone(&call.app), id.clone(), after.take());
-        let now = call.now;
-        let written = call.app.write("task_group_move", move |tx| {
-            let mut hints = Hints::default();
-            let active = store::task_group_active(tx, &id, start.as_ref(), BATCH)?;
-            let mut moved = Vec::new();
-            for task_id in &active {
-                if move_one(&app, tx, task_id, step, now, &mut hints)? {
-                    moved.push(task_id.clone());
+    let now = call.now;
+    let change = |start: Option<TaskId>| {
+        let (app, id) = (Arc::clone(&call.app), id.clone());
+        async move {
+            let written = call.app.write("task_group_move", move |tx| {
+                let mut hints = Hints::default();
+                let active = store::task_group_active(tx, &id, start.as_ref(), BATCH)?;
+                let mut moved = Vec::new();
+                for task_id in &active {
+                    if move_one(&app, tx, task_id, step, now, &mut hints)? {
+                        moved.push(task_id.clone());
+                    }
                 }
-            }
-            let is_full = active.len() == BATCH as usize;
-            let last = active.into_iter().next_back().filter(|_| is_full);
-            Ok::<_, StoreError>((moved, last, hints))
-        });
-        let (moved, last, hints) = written.await?;
-        hints.tell(&call.app);
-        all.extend(moved);
+                let is_full = active.len() == BATCH as usize;
+                let last = active.into_iter().next_back().filter(|_| is_full);
+                Ok::<_, StoreError>((moved, last, hints))
+            });
+            let (moved, last, hints) = written.await?;
+            hints.tell(&call.app);
+            Ok((moved, last))
+        }
+    };
+    in_batches(change).await
+}
+
+/// What came of one batch after the other: each begins behind the last one of the batch before it, and one that
+/// names no last one ends them.
+async fn in_batches<F>(mut change: impl FnMut(Option<TaskId>) -> F) -> Result<Vec<TaskId>, ApiError>
+where
+    F: Future<Output = Result<(Vec<TaskId>, Option<TaskId>), ApiError>>,
+{
+    let (mut all, mut after) = (Vec::new(), None);
+    for _ in 0..MAX_BATCHES {
+        let (changed, last) = change(after.take()).await?;
+        all.extend(changed);
         if last.is_none() {
             break;
         }
@@ -214,4 +228,39 @@ fn summary(group: &TaskGroup) -> Value {
 
 fn names(ids: &[TaskId]) -> Vec<&str> {
     ids.iter().map(TaskId::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn batches_follow_each_other_to_the_last_one_or_the_limit() {
+        let name = |number: usize| {
+            format!("{number:08}QACAAAAAAAAAAA")
+                .parse::<TaskId>()
+                .unwrap()
+        };
+        for n_batches in
+            testing::sizes_around("server::api::queue::groups::MAX_BATCHES", MAX_BATCHES)
+        {
+            let mut starts = Vec::new();
+            let change = |start| {
+                starts.push(start);
+                let changed = name(starts.len());
+                // Even of nothing there is one batch: the one that finds nothing.
+                let last = (starts.len() < n_batches).then(|| changed.clone());
+                std::future::ready(Ok((vec![changed], last)))
+            };
+            let changed = in_batches(change).now_or_never().unwrap().unwrap();
+            let n_made = n_batches.clamp(1, MAX_BATCHES);
+            assert_eq!(changed, (1..=n_made).map(name).collect::<Vec<_>>());
+            let expected = [None]
+                .into_iter()
+                .chain((1..n_made).map(|number| Some(name(number))));
+            assert!(starts.into_iter().eq(expected));
+        }
+    }
 }

@@ -20,8 +20,19 @@ pub fn worker_gone(
     worker: &WorkerKey,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
+    worker_gone_with(app, tx, worker, now, MAX_CLAIMS)
+}
+
+/// As `worker_gone`, with another limit; what is beyond it is tried again when its claim runs out.
+pub fn worker_gone_with(
+    app: &App,
+    tx: &mut Tx<'_>,
+    worker: &WorkerKey,
+    now: Timestamp,
+    max_claims: u32,
+) -> Result<u64, StoreError> {
     let mut hints = Hints::default();
-    let claims = store::task_list_claims_of_worker(tx, worker, MAX_CLAIMS)?;
+    let claims = store::task_list_claims_of_worker(tx, worker, max_claims)?;
     let mut n_taken = 0;
     for (task_id, run_id) in claims {
         let Some(before) = store::task_get(tx, &task_id)? else {
