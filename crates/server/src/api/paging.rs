@@ -117,20 +117,45 @@ mod tests {
 
     #[test]
     fn a_page_is_never_larger_than_the_largest_and_never_empty() {
-        for (limit, expected) in [
-            (None, 1_000),
-            (Some("0"), 1_000),
-            (Some("5000"), 1_000),
-            (Some("7"), 7),
-        ] {
-            assert_eq!(Names::parse(limit, None).unwrap().limit, expected);
+        for count in testing::sizes_around("server::api::paging::MAX_PAGE", MAX_PAGE as usize) {
+            let expected = match count {
+                0 => MAX_PAGE as usize,
+                _ => count.min(MAX_PAGE as usize),
+            };
+            let page = Names::parse(Some(&count.to_string()), None).unwrap();
+            assert_eq!(page.limit as usize, expected);
+            assert_eq!(page.limit_and_one() as usize, expected + 1);
         }
+        assert_eq!(Names::parse(None, None).unwrap().limit, 1_000);
         assert_eq!(
             Names::parse(Some("99999999999999999999999"), None)
                 .unwrap()
                 .limit,
             1_000
         );
+    }
+
+    #[test]
+    fn a_list_of_any_length_comes_in_pages_of_the_largest_size() {
+        const LARGEST: usize = MAX_PAGE as usize;
+        for count in testing::sizes_around("server::api::paging::MAX_PAGE", LARGEST) {
+            let all: Vec<String> = (0..count).map(|number| format!("{number:05}")).collect();
+            let (mut seen, mut token, mut n_pages) = (Vec::new(), None::<String>, 0);
+            loop {
+                let page = Names::parse(None, token.as_deref()).unwrap();
+                let after = page.after.as_ref().map_or("", |(name,)| name.as_str());
+                let rest = all.iter().filter(|name| name.as_str() > after);
+                let mut items = rest.take(page.limit_and_one() as usize).collect();
+                token = page.cut(&mut items, |name| ((*name).clone(),));
+                seen.extend(items);
+                n_pages += 1;
+                if token.is_none() {
+                    break;
+                }
+            }
+            assert!(seen.into_iter().eq(&all));
+            assert_eq!(n_pages, count.div_ceil(LARGEST).max(1));
+        }
     }
 
     #[test]

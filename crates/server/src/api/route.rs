@@ -277,7 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_path_is_not_found_and_costs_nothing() {
+    fn a_path_of_too_many_segments_is_not_looked_at() {
+        for count in testing::sizes_around("server::api::route::MAX_SEGMENTS", MAX_SEGMENTS) {
+            let mut segments = vec!["worker-pool"; count.min(1)];
+            segments.extend(vec!["x"; count.saturating_sub(1)]);
+            let expected = match count {
+                2..=MAX_SEGMENTS => format!("workerPool workerPoolId={}", segments[1..].join("/")),
+                _ => "not found".to_owned(),
+            };
+            let path = format!("/{}", segments.join("/"));
+            assert_eq!(find(Verb::Get, &path), expected);
+        }
         assert_eq!(find(Verb::Get, &"/x".repeat(10_000)), "not found");
     }
 }

@@ -54,10 +54,40 @@ async fn finish<T: Send + 'static>(
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::sync::oneshot;
+pub(super) mod tests {
+    use tokio::sync::{mpsc, oneshot};
 
     use super::*;
+
+    /// Lets so much work begin that goes on until it is let go; of all of it only as much as the limit is done at once.
+    pub(in crate::api) async fn check(turns: &Turns, count: usize, limit: usize) {
+        let (begun, mut has_begun) = mpsc::unbounded_channel();
+        let mut let_go = Vec::new();
+        let work = (0..count).map(|_| {
+            let begun = begun.clone();
+            let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+            let_go.push(go_on);
+            turns.run(move || {
+                begun.send(()).unwrap();
+                // An error: it was let go.
+                may_go_on.recv().unwrap_err();
+            })
+        });
+        let work: Vec<_> = work.collect();
+        let all = futures_util::future::join_all(work);
+        let looking = async {
+            for _ in 0..count.min(limit) {
+                has_begun.recv().await.unwrap();
+            }
+            // There is a turn for another one as long as fewer than the limit have one.
+            let more = turns.run_within(Duration::ZERO, || ()).await.unwrap();
+            assert_eq!(more.is_some(), count < limit, "of {count}");
+            assert!(has_begun.is_empty(), "of {count}");
+            let_go.clear();
+        };
+        let (done, ()) = tokio::join!(all, looking);
+        assert_eq!(done.iter().filter(|done| done.is_ok()).count(), count);
+    }
 
     #[tokio::test]
     async fn who_hangs_up_leaves_work_behind_that_keeps_its_turn() {

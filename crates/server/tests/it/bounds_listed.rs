@@ -1,4 +1,4 @@
-//! Constants that need no counting test, by reason, and those that still lack one.
+//! Constants that need no counting test, by reason.
 
 /// These bound no batch, page, list, queue or number of things at once; by reason.
 ///
@@ -181,22 +181,4 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "store::options::MAX_CONNECTIONS",
         ],
     ),
-];
-
-/// These bound something and have no counting test yet. Nothing is added here.
-pub(crate) const NOT_YET: &[&str] = &[
-    "server::api::fleetwright::events::MAX_EXCHANGES",
-    "server::api::fleetwright::events::PAGE",
-    "server::api::listener::MAX_HEADERS",
-    "server::api::paging::MAX_PAGE",
-    "server::api::purge_cache::MAX_CACHES",
-    "server::api::route::MAX_SEGMENTS",
-    "server::api::worker_manager::configurations::cache::MAX_AT_ONCE",
-    "server::api::worker_manager::configurations::cache::MAX_KEPT",
-    "server::api::worker_manager::configurations::evaluate::MAX_CONDITIONS",
-    "server::api::worker_manager::configurations::payloads::MAX_AT_ONCE",
-    "server::api::worker_manager::configurations::payloads::MAX_KEPT",
-    "server::api::worker_manager::metadata::outside::MAX_PAGES",
-    "server::api::worker_manager::overrides::MAX_IN_FORCE",
-    "server::api::worker_manager::providers::DEFAULT_PAGE",
 ];

@@ -1,6 +1,7 @@
 //! What one can learn about worker configurations: mistakes, origins, plans, history, payload schemas.
 
 use serde_json::{Value, json};
+use testing::sizes_around;
 
 use crate::configurations::{BUILD, OPT, build, ids, image, made, refused, rule, with_rule, zones};
 use crate::database::{assert_snapshot, on_both};
@@ -219,6 +220,35 @@ on_both!(rules_are_evaluated_without_being_stored, |world| {
         let body = json!({"rules": rules, "conditions": conditions});
         let text = refused(world.post("/evaluate-rules", body), 400).await;
         assert!(text.contains("may have 1024 bytes each"), "{text}");
+    }
+});
+
+on_both!(so_many_conditions_can_be_presented_at_once, |world| {
+    const LIMIT: usize = 64;
+    for count in sizes_around(
+        "server::api::worker_manager::configurations::evaluate::MAX_CONDITIONS",
+        LIMIT,
+    ) {
+        let name = |number: usize| format!("c{number:03}");
+        let conditions: serde_json::Map<String, Value> = (0..count)
+            .map(|number| (name(number), json!("x")))
+            .collect();
+        // The last one counts, too.
+        let last = json!({name(count.max(1) - 1): "x"});
+        let rules = json!([rule("last", last, json!({"a": 1}))]);
+        let body = json!({"rules": rules, "conditions": conditions});
+        let asked = world.post("/evaluate-rules", body);
+        if count > LIMIT {
+            let text = refused(asked, 400).await;
+            assert_eq!(text, "At most 64 conditions can be presented");
+            continue;
+        }
+        let expected = if count == 0 {
+            json!({})
+        } else {
+            json!({"a": 1})
+        };
+        assert_eq!(asked.await.expect(200)["values"], expected, "{count}");
     }
 });
 

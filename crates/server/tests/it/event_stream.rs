@@ -12,6 +12,7 @@ use server::app::{App, Random};
 use server::start::start_with;
 use server::tasks::Publish;
 use server::tasks::driver::Task;
+use testing::sizes_around;
 
 use crate::ask::Ask;
 use crate::database::on_both;
@@ -415,10 +416,66 @@ on_both!(questions_that_make_no_sense_are_refused, |world| {
         "`since` is a time like",
     );
     refused(world.get(&path("follow=maybe")).await, "follow");
-    let many = ["x"; 51].join(",");
-    refused(
-        world.get(&path(&format!("exchange={many}"))).await,
-        "more than 50",
-    );
     refused(world.get(&path("pool=a%2Fb")).await, "is not supported");
+});
+
+on_both!(a_listener_names_so_many_exchanges_at_most, |world| {
+    make_pool(world, "pp/a").await;
+    for count in sizes_around("server::api::fleetwright::events::MAX_EXCHANGES", 50) {
+        // The one of which there is something to be told comes last.
+        let mut names = vec!["x"; count.saturating_sub(1)];
+        names.extend(["worker-pool-created"].into_iter().take(count));
+        let query = match count {
+            0 => String::new(),
+            _ => format!("&exchange={}", names.join(",")),
+        };
+        if count <= 50 {
+            assert_eq!(all(world, &query).await, ["worker-pool-created"], "{count}");
+            continue;
+        }
+        let refused = world.get(&format!("{EVENTS}?after=0{query}")).await;
+        let text = "`exchange` names more than 50 exchanges";
+        refused.refused(400, "InvalidRequestArguments", text);
+    }
+});
+
+/// Tells so many events.
+async fn tell(world: &World, count: usize) {
+    let created = world.now();
+    world
+        .write(move |tx| {
+            for number in 0..count {
+                let body = domain::event::EventBody::PoolCreated {
+                    pool_id: "pp/ee".parse().unwrap(),
+                    provider_id: "static".parse().unwrap(),
+                };
+                let id = format!("of-{count}-{number}");
+                store::outbox_push(tx, &domain::event::Event { id, created, body })?;
+            }
+            Ok(())
+        })
+        .await;
+    publish(&world.app).await;
+}
+
+on_both!(events_of_the_past_are_read_page_by_page, |world| {
+    const PAGE: usize = 200;
+    let sizes = sizes_around("server::api::fleetwright::events::PAGE", PAGE);
+    tell(world, 10 * PAGE).await;
+    // It began after all of them, so it has none in memory.
+    let app = second_app(world).await;
+    let server = Arc::new(server::api::listener::Server::new(Arc::clone(&app)));
+    for count in sizes {
+        let after = app.events.head() - i64::try_from(count).unwrap();
+        let path = format!("{EVENTS}?after={after}&follow=false");
+        let ask = Ask::new(Arc::clone(&server), http::Method::GET, &path, world.now());
+        app.store.take_counts();
+        let mut listening = Listening::open(ask.by(&world.root())).await;
+        let (names, end) = listening.rest().await;
+        assert_eq!((names.len(), end.id), (count, Some(app.events.head())));
+        assert_eq!(names.iter().filter(|name| *name == "missed").count(), 0);
+        let n_pages = count.div_ceil(PAGE) as u64;
+        let counts = app.store.take_counts();
+        assert_eq!(counts.transactions("event_list_after"), n_pages);
+    }
 });

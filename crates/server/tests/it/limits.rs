@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use testing::sizes_around;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -268,6 +269,27 @@ async fn heads_have_64_kib_and_no_more() {
                 let refused = reply.is_empty() || reply.starts_with("HTTP/1.1 431 ");
                 assert!(refused, "{}: {reply}", head.len());
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_a_hundred_headers_and_no_more() {
+    const LIMIT: usize = 100;
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    let (address, _stop) = on_a_socket(&world).await;
+    for count in sizes_around("server::api::listener::MAX_HEADERS", LIMIT) {
+        let lines: String = (0..count)
+            .map(|number| format!("x-{number}: y\r\n"))
+            .collect();
+        // This version needs no header at all, and ends the connection by itself.
+        let reply = say(address, &format!("GET /live HTTP/1.0\r\n{lines}\r\n")).await;
+        if count <= LIMIT {
+            assert!(reply.ends_with("alive\n"), "{count}: {reply}");
+        } else {
+            let is_refused =
+                reply.starts_with("HTTP/1.1 431 ") || reply.starts_with("HTTP/1.0 431 ");
+            assert!(is_refused, "{count}: {reply}");
         }
     }
 }

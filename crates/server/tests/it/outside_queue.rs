@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use server::config::OutsideQueue;
 use server::tasks::driver::Task;
 use server::tasks::{Hints, Publish, PublishToBroker};
+use testing::sizes_around;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -256,6 +257,45 @@ async fn pages_of_that_queue_are_pages_here() {
             }
             assert_eq!(seen, expected, "{wanted} {filter}");
         }
+    }
+}
+
+#[tokio::test]
+async fn so_many_pages_of_that_queue_are_read_for_one_of_ours() {
+    const LIMIT: usize = 10;
+    let two = Two::start(ALL, None).await;
+    let mut n_seen = 0;
+    for count in sizes_around(
+        "server::api::worker_manager::metadata::outside::MAX_PAGES",
+        LIMIT,
+    ) {
+        for number in n_seen..count {
+            two.task("pp/a").await;
+            two.claim("pp/a", &format!("w{number:03}")).await;
+        }
+        n_seen = count;
+        // One worker a page, and the filter leaves none of them.
+        let (mut left, mut token) = (count.max(1), String::new());
+        loop {
+            two.queue.app.store.take_counts();
+            let page = two
+                .listed(&format!("?limit=1&workerState=running{token}"))
+                .await;
+            assert!(names(&page).is_empty());
+            let n_read = two
+                .queue
+                .app
+                .store
+                .take_counts()
+                .transactions("queue_worker_list");
+            assert_eq!(n_read, left.min(LIMIT) as u64, "{left} of {count}");
+            left -= left.min(LIMIT);
+            match page["continuationToken"].as_str() {
+                Some(next) => token = format!("&continuationToken={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(left, 0, "of {count}");
     }
 }
 

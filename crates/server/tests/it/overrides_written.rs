@@ -1,9 +1,13 @@
 //! Overrides as they are asked for, shown and taken back.
 
+use domain::Version;
+use domain::overrides::{Effect, Override, Target};
 use serde_json::{Value, json};
+use testing::sizes_around;
 
 use crate::database::{assert_snapshot, on_both};
 use crate::fleet_world::{fleet_test, machine, pool};
+use crate::queue_samples::HOUR_MS;
 use crate::samples::static_pool;
 use crate::world::World;
 
@@ -232,4 +236,56 @@ on_both!(those_that_have_ended_are_listed_when_asked_for, |world| {
     assert_eq!(world.get(PATH).await.expect(200)["inForce"], false);
     let all = world.get("/overrides?includeEnded=true").await.expect(200);
     assert_eq!(all["overrides"].as_array().unwrap().len(), 1);
+});
+
+on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
+    const LIMIT: usize = 1_000;
+    with_pool(world).await;
+    let sizes = sizes_around(
+        "server::api::worker_manager::overrides::MAX_IN_FORCE",
+        LIMIT,
+    );
+    // To write ten times as many takes seconds, and they differ in nothing from one too many.
+    for count in sizes.into_iter().filter(|count| *count <= LIMIT + 1) {
+        let (now, until) = (world.now(), world.now().plus_millis(HOUR_MS));
+        world
+            .write(move |tx| {
+                (0..count).try_for_each(|number| {
+                    let given = Override {
+                        id: format!("of-{count}-{number}").parse().unwrap(),
+                        target: Target::Pool("pp/ee".parse().unwrap()),
+                        effect: Effect::Pause,
+                        reason: "prices are up".to_owned(),
+                        owner: "team/ann".parse().unwrap(),
+                        created: now,
+                        until,
+                        ended: None,
+                        version: Version::FIRST,
+                    };
+                    store::override_insert(tx, &given).map(drop)
+                })
+            })
+            .await;
+        let body = |reason: &str| {
+            let body = pause("workerPoolId", "pp/ee");
+            let body = with(body, "reason", json!(reason));
+            with(body, "until", json!(until.to_string()))
+        };
+        for number in count..count + 3 {
+            let path = format!("/override/of-{count}-{number}");
+            let answer = world.put(&path, body("more")).await;
+            if number < LIMIT {
+                answer.expect(200);
+            } else {
+                let text = "1000 overrides are in force: remove some, or pause a provider or region as a whole";
+                answer.refused(409, "RequestConflict", text);
+            }
+        }
+        // Those that are there can be changed.
+        let path = format!("/override/of-{count}-0");
+        let changed = world.put(&path, body("otherwise")).await.expect(200);
+        assert_eq!(changed["reason"], "otherwise");
+        // And those that have ended count no more.
+        world.clock.advance_ms(HOUR_MS);
+    }
 });

@@ -2,13 +2,21 @@
 //! and go.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use domain::error_report::ErrorReport;
 use domain::queue_worker::QueueWorker;
 use domain::worker::Worker;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use server::api::listener::Server;
+use server::app::Random;
+use server::start::start_with;
+use testing::sizes_around;
 
-use crate::database::on_both;
+use crate::ask::Ask;
+use crate::database::{Database, on_both};
 use crate::samples::{aws_pool, key, launch_config, static_pool, worker};
 use crate::world::World;
 
@@ -264,3 +272,43 @@ on_both!(roles_without_a_limit_come_all_at_once, |world| {
     let all = world.get("auth:/roles/").await.expect(200);
     assert_eq!(all.as_array().unwrap().len(), 3);
 });
+
+#[tokio::test]
+async fn so_many_providers_come_at_once_to_who_names_no_number() {
+    const PAGE: usize = 100;
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    for count in sizes_around("server::api::worker_manager::providers::DEFAULT_PAGE", PAGE) {
+        // A server with these and no others.
+        let mut config = world.app.config.clone();
+        let mut all = config.providers.0.iter();
+        let fixed = all.find(|(id, _)| id.as_str() == "static");
+        let fixed = fixed.unwrap().1.clone();
+        let id = |number: usize| format!("p{number:04}").parse().unwrap();
+        config.providers.0 = (0..count)
+            .map(|number| (id(number), fixed.clone()))
+            .collect();
+        let random = Random::new(StdRng::seed_from_u64(99));
+        let clock = Arc::clone(&world.clock) as _;
+        let app = start_with(config, clock, random, Vec::new()).await.unwrap();
+        let server = Arc::new(Server::new(app));
+        let get = |path: &str| {
+            let ask = Ask::new(Arc::clone(&server), http::Method::GET, path, world.now());
+            ask.by(&world.root())
+        };
+        for limit in ["", "limit=0"] {
+            let (mut seen, mut token, mut n_pages) = (BTreeSet::new(), String::new(), 0);
+            loop {
+                let page = get(&format!("/providers?{limit}{token}")).await.expect(200);
+                let listed = page["providers"].as_array().unwrap().iter();
+                seen.extend(listed.map(|one| one["providerId"].to_string()));
+                n_pages += 1;
+                assert_eq!(seen.len(), count.min(n_pages * PAGE));
+                match page["continuationToken"].as_str() {
+                    Some(next) => token = format!("&continuationToken={next}"),
+                    None => break,
+                }
+            }
+            assert_eq!((seen.len(), n_pages), (count, count.div_ceil(PAGE).max(1)));
+        }
+    }
+}

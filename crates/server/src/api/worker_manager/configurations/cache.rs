@@ -168,3 +168,54 @@ pub(super) async fn usable(
     }
     Ok((configuration, compilation))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::super::super::super::turns;
+    use super::*;
+
+    fn id(number: usize) -> ConfigurationId {
+        format!("c{number}").parse().unwrap()
+    }
+
+    #[test]
+    fn the_last_versions_of_the_configurations_used_last_are_kept() {
+        let document = json!({"workerTypes": [], "rules": []});
+        let configuration = Configuration::parse(&document).unwrap();
+        let market = Arc::new(Market::default());
+        let compilation = Arc::new(Compilation::new(configuration, market).unwrap());
+        let (old, new) = (Version(1), Version(2));
+        for count in sizes_around(
+            "server::api::worker_manager::configurations::cache::MAX_KEPT",
+            MAX_KEPT,
+        ) {
+            let compilations = Compilations::default();
+            for number in 0..count {
+                compilations.put(&id(number), old, Arc::clone(&compilation));
+                compilations.put(&id(number), new, Arc::clone(&compilation));
+                // Who uses the first one keeps it.
+                assert!(compilations.get(&id(0), new).is_some());
+            }
+            let is_kept = |number: &usize| compilations.get(&id(*number), new).is_some();
+            let kept: Vec<usize> = (0..count).filter(is_kept).collect();
+            let n_others = count.min(MAX_KEPT).saturating_sub(1);
+            let expected = (0..count).filter(|number| *number == 0 || number + n_others >= count);
+            assert!(expected.eq(kept.iter().copied()), "{kept:?}");
+            assert_eq!(kept.len(), count.min(MAX_KEPT));
+            assert!((0..count).all(|number| compilations.get(&id(number), old).is_none()));
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_configurations_are_compiled_at_a_time() {
+        for count in sizes_around(
+            "server::api::worker_manager::configurations::cache::MAX_AT_ONCE",
+            MAX_AT_ONCE,
+        ) {
+            turns::tests::check(&Compilations::default().turns, count, MAX_AT_ONCE).await;
+        }
+    }
+}

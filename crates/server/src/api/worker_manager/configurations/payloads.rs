@@ -176,3 +176,50 @@ fn misfit(
     );
     ApiError::new(Code::InputValidationError, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::super::super::super::turns;
+    use super::*;
+
+    #[test]
+    fn so_many_schemas_are_kept_and_the_one_learnt_last_is_among_them() {
+        let pool = |number: usize| format!("pp/p{number:04}").parse::<PoolId>().unwrap();
+        let schema = Arc::new(PayloadSchema::compile(&Value::Bool(true)).unwrap());
+        let by = |version| ("c".parse::<ConfigurationId>().unwrap(), Version(version));
+        for count in sizes_around(
+            "server::api::worker_manager::configurations::payloads::MAX_KEPT",
+            MAX_KEPT,
+        ) {
+            let schemas = PayloadSchemas::default();
+            let n_kept = || {
+                (0..count)
+                    .filter(|number| schemas.get(&pool(*number)).is_some())
+                    .count()
+            };
+            for number in 0..count {
+                schemas.put(&pool(number), by(1), Arc::clone(&schema));
+                assert!(schemas.get(&pool(number)).is_some());
+            }
+            assert_eq!(n_kept(), count.min(MAX_KEPT));
+            // A new version takes the place of the old one, and no other.
+            if let Some(last) = count.checked_sub(1) {
+                schemas.put(&pool(last), by(2), Arc::clone(&schema));
+                assert_eq!(schemas.get(&pool(last)).unwrap().0, by(2));
+            }
+            assert_eq!(n_kept(), count.min(MAX_KEPT));
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_payloads_are_judged_at_a_time() {
+        for count in sizes_around(
+            "server::api::worker_manager::configurations::payloads::MAX_AT_ONCE",
+            MAX_AT_ONCE,
+        ) {
+            turns::tests::check(&PayloadSchemas::default().turns, count, MAX_AT_ONCE).await;
+        }
+    }
+}
