@@ -27,7 +27,7 @@ pub struct Broker {
 /// How much of a queue there is at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// So many messages are under way to one reader.
+    /// Messages that one reader gets before it confirms the first of them.
     pub prefetch: u16,
     /// The oldest messages that are not under way go when there are more.
     pub max_queued: i32,

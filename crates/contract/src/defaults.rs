@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::files::FILES;
 
-    /// What an empty document becomes by a schema that names a default behind so many references.
+    /// Fills an empty document from a schema whose default is reached through `n_references` references.
     fn filled_behind(n_references: usize) -> Value {
         let last = json!({"properties": {"a": {"default": 1}}});
         let mut definitions = Map::new();

@@ -54,7 +54,7 @@ fn read_roots(path: &Path) -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
         if roots.len() == MAX_ROOT_CERTIFICATES {
-            // To leave the rest out would let a connection fail, and nobody know why.
+            // Without the rest a connection could fail, and the reason would be hard to find.
             let text = format!("there are more than {MAX_ROOT_CERTIFICATES} certificates in it");
             return Err(bad(&text));
         }

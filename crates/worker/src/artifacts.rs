@@ -180,8 +180,8 @@ fn items_of(artifact: &Artifact, folder: &Path) -> Result<Vec<Item>, NotKept> {
     }
 }
 
-/// The files below a folder, in order; links are left out. What is too much is an error: nobody would notice a part that
-/// is not there.
+/// The files below a folder, in order; links are left out. Too many files or folders are an error: a missing part could
+/// go unnoticed.
 fn collect(
     folder: &Path,
     name: &str,

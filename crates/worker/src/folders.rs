@@ -197,7 +197,7 @@ mod tests {
                 set_mode(depth, 0o000);
             }
             open_up(&root.path().join("run"), u32::try_from(LIMIT).unwrap());
-            // Whoever is not root does not get further than into the first that is closed.
+            // Without root's rights, only the first closed folder can be looked into.
             for depth in 0..=depth.min(LIMIT + 1) {
                 let mode = std::fs::metadata(nested(depth))
                     .unwrap()

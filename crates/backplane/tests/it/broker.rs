@@ -154,7 +154,7 @@ pub(crate) async fn depth(broker: &Broker, queue: &str) -> (usize, u32) {
     (n_waiting, declared.consumer_count())
 }
 
-/// Whether the queue, which is there, has room for so many messages: the broker refuses to declare it with other limits.
+/// Whether the existing queue has room for `max_queued` messages: the broker refuses to declare it with other limits.
 pub(crate) async fn has_room_for(broker: &Broker, queue: &str, max_queued: i32) -> bool {
     let (_connection, channel) = channel(broker).await;
     let options = QueueDeclareOptions {

@@ -71,8 +71,8 @@ async fn a_queue_belongs_to_one_listener() {
         .unwrap();
 }
 
-/// Whether a listener with these limits hears just the expected ones of so many messages that come, one after the other,
-/// while it is still busy with the first of them; `None`: there is no broker.
+/// Sends `count` messages to a listener that is still busy with the first. Returns whether it hears exactly the expected
+/// ones; `None`: there is no broker.
 async fn hears_while_busy(limits: QueueLimits, count: usize, expected: &[usize]) -> Option<bool> {
     let broker = broker()?;
     let exchange = unique("exchange/test/v1/hints");

@@ -243,7 +243,7 @@ async fn the_busy_are_read_page_by_page() {
     assert_eq!(server.lines()[0], first);
 }
 
-/// A list of so many entries, as pages of at most `most`, or as many as are asked for if that is less.
+/// A list of entries, as pages of at most `most`, or as many as are asked for if that is less.
 fn claimed(line: &str, count: usize, most: usize) -> String {
     let number = |key: &str| -> Option<usize> {
         let rest = line.split(key).nth(1)?;

@@ -146,7 +146,7 @@ impl Prices {
             known.wanted.insert(key, now);
         }
         let is_asked_for = |spot: &Spot| spot.kinds.contains(kind);
-        // Nobody will ask EC2 about a kind that is not remembered, so there is nothing to hurry for.
+        // EC2 is asked only about kinds that are remembered, so another kind is no reason to ask at once.
         if is_remembered && !known.spot.get(region).is_some_and(is_asked_for) {
             known.lacks_some = true;
         }

@@ -484,8 +484,8 @@ async fn programs_wait_for_a_place_and_verifications_have_their_own() {
     );
 }
 
-/// Starts so many programs side by side, and lets them end once there are as many as there will be. Returns how many that
-/// were, and how many got their answer in the end.
+/// Starts `count` programs that run until a file appears, and makes the file once no further program starts. Returns how
+/// many ran side by side, and how many answered.
 async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
     let script = "echo x >> started; while ! [ -e go ]; do sleep 0.01; done";
     let world = World::saying(script).await;
@@ -510,7 +510,7 @@ async fn side_by_side(count: usize, operation: Operation) -> (usize, usize) {
             let started = fs::read_to_string(world.state().join("started"));
             let n_started = started.unwrap_or_default().lines().count();
             if n_started >= count.min(most) {
-                // Whoever has a place runs, or is about to.
+                // A program that has a permit runs, or is about to.
                 let n_running = most - places.available_permits();
                 fs::write(world.state().join("go"), "").unwrap();
                 return n_running;

@@ -442,12 +442,12 @@ impl Host {
     }
 }
 
-/// Deletes the folders that have been of the dead for longest, until there are so many.
+/// Deletes the folders of the workers that ended first, until `limit` are left.
 fn forget_oldest(mut ended: Vec<(Timestamp, WorkerFolder)>, limit: usize) {
     ended.sort_by_key(|(since, _)| *since);
     let n_excess = ended.len().saturating_sub(limit);
     for (_, folder) in ended.into_iter().take(n_excess) {
-        // One that cannot be deleted, say of a worker that ran as another user, hides nobody who lives.
+        // A folder that cannot be deleted, because its worker ran as another user, must not hide the workers that run.
         if let Err(problem) = folder.delete() {
             let log = folder.log_file();
             tracing::warn!(

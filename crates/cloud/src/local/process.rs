@@ -49,7 +49,7 @@ impl Process {
         let variable = format!("{name}={value}");
         let command_line: String = command.iter().flat_map(|word| [word, "\0"]).collect();
         let own_users = users("self");
-        // All of them, however many: the kernel has a bound, and whom we passed over could not be ended.
+        // Every process: the kernel bounds their number, and a worker that is passed over could not be ended.
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?
                 .file_name()

@@ -1,4 +1,4 @@
-//! How much is asked for at a time, whoever carries the questions.
+//! How many launch configs, workers and machines one question to an outside provider names.
 
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
@@ -61,7 +61,7 @@ impl Carrier for Recorder {
             | Operation::Validate
             | Operation::Owned
             | Operation::End
-            | Operation::Verify => panic!("nobody asks for {}", operation.as_str()),
+            | Operation::Verify => panic!("unexpected question: {}", operation.as_str()),
         };
         self.0.lock().unwrap().push(question);
         Ok(Answer {
@@ -85,7 +85,7 @@ fn config_of(pool: &Pool, content: Value) -> LaunchConfig {
     launch_config(pool, 0, content.as_object().unwrap().clone())
 }
 
-/// So many in batches, the last of which may be smaller.
+/// The sizes of the batches of `count` items; the last may be smaller.
 fn batches(count: usize, batch: usize) -> Vec<usize> {
     let starts = (0..count).step_by(batch);
     starts.map(|start| batch.min(count - start)).collect()
@@ -127,7 +127,7 @@ async fn as_long_as_the_other_side_has_not_said_otherwise_looks_are_of_so_many_w
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();
         let mut seen = Vec::new();
-        // As whoever looks does.
+        // In batches, as a scan does it.
         for some in workers.chunks(provider.look_batch()) {
             seen.extend(provider.look(some).await.unwrap());
         }

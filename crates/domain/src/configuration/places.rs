@@ -164,7 +164,7 @@ fn texts(value: &Value) -> Result<Vec<&str>, String> {
     }
 }
 
-/// Whoever repeats values of several conditions would have us walk over all combinations of them, to find few places.
+/// Without repeated values: all combinations of the values of several conditions are tried.
 fn each_once(mut texts: Vec<&str>) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     texts.retain(|text| seen.insert(*text));
@@ -203,7 +203,7 @@ mod tests {
         Wares::launching(names(count).into_iter().map(place).collect())
     }
 
-    /// So many places, or, beyond the limit, what is wrong.
+    /// Checks that `count` places are found, or, above the limit, the expected problem.
     #[track_caller]
     fn gives(count: usize, found: Result<Vec<Place>, (String, String)>, expected: &str) {
         match found {

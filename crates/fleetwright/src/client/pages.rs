@@ -147,7 +147,7 @@ mod tests {
         items: 35,
     };
 
-    /// Gathers from a server that has so many items; also how many it was asked for, page by page.
+    /// Gathers from a server that has `there` items. Returns also how many were asked for, page by page.
     async fn gathered(
         there: usize,
         limit: Option<usize>,

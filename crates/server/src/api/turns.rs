@@ -59,7 +59,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Lets so much work begin that goes on until it is let go; of all of it only as much as the limit is done at once.
+    /// Starts `count` jobs that run until they are released, and checks that at most `limit` of them run at once.
     pub(in crate::api) async fn check(turns: &Turns, count: usize, limit: usize) {
         let (begun, mut has_begun) = mpsc::unbounded_channel();
         let mut let_go = Vec::new();

@@ -411,7 +411,7 @@ mod tests {
                 known.keep(&client);
                 known.expansions().keep(&scopes(number, 1), &nothing);
                 note_use(&mut used, &client.client_id);
-                // Whoever comes on top begins anew, with itself.
+                // A client above the limit empties the cache and is the first in it.
                 let kept = number % MAX_KEPT + 1;
                 let clients = known.clients.lock().unwrap();
                 assert_eq!(clients.len(), kept);

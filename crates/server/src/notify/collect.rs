@@ -67,6 +67,12 @@ pub fn collect(
         let key = (report.pool_id.clone(), cause_of(&report));
         by_cause.entry(key).or_default().push(report);
     }
+    let counting = Counting {
+        channel: name,
+        pace,
+        max_causes: limits.causes,
+        now,
+    };
     let mut wanted: BTreeMap<PoolId, bool> = BTreeMap::new();
     for ((pool_id, cause), reports) in by_cause {
         let is_wanted = match wanted.get(&pool_id) {
@@ -79,8 +85,7 @@ pub fn collect(
             }
         };
         if is_wanted {
-            let what = (&pool_id, cause);
-            count(tx, name, what, &reports, pace, limits.causes, now)?;
+            counting.count(tx, &pool_id, cause, &reports)?;
         }
     }
     if store::event_reader_move(tx, name, reader.fence, last)? {
@@ -90,54 +95,69 @@ pub fn collect(
     }
 }
 
-/// Adds errors that have one cause to what is known of it.
-fn count(
-    tx: &mut Tx<'_>,
-    channel: &str,
-    (pool_id, cause): (&PoolId, String),
-    reports: &[ErrorReport],
+/// What holds for all errors that are counted together.
+struct Counting<'a> {
+    channel: &'a str,
     pace: Pace,
     max_causes: u64,
     now: Timestamp,
-) -> Result<(), StoreError> {
-    let mut known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
-    let mut cause = cause;
-    if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= max_causes {
-        cause = MIXED.to_owned();
-        known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
-    }
-    let times = || reports.iter().map(|report| report.reported);
-    let (Some(first), Some(last), Some(latest)) = (times().min(), times().max(), reports.last())
-    else {
-        return Ok(());
-    };
-    let is_new = known.is_none();
-    let mut known = known.unwrap_or_else(|| NoticeCause {
-        channel: channel.to_owned(),
-        pool_id: pool_id.clone(),
-        cause,
-        error_id: latest.error_id.clone(),
-        first_reported: first,
-        last_reported: last,
-        untold: 0,
-        first_untold: None,
-        told: 0,
-        last_told: None,
-        due: None,
-        version: Version::FIRST,
-    });
-    known.error_id = latest.error_id.clone();
-    known.last_reported = known.last_reported.max(last);
-    known.untold += reports.len() as u64;
-    known.first_untold = known.first_untold.or(Some(first));
-    known.due = known.due.or_else(|| {
-        let gathered = now.plus_millis(pace.gather_ms);
-        let again = known.last_told.map(|told| told.plus_millis(pace.repeat_ms));
-        Some(again.map_or(gathered, |again| again.max(gathered)))
-    });
-    if is_new {
-        store::notice_cause_insert(tx, &known)
-    } else {
-        store::notice_cause_update(tx, &known)
+}
+
+impl Counting<'_> {
+    /// Adds errors that have one cause to what is known of it.
+    fn count(
+        &self,
+        tx: &mut Tx<'_>,
+        pool_id: &PoolId,
+        cause: String,
+        reports: &[ErrorReport],
+    ) -> Result<(), StoreError> {
+        let Self {
+            channel,
+            pace,
+            max_causes,
+            now,
+        } = *self;
+        let mut known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+        let mut cause = cause;
+        if known.is_none() && store::notice_cause_count(tx, channel, pool_id)? >= max_causes {
+            cause = MIXED.to_owned();
+            known = store::notice_cause_get(tx, channel, pool_id, &cause)?;
+        }
+        let times = || reports.iter().map(|report| report.reported);
+        let (Some(first), Some(last), Some(latest)) =
+            (times().min(), times().max(), reports.last())
+        else {
+            return Ok(());
+        };
+        let is_new = known.is_none();
+        let mut known = known.unwrap_or_else(|| NoticeCause {
+            channel: channel.to_owned(),
+            pool_id: pool_id.clone(),
+            cause,
+            error_id: latest.error_id.clone(),
+            first_reported: first,
+            last_reported: last,
+            untold: 0,
+            first_untold: None,
+            told: 0,
+            last_told: None,
+            due: None,
+            version: Version::FIRST,
+        });
+        known.error_id = latest.error_id.clone();
+        known.last_reported = known.last_reported.max(last);
+        known.untold += reports.len() as u64;
+        known.first_untold = known.first_untold.or(Some(first));
+        known.due = known.due.or_else(|| {
+            let gathered = now.plus_millis(pace.gather_ms);
+            let again = known.last_told.map(|told| told.plus_millis(pace.repeat_ms));
+            Some(again.map_or(gathered, |again| again.max(gathered)))
+        });
+        if is_new {
+            store::notice_cause_insert(tx, &known)
+        } else {
+            store::notice_cause_update(tx, &known)
+        }
     }
 }

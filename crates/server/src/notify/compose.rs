@@ -19,15 +19,16 @@ const MAX_DESCRIBED: usize = 10;
 /// More pools than this at once share a notice; fewer get one each, which is easier to sort.
 const MAX_SEPARATE_POOLS: usize = 3;
 
-/// Writes the next notice, due for others at `until`, and takes note of what it tells; looks at so many causes at
-/// most. `None`: there is nothing to tell now.
+/// Writes the next notice, due for others at `until`, and takes note of what it tells. Looks at `limit` causes at most.
+/// `None`: there is nothing to tell now.
 pub fn compose(
     tx: &mut Tx<'_>,
     channel: &Arc<dyn Channel>,
     id: &str,
     pace: Pace,
     limit: u32,
-    (now, until): (Timestamp, Timestamp),
+    now: Timestamp,
+    until: Timestamp,
 ) -> Result<Option<Notice>, StoreError> {
     let due = store::notice_cause_list_due(tx, channel.id(), now, limit)?;
     let pools = pools_of(tx, &due)?;

@@ -28,12 +28,12 @@ const MAX_PAGES: u32 = 100;
 pub struct ArtifactLimits {
     /// Of artifacts whose time has come.
     pub expired: Batches,
-    /// So many shelves are looked through, and so many folders of tasks on them.
+    /// Shelves that are searched for lost files, and folders of tasks on them.
     pub shelves: u32,
     pub tasks: usize,
-    /// So many artifacts of one run are read at a time.
+    /// Artifacts of one run that are read at a time.
     pub page: u32,
-    /// Of a run that fills so many pages nothing is searched.
+    /// A run that fills this many pages is not searched.
     pub pages: u32,
 }
 

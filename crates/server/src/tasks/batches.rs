@@ -3,9 +3,9 @@
 /// How much one activation of a task does; the rest waits for the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
-    /// So many in one transaction, so that nobody waits long for it.
+    /// Items in one transaction; few, so that other transactions do not wait long.
     pub size: u32,
-    /// So many transactions.
+    /// Transactions in one activation.
     pub most: usize,
 }
 

@@ -43,7 +43,7 @@ impl Task for Housekeeping {
 }
 
 impl Housekeeping {
-    /// An activation that forgets so much of each kind.
+    /// An activation with other limits, which hold for each kind of row.
     pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
         let forgotten = self.tidy(batches).await;
         forgotten.map_err(|problem| problem.to_string())

@@ -25,7 +25,7 @@ const MAX_PAGES: usize = 20;
 /// For how many pools metrics are given; the totals count all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasureLimits {
-    /// So many are read at a time.
+    /// Pools that are read at a time.
     pub page: u32,
     pub pages: usize,
 }

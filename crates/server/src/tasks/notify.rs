@@ -185,7 +185,7 @@ impl Notify {
                     let taken = store::notice_update(tx, Notice { due, ..notice })?;
                     taken.map(Some).ok_or_else(|| tx.lost_race())
                 }
-                None => compose(tx, &channel, &id, pace, due, (now, until)),
+                None => compose(tx, &channel, &id, pace, due, now, until),
             }
         });
         taken.await

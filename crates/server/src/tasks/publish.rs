@@ -39,7 +39,7 @@ impl Task for Publish {
 }
 
 impl Publish {
-    /// An activation that places and tells so much.
+    /// An activation with other limits.
     pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
         for _ in 0..batches.most {
             let is_done = self.batch(batches.size).await;

@@ -33,7 +33,7 @@ impl Task for QueueDeadlines {
 }
 
 impl QueueDeadlines {
-    /// An activation that does so much.
+    /// An activation with other limits.
     pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
         let now = self.0.clock.now();
         let done = batches.repeat(|| self.batch(now, batches.size)).await;

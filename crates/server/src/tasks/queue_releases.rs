@@ -21,9 +21,9 @@ const MAX_BATCHES: usize = 100;
 /// How much one activation does; the rest stays noted in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseLimits {
-    /// So many tasks that were noted in the store.
+    /// Tasks that were noted in the store.
     pub tasks: u32,
-    /// So many batches of dependents, for each batch of tasks.
+    /// Batches of dependents, for each batch of tasks.
     pub batches: usize,
 }
 

@@ -329,7 +329,7 @@ impl Picture {
 fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool {
     let seen = picture.seen.get(&worker.key);
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
-    // What comes from far ahead was written before the clocks were set back: nobody counts on it.
+    // A time far ahead was written before the clocks were set back: such a worker is not expected to claim.
     let is_fresh = |at| (-AHEAD_MS..FRESH_MS).contains(&now.millis_since(at));
     worker.state == WorkerState::Running
         && !worker.terms.is_draining()

@@ -1,13 +1,11 @@
-//! One activation of a task does so much and no more; the next ones do the rest, and nothing is lost.
+//! One activation of a background task does a bounded amount of work; the next ones do the rest, and nothing is lost.
 //!
 //! Most limits are smaller here than those that the tasks have by themselves.
 
 use std::sync::Arc;
 
-use domain::Version;
 use domain::event::{Event, EventBody};
 use domain::id::TaskId;
-use domain::overrides::{Effect, Override, Target};
 use domain::task::{Requires, Task as QueueTask};
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
@@ -20,11 +18,12 @@ use testing::sizes_around;
 use crate::database::on_both;
 use crate::queue_samples::{HOUR_MS, stored_task, task_id};
 use crate::samples::{DAY_MS, aws_pool, static_pool};
+use crate::tasks_in_batches::pause;
 use crate::world::World;
 
 /// What is done in one transaction, in most of these tests.
 const SIZE: usize = 2;
-/// So many transactions, and no more.
+/// Transactions in one activation.
 const MOST: usize = 3;
 const BATCHES: Batches = Batches {
     size: 2,
@@ -34,18 +33,23 @@ const BATCHES: Batches = Batches {
 const PLENTY: usize = 1_000_000;
 
 /// What an activation says that it did.
-fn done(what: &str, count: usize) -> Value {
+pub(crate) fn done(what: &str, count: usize) -> Value {
     match count {
         0 => Value::Null,
         _ => json!({what: count}),
     }
 }
 
-/// So many full batches are done, a few with each activation.
-async fn in_steps(what: &str, n_batches: usize, activate: impl AsyncFn() -> Value) {
-    let mut left = n_batches * SIZE;
+/// Activates a task until all is done, at most `at_once` by each activation; then one more finds nothing.
+pub(crate) async fn in_steps(
+    what: &str,
+    total: usize,
+    at_once: usize,
+    mut activate: impl AsyncFnMut() -> Value,
+) {
+    let mut left = total;
     while left > 0 {
-        let now = left.min(MOST * SIZE);
+        let now = left.min(at_once);
         assert_eq!(activate().await, done(what, now), "{left} were left");
         left -= now;
     }
@@ -56,7 +60,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap()
 }
 
-/// Makes so many tasks; the first has the number `from`.
+/// Makes `count` tasks; the first has the number `from`.
 async fn create(world: &World, from: u32, count: usize, changes: &Value) {
     for number in (from..).take(count) {
         world.created(number, changes.clone()).await;
@@ -78,7 +82,7 @@ on_both!(
             }
             world.clock.advance_ms(1_200_000);
             let task = QueueClaims(Arc::clone(&world.app));
-            in_steps("claims_expired", count, async || {
+            in_steps("claims_expired", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
             .await;
@@ -96,7 +100,7 @@ on_both!(
             first += number(SIZE * count);
             world.clock.advance_ms(2 * HOUR_MS);
             let task = QueueDeadlines(Arc::clone(&world.app));
-            in_steps("deadlines_missed", count, async || {
+            in_steps("deadlines_missed", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
             .await;
@@ -104,7 +108,7 @@ on_both!(
     }
 );
 
-/// Writes so many tasks that are resolved, numbered from this one on.
+/// Writes `count` resolved tasks, numbered from the given number on.
 async fn resolved(world: &World, from: u32, count: usize) {
     let template = stored_task(world).cancel(world.now()).unwrap().task;
     world
@@ -139,7 +143,7 @@ on_both!(
             resolved(world, 0, SIZE * count).await;
             world.clock.advance_ms(2 * DAY_MS);
             let task = QueueHousekeeping(Arc::clone(&world.app));
-            in_steps("tasks", count, async || {
+            in_steps("tasks", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
             .await;
@@ -152,27 +156,10 @@ on_both!(
     |world| {
         for count in sizes_around("server::tasks::housekeeping::MAX_BATCHES", MOST) {
             let ended = world.now();
-            world
-                .write(move |tx| {
-                    (0..SIZE * count).try_for_each(|number| {
-                        let given = Override {
-                            id: format!("of-{count}-{number}").parse().unwrap(),
-                            target: Target::Provider("google".parse().unwrap()),
-                            effect: Effect::Pause,
-                            reason: "prices are up".to_owned(),
-                            owner: "team/ann".parse().unwrap(),
-                            created: ended,
-                            until: ended,
-                            ended: Some(ended),
-                            version: Version::FIRST,
-                        };
-                        store::override_insert(tx, &given).map(drop)
-                    })
-                })
-                .await;
+            pause(world, SIZE * count, ended, Some(ended)).await;
             world.clock.advance_ms(100 * DAY_MS);
             let task = Housekeeping(Arc::clone(&world.app));
-            in_steps("overrides", count, async || {
+            in_steps("overrides", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
             .await;
@@ -203,7 +190,7 @@ on_both!(
     }
 );
 
-/// Writes so many events that tell nothing of runs.
+/// Writes `count` events that tell nothing of runs.
 async fn events(world: &World, count: usize) {
     let created = world.now();
     let ids: Vec<String> = (0..count).map(|_| world.app.random.slugid()).collect();
@@ -246,7 +233,7 @@ on_both!(
     }
 );
 
-/// Writes so many runs that have ended into the stream; the first task has this number.
+/// Writes events of `count` ended runs; the first task has the given number.
 async fn outcomes(world: &World, first: usize, count: usize) {
     let mut task = stored_task(world);
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
@@ -340,7 +327,7 @@ on_both!(
             outcomes(world, first, SIZE * count).await;
             first += SIZE * count;
             let task = Outcomes(Arc::clone(&world.app));
-            in_steps("outcomes", count, async || {
+            in_steps("outcomes", SIZE * count, SIZE * MOST, async || {
                 task.with_limits(limits).await.unwrap()
             })
             .await;
@@ -377,7 +364,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
     }
 });
 
-/// Writes so many tasks that wait for the end of this one.
+/// Writes `count` tasks that depend on the given one.
 async fn waiting_for(world: &World, required: u32, count: usize) {
     let required_id: TaskId = task_id(required).parse().unwrap();
     let mut template: QueueTask = stored_task(world);
@@ -400,7 +387,7 @@ async fn waiting_for(world: &World, required: u32, count: usize) {
 on_both!(
     an_activation_releases_so_many_tasks_and_a_later_one_the_rest,
     |world| {
-        /// The transaction that ends a task releases so many by itself, and each of ours as many.
+        /// Dependents that the transaction which ends a task releases, and each batch after it.
         const AT_ONCE: usize = 100;
         const LIMIT: usize = 2;
         let limits = ReleaseLimits {
@@ -426,7 +413,7 @@ on_both!(
                 if left == 0 {
                     break;
                 }
-                // Nobody remembers the rest but the store, which leaves it to others at first.
+                // The rest is noted only in the store, and left to other processes for ten seconds.
                 assert_eq!(task.with_limits(limits).await.unwrap(), Value::Null);
                 world.clock.advance_ms(10_001);
             }
@@ -444,7 +431,7 @@ fn n_pools_measured(world: &World) -> usize {
         .count()
 }
 
-/// Makes pools until there are so many.
+/// Makes the pools with these numbers.
 async fn pools(world: &World, from: usize, until: usize) {
     for number in from..until {
         let path = format!("/worker-pool/pp%2Fp{number:04}");

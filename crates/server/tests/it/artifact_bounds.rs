@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use domain::artifact::{Artifact, Content};
 use domain::id::TaskId;
-use serde_json::{Value, json};
 use server::artifacts::Folder;
 use server::tasks::driver::Task;
 use server::tasks::{ArtifactLimits, Artifacts, Batches};
 use testing::sizes_around;
 
+use crate::activations::{done, in_steps};
 use crate::database::on_both;
 use crate::runs::TASK;
 use crate::samples::DAY_MS;
@@ -20,19 +20,11 @@ use crate::world::World;
 /// Most limits are smaller here than those that the task has by itself.
 const SMALL: usize = 3;
 
-/// What an activation says that it did.
-fn done(what: &str, count: usize) -> Value {
-    match count {
-        0 => Value::Null,
-        _ => json!({what: count}),
-    }
-}
-
 fn folder(world: &World) -> Folder {
     Folder::new(world.app.config.artifact_folder().unwrap())
 }
 
-/// Writes rows of so many artifacts of one run.
+/// Writes the rows of `count` artifacts of one run.
 async fn rows(world: &World, count: usize, content: Content) {
     let artifact = Artifact {
         task_id: TASK.parse().unwrap(),
@@ -107,14 +99,13 @@ on_both!(
             rows(world, SIZE * count, elsewhere()).await;
             world.clock.advance_ms(2 * DAY_MS);
             let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
-            let mut left = SIZE * count;
-            while left > 0 {
-                let now = left.min(SIZE * SMALL);
-                let ended = task.activate().await.unwrap();
-                assert_eq!(ended, done("artifacts expired", now));
-                left -= now;
-            }
-            assert_eq!(task.activate().await.unwrap(), Value::Null);
+            in_steps(
+                "artifacts expired",
+                SIZE * count,
+                SIZE * SMALL,
+                async || task.activate().await.unwrap(),
+            )
+            .await;
         }
     }
 );
@@ -131,14 +122,10 @@ on_both!(
                 lost_file(world, shelf, 0);
             }
             let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
-            let mut left = count;
-            while left > 0 {
-                let now = left.min(SMALL);
-                let removed = task.activate().await.unwrap();
-                assert_eq!(removed, done("lost files removed", now));
-                left -= now;
-            }
-            assert_eq!(task.activate().await.unwrap(), Value::Null);
+            in_steps("lost files removed", count, SMALL, async || {
+                task.activate().await.unwrap()
+            })
+            .await;
         }
     }
 );
@@ -155,19 +142,15 @@ on_both!(
                 lost_file(world, 7, number);
             }
             let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
-            let mut left = count;
-            while left > 0 {
-                let now = left.min(SMALL);
-                let removed = task.activate().await.unwrap();
-                assert_eq!(removed, done("lost files removed", now));
-                left -= now;
-            }
-            assert_eq!(task.activate().await.unwrap(), Value::Null);
+            in_steps("lost files removed", count, SMALL, async || {
+                task.activate().await.unwrap()
+            })
+            .await;
         }
     }
 );
 
-/// A run with so many files, each with its row, and one more file that has none.
+/// Makes a run with `count` files, each with its row, and one more file without a row.
 async fn run_with_files(world: &World, count: usize) {
     let content = Content::File {
         declared_bytes: None,

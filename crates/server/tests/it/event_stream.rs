@@ -439,7 +439,7 @@ on_both!(a_listener_names_so_many_exchanges_at_most, |world| {
     }
 });
 
-/// Tells so many events.
+/// Writes `count` events.
 async fn tell(world: &World, count: usize) {
     let created = world.now();
     world

@@ -87,7 +87,7 @@ fleet_test!(
                 let now = left.min(LIMIT);
                 assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
                 left -= now;
-                // Whoever leaves something rings, so that the rest does not wait for the next scan.
+                // If something is left, the bell rings, so that the rest does not wait for the next scan.
                 let bell = fleet.app.wake.ending(&"one".parse().unwrap());
                 let rung = futures_util::FutureExt::now_or_never(bell.notified());
                 assert_eq!(rung.is_some(), left > 0);
@@ -309,7 +309,7 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
     );
 });
 
-/// Launches like this one that nobody has asked for yet.
+/// Launches like the given one that no cloud was asked for yet.
 async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Launch> {
     let launches = (0..count).map(|_| Launch {
         token: fleet.app.random.slugid().parse::<LaunchToken>().unwrap(),
@@ -350,7 +350,7 @@ fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
     }
 });
 
-/// So many plans as if they had been made before.
+/// Writes `count` plans as if they had been made before.
 async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
     let (pool, created): (_, Timestamp) = (pool.to_owned(), fleet.now());
     fleet

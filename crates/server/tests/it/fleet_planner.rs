@@ -76,7 +76,7 @@ fleet_test!(
                 fleet.tasks(&name(number), 1).await;
                 *planned += 1;
             }
-            // Whom a cloud's answer rang during the last activation may be looked at again only now.
+            // A pool that a cloud's answer rang during the last activation may be looked at again only now.
             fleet.pass_ms(SECOND_MS);
             fleet.provision().await;
             // What the clouds' answers ring is nothing to do.

@@ -16,7 +16,7 @@ use crate::world::World;
 
 const PAGE: usize = 100;
 
-/// Writes so many clients whose tokens no key opens.
+/// Writes `count` clients whose tokens no key opens.
 async fn clients(world: &World, prefix: &str, count: usize) {
     let (now, prefix) = (world.now(), prefix.to_owned());
     world

@@ -1,4 +1,4 @@
-//! How much is counted, looked at, sent and forgotten at a time on the way to those who are told of errors.
+//! How many errors, causes and notices one activation counts, looks at, sends and forgets.
 //!
 //! All limits are smaller here than those that the server has by itself.
 
@@ -76,7 +76,7 @@ async fn n_untold(world: &World) -> u64 {
     causes.map(|cause| cause.untold).sum()
 }
 
-/// So many errors, each of a cause of its own if that is wanted.
+/// Reports `count` errors, each with a cause of its own if `are_different`.
 async fn report_all(world: &World, pool: &str, count: usize, are_different: bool) {
     for number in 0..count {
         let title = match are_different {
@@ -211,7 +211,7 @@ on_both!(
     }
 );
 
-/// Causes of a channel that nobody tells any more, last heard of at this moment.
+/// Writes settled causes of a channel, last reported at the given moment.
 async fn old_causes(world: &World, count: usize, moment: Timestamp) {
     world
         .write(move |tx| {

@@ -56,7 +56,7 @@ on_both!(
         const WORKERS: usize = 5;
         let mut first = 0;
         for count in sizes_around("server::api::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
-            // Nobody looks by himself.
+            // With stopped time no sweep begins by itself.
             let time = stop_time();
             let queue: PoolId = format!("pp/of-{count}").parse().unwrap();
             let asking: Vec<_> = (0..WORKERS)
@@ -95,7 +95,7 @@ on_both!(
             let counts = world.app.store.take_counts();
             assert_eq!(counts.statements("task_take"), n_got as u64);
             assert_eq!(counts.transactions("claim_work"), u64::from(count > 0));
-            // The rest is there for those who ask next.
+            // The other tasks still wait.
             let left = world.get(&format!("queue:/task-queues/pp%2Fof-{count}/counts"));
             assert_eq!(left.await.expect(200)["pendingTasks"], count - n_got);
             first += count;
@@ -140,7 +140,7 @@ on_both!(
             let (_, counts) = world.counted(task.activate()).await;
             let left = count - n_released;
             assert_eq!(counts.statements("task_dependency_release"), left as u64);
-            // A batch that is full may not be the last one; whoever ended the task could tell nothing else.
+            // A full batch may not be the last one, so the server looks again.
             let n_looks = match count < AT_ONCE {
                 true => 0,
                 false => (left / AT_ONCE + 1) as u64,
@@ -165,7 +165,7 @@ on_both!(
         const MANY: usize = 256;
         let mut first = 0;
         for count in sizes_around("server::api::queue::moves::MANY", MANY) {
-            // One task ends, so many others of its group stay, and there is one that waits for all of them.
+            // One task ends, `count` others of its group stay, and one more task depends on all of them.
             let group: TaskGroupId = id(first).as_str().parse().unwrap();
             let ending = u32::try_from(first).unwrap();
             world.created(ending, json!({})).await;
@@ -190,7 +190,7 @@ on_both!(
             let counted = count.min(MANY) as u64;
             assert_eq!(counts.rows("task_open_dependencies"), counted);
             assert_eq!(counts.rows("task_group_active"), counted);
-            // Who sees few left writes a row that the others of them write, too.
+            // With few tasks left, the transaction writes a row that the others write, too.
             let is_watched = count > 0 && count < MANY;
             assert_eq!(counts.statements("task_touch"), u64::from(is_watched));
             assert_eq!(

@@ -23,9 +23,9 @@ use crate::world::World;
 const BATCH: usize = 64;
 /// The time from one sweep to the next, with all its jitter.
 const SWEEP_AT_THE_LATEST: Duration = Duration::from_millis(1_500);
-/// A sweep begins after so many trips to the database, or never.
+/// A sweep that has not begun after this many trips to the database never will.
 const MAX_TRIPS: u64 = 1_000;
-/// With all the time that passes here, nobody's patience ends.
+/// Few enough that no worker stops waiting in the time that they take.
 const N_IDLE_SWEEPS: u32 = 3;
 
 fn ids(claims: &Value) -> Vec<String> {
@@ -62,7 +62,7 @@ async fn trip(world: &World) {
     trip.await.unwrap();
 }
 
-/// Lets the time of one sweep pass, and counts what happens until all of so many workers wait again.
+/// Lets the time of one sweep pass, and counts what happens until all `count` workers wait again.
 async fn one_sweep(world: &World, count: usize) -> Counts {
     let mut counts = world.app.store.take_counts();
     tokio::time::advance(SWEEP_AT_THE_LATEST).await;

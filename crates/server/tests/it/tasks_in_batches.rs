@@ -95,8 +95,8 @@ on_both!(tasks_past_their_deadline_are_ended_in_batches, |world| {
     }
 });
 
-/// Pauses that end at this time.
-async fn pause(world: &World, count: usize, until: Timestamp, ended: Option<Timestamp>) {
+/// Writes `count` pauses that end at this time.
+pub(crate) async fn pause(world: &World, count: usize, until: Timestamp, ended: Option<Timestamp>) {
     world
         .write(move |tx| {
             (0..count).try_for_each(|number| {

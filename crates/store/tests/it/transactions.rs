@@ -401,7 +401,7 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         store.take_counts();
-        // The sizes around the limit are for a test that reads nothing: so many rows take long.
+        // The sizes around the limit are tested without reading: this many rows take long.
         database.raw(&format!(
             "INSERT INTO worker_types (worker_pool_id, worker_configuration_id, check_payload) \
          WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n WHERE x < {MAX_ROWS} + 2) \

@@ -254,7 +254,7 @@ async fn two_tasks_run_at_once_when_there_is_room_for_two() {
 /// The queue hands out no more at once.
 const MAX_CLAIMS: usize = 32;
 
-/// Has a worker with so much room run so many tasks. Returns how many it asked for each time.
+/// Has a worker of this capacity run `n_tasks` tasks. Returns how many it asked for each time.
 async fn asked_for(capacity: usize, n_tasks: usize) -> Vec<usize> {
     let world = World::new().await;
     world.fleet.change(|state| {

@@ -119,7 +119,7 @@ async fn looks_are_of_so_many_workers_and_each_is_seen() {
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();
         let (mut n_looks, mut seen) = (0, Vec::new());
-        // As whoever looks does.
+        // In batches, as a scan does it.
         for some in workers.chunks(machine.provider.look_batch()) {
             seen.extend(machine.provider.look(some).await.unwrap());
             n_looks += 1;

@@ -122,15 +122,13 @@ impl Reading {
                 exit: Exit::NotFound,
                 ..missing
             };
-            // The list ends there, whatever comes after it.
-            let is_cut = listed["artifacts"][MAX_ARTIFACTS - 1].is_object();
+            // There may be more, of which this list does not tell.
+            if listed["artifacts"][MAX_ARTIFACTS - 1].is_null() {
+                return Err(failure);
+            }
             let hint =
-                format!("of its artifacts only the first {MAX_ARTIFACTS} were searched for a log");
-            return Err(if is_cut {
-                failure.advise(hint)
-            } else {
-                failure
-            });
+                format!("the first {MAX_ARTIFACTS} of its artifacts were searched for a log");
+            return Err(failure.advise(hint));
         };
         let segments = ["task", &self.task, "runs", &number, "artifacts", &name];
         let call = Call::get(QUEUE, &segments).to(self.purpose());
@@ -315,8 +313,8 @@ mod tests {
         assert!(text(true, 0).take(b"not packed at all").is_err());
     }
 
-    /// A server that knows no logs, and a run with so many artifacts of which the last is one. Returns how many lists
-    /// it was asked for, when a connection says nothing.
+    /// Serves a run without a log link whose last artifact is a log. A connection that sends nothing ends it; then it
+    /// returns how many pages of artifacts were asked for.
     async fn serve(listener: TcpListener, n_artifacts: usize) -> usize {
         let mut n_lists = 0;
         loop {
@@ -385,7 +383,7 @@ mod tests {
                     assert_eq!(missing.exit, Exit::NotFound);
                     let hint = missing.advice.unwrap_or_default();
                     assert_eq!(
-                        hint.contains("only the first 10000"),
+                        hint.contains("the first 10000 of its artifacts"),
                         count > limit,
                         "{hint}"
                     );

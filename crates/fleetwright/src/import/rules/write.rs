@@ -28,7 +28,6 @@ const FIRST: [&str; 9] = [
 ];
 
 /// A configuration that is proven to give the pools that it was made of.
-#[derive(Clone)]
 pub(super) struct Written {
     pub(super) id: String,
     pub(super) n_worker_types: usize,
@@ -83,7 +82,9 @@ fn divided(
             max_launch_configs,
         )
     };
-    Ok([part("1", left)?, part("2", right)?].concat())
+    let mut parts = part("1", left)?;
+    parts.extend(part("2", right)?);
+    Ok(parts)
 }
 
 fn unproven(problem: String) -> Failure {

@@ -13,7 +13,7 @@ const KEPT_OF_WORKER: u32 = 20;
 /// None is kept for longer.
 const KEPT_DAYS: i64 = 14;
 
-/// How many outcomes went; at most so many of each pool.
+/// Returns how many outcomes went. `batches` bounds what goes of each pool.
 pub(in super::super) async fn forget(
     app: &App,
     now: Timestamp,

@@ -44,7 +44,7 @@ impl OutsideOutcomes {
         Self::in_batches(app, broker, usual)
     }
 
-    /// One of which each activation reads so much.
+    /// With other limits for one activation.
     pub fn in_batches(app: Arc<App>, broker: Broker, batches: Batches) -> Self {
         Self {
             app,

@@ -56,7 +56,7 @@ impl PublishToBroker {
         Self::in_batches(app, broker, usual)
     }
 
-    /// One of which each activation publishes so much.
+    /// With other limits for one activation.
     pub fn in_batches(app: Arc<App>, broker: Broker, batches: Batches) -> Self {
         Self {
             app,

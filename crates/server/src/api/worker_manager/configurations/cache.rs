@@ -196,7 +196,7 @@ mod tests {
             for number in 0..count {
                 compilations.put(&id(number), old, Arc::clone(&compilation));
                 compilations.put(&id(number), new, Arc::clone(&compilation));
-                // Who uses the first one keeps it.
+                // The first one is used again and again, so it stays.
                 assert!(compilations.get(&id(0), new).is_some());
             }
             let is_kept = |number: &usize| compilations.get(&id(*number), new).is_some();
