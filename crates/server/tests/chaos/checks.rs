@@ -33,6 +33,7 @@ impl World {
         self.check_limits(&before, &after);
         self.check_machines(&before, &after);
         self.check_demand(&before, &after, now);
+        self.check_refusals(&before, &after);
         self.check_ends(&before, &after, now);
         self.check_foreign();
         self.check_events(&after).await;

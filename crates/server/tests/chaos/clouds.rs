@@ -52,6 +52,8 @@ pub(crate) enum Mutant {
     TakesTheSilentForGone,
     /// Lists none of our machines.
     ListsNothing,
+    /// The harness makes the planner forget refusals.
+    ForgetsRefusals,
     /// The harness launches what could not be written down.
     LaunchesUnwritten,
 }

@@ -28,6 +28,7 @@ mod mutants;
 mod people;
 mod picture;
 mod recovery;
+mod refusals;
 mod run;
 mod state;
 mod steps;

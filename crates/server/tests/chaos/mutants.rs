@@ -67,6 +67,11 @@ async fn a_provider_that_takes_a_silent_region_for_gone_is_found() {
 }
 
 #[tokio::test]
+async fn asking_again_at_once_after_a_refusal_is_found() {
+    is_found(Mutant::ForgetsRefusals, "I9: asked again").await;
+}
+
+#[tokio::test]
 async fn a_provider_that_lists_nothing_is_found() {
     is_found(Mutant::ListsNothing, "I11").await;
 }

@@ -33,6 +33,9 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
     for _ in 0..n_steps {
         world.step().await;
         world.check().await;
+        if mutant == Some(Mutant::ForgetsRefusals) {
+            world.forget_refusals().await;
+        }
         if !world.state().problems.is_empty() {
             break;
         }
