@@ -54,6 +54,8 @@ pub(crate) enum Mutant {
     ListsNothing,
     /// The harness makes the planner forget refusals.
     ForgetsRefusals,
+    /// The harness keeps from the queue the workers beyond those that it serves at once.
+    ServesOneBatch,
     /// The harness launches what could not be written down.
     LaunchesUnwritten,
 }

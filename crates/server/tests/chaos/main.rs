@@ -14,6 +14,7 @@ mod bug_classes;
 mod chance;
 mod checks;
 mod clouds;
+mod crowd;
 #[path = "../it/database.rs"]
 #[expect(
     dead_code,
@@ -74,7 +75,7 @@ async fn the_seeds_that_were_asked_for() {
 
 #[tokio::test]
 async fn the_same_seed_is_the_same_history() {
-    for seed in 0..5 {
+    for seed in (0..5).chain([crowd::CROWD_AT]) {
         let (first, second) = (run(seed, None, None).await, run(seed, None, None).await);
         let differs = first
             .trace

@@ -77,6 +77,11 @@ async fn a_provider_that_lists_nothing_is_found() {
 }
 
 #[tokio::test]
+async fn serving_one_batch_of_those_who_wait_is_found() {
+    is_found(Mutant::ServesOneBatch, "queue: tasks wait").await;
+}
+
+#[tokio::test]
 async fn launching_what_a_full_disk_refused_is_found() {
     is_found(Mutant::LaunchesUnwritten, "I2").await;
 }

@@ -168,7 +168,12 @@ impl World {
 
     pub(crate) async fn create_tasks(&self) {
         let pool = *self.chance.pick(&POOLS).expect("there are some");
-        for _ in 0..=self.chance.below(4) {
+        let count = self.chance.between(1, 4);
+        self.create_tasks_for(pool, count).await;
+    }
+
+    pub(crate) async fn create_tasks_for(&self, pool: &str, count: i64) {
+        for _ in 0..count {
             let id = self.fresh_token().to_string();
             let (now, deadline) = (self.now(), self.chance.between(HOUR_MS, 12 * HOUR_MS));
             let body = json!({

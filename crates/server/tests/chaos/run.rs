@@ -30,8 +30,12 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
     world.make_pools().await;
     world.check().await;
     let n_steps = world.chance.between(*STEPS.start(), *STEPS.end());
-    for _ in 0..n_steps {
+    let crowd_at = world.has_crowd().then(|| world.chance.between(1, n_steps));
+    for step in 1..=n_steps {
         world.step().await;
+        if crowd_at == Some(step) {
+            world.crowd_waits().await;
+        }
         world.check().await;
         if mutant == Some(Mutant::ForgetsRefusals) {
             world.forget_refusals().await;

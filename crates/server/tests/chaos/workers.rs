@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    async fn pending(&self, pool: &PoolId) -> u64 {
+    pub(crate) async fn pending(&self, pool: &PoolId) -> u64 {
         let (pool, now) = (pool.clone(), self.now());
         let read = self
             .observer

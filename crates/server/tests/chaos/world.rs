@@ -327,8 +327,20 @@ impl World {
         path: &str,
         body: Option<&serde_json::Value>,
     ) -> Option<Answer> {
-        self.ask_as(&Who::new("static/root", ROOT_TOKEN), method, path, body)
-            .await
+        self.ask_as(&root(), method, path, body).await
+    }
+
+    /// A request as root to this process, not sent yet.
+    pub(crate) fn request(
+        &self,
+        process: &Process,
+        method: Method,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Ask {
+        let server = Arc::clone(&process.server);
+        let ask = Ask::new(server, method, path, self.now());
+        ask.by(&root()).json(body)
     }
 
     pub(crate) async fn ask_as(
@@ -373,6 +385,10 @@ impl World {
             () = limit => None,
         }
     }
+}
+
+fn root() -> Who {
+    Who::new("static/root", ROOT_TOKEN)
 }
 
 /// What the worlds of one thread share, one after the other.
