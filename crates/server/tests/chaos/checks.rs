@@ -99,11 +99,16 @@ impl World {
                 None => match &launch.state {
                     LaunchState::Open | LaunchState::Unknown { .. } => true,
                     LaunchState::Refused { .. } => false,
-                    // A frozen process asks too late; then the next scan finds the machine.
-                    LaunchState::Accepted | LaunchState::Withdrawn { .. } if has_frozen => false,
+                    // A process that froze after it had written that it asks does so too late; then the next scan
+                    // finds the machine. One that froze before asks no more.
+                    LaunchState::Accepted | LaunchState::Withdrawn { .. }
+                        if has_frozen && launch.asked.is_some() =>
+                    {
+                        false
+                    }
                     LaunchState::Accepted | LaunchState::Withdrawn { .. } => {
                         self.problem(format!(
-                            "{} has no row, and its launch is over",
+                            "I2: no row has {}, and its launch is over",
                             machine.key
                         ));
                         false

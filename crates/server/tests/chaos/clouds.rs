@@ -56,6 +56,10 @@ pub(crate) enum Mutant {
     ForgetsRefusals,
     /// The harness keeps from the queue the workers beyond those that it serves at once.
     ServesOneBatch,
+    /// The harness launches what a process had decided on before it froze, though it was withdrawn meanwhile.
+    LaunchesAfterThawing,
+    /// The harness counts signs of workers from before the clocks were set back.
+    CountsSignsAhead,
     /// The harness launches what could not be written down.
     LaunchesUnwritten,
 }

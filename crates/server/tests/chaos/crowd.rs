@@ -25,7 +25,7 @@ pub(crate) const CROWD_EVERY: u64 = 20;
 pub(crate) const CROWD_AT: u64 = 7;
 /// How many workers the queue serves in one transaction.
 const SERVED_AT_ONCE: usize = 64;
-const MOST_WORKERS: i64 = 140;
+const MOST_WORKERS: i64 = 100;
 /// Turns of the executor within which all batches are served.
 const TURNS: usize = 400;
 /// The queue looks again at least this often for what nobody announced.

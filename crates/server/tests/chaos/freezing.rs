@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clouds::Life;
+use crate::clouds::{Life, Mutant};
 use crate::world::{Process, World};
 
 impl Life {
@@ -33,27 +33,47 @@ impl World {
         }
     }
 
-    /// The process freezes soon: before a transaction, or before or after a call to a cloud.
-    pub(crate) fn arrange_a_freeze(&self, process: &Process) {
+    /// The process freezes soon: before a transaction, before or after a call to a cloud, or at once between
+    /// deciding on launches and asking for them.
+    pub(crate) async fn arrange_a_freeze(self: &Arc<Self>, process: &Arc<Process>) {
         let number = process.number;
-        if self.chance.percent(50) {
-            let writes = self.chance.below(5) as u64;
-            self.note(format!("process {number} freezes after {writes} writes"));
-            process.life.freeze_after_writes(writes);
-        } else {
-            let points = self.chance.between(0, 4);
-            self.note(format!("process {number} freezes after {points} points"));
-            process.life.freeze_at_point(points);
-        }
         self.state().has_frozen = true;
+        match self.chance.below(10) {
+            0..=3 => {
+                let writes = self.chance.below(5) as u64;
+                self.note(format!("process {number} freezes after {writes} writes"));
+                process.life.freeze_after_writes(writes);
+            }
+            4..=6 => {
+                let points = self.chance.between(0, 4);
+                self.note(format!("process {number} freezes after {points} points"));
+                process.life.freeze_at_point(points);
+            }
+            _ => {
+                self.create_tasks().await;
+                self.note(format!("process {number} freezes when it has decided"));
+                process.life.freeze_after_writes(1);
+                self.lets(process, |process| async move { process.round().await })
+                    .await;
+            }
+        }
     }
 
-    /// Time has passed: some that were frozen go on.
-    pub(crate) fn thaw_some(&self) {
-        for process in self.frozen_processes() {
-            if self.chance.percent(40) {
-                self.note(format!("process {} goes on", process.number));
-                process.life.thaw();
+    /// Time has passed, in which others worked: some that were frozen go on.
+    pub(crate) async fn thaw_some(self: &Arc<Self>) {
+        for frozen in self.frozen_processes() {
+            if self.chance.percent(70) {
+                continue;
+            }
+            if let Some(other) = self.any_process().filter(|_| self.chance.percent(70)) {
+                self.note(format!("process {} scans", other.number));
+                self.lets(&other, |other| async move { other.scan().await })
+                    .await;
+            }
+            self.note(format!("process {} goes on", frozen.number));
+            frozen.life.thaw();
+            if self.mutant == Some(Mutant::LaunchesAfterThawing) {
+                self.launch_what_was_withdrawn().await;
             }
         }
     }

@@ -33,6 +33,7 @@ mod refusals;
 mod run;
 mod state;
 mod steps;
+mod supply;
 mod told;
 mod weather;
 mod workers;

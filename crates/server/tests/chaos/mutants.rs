@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use cloud::{LaunchOrder, Machines};
 use domain::Version;
 use domain::launch::{Launch, LaunchState};
 use server::fleet::{self, Facts};
 use store::StoreError;
 
 use crate::clouds::Mutant;
+use crate::picture::Picture;
 use crate::run::run;
-use crate::world::{Process, World};
+use crate::world::{CLOUDS, Process, ROOT_URL, World};
 
 /// A mutant that is not found within so many seeds is not found.
 const SEEDS: u64 = 200;
@@ -82,6 +84,16 @@ async fn serving_one_batch_of_those_who_wait_is_found() {
 }
 
 #[tokio::test]
+async fn launching_what_was_withdrawn_while_a_process_was_frozen_is_found() {
+    is_found(Mutant::LaunchesAfterThawing, "I2: no row").await;
+}
+
+#[tokio::test]
+async fn counting_signs_from_before_the_clocks_were_set_back_is_found() {
+    is_found(Mutant::CountsSignsAhead, "I8").await;
+}
+
+#[tokio::test]
 async fn launching_what_a_full_disk_refused_is_found() {
     is_found(Mutant::LaunchesUnwritten, "I2").await;
 }
@@ -126,6 +138,39 @@ impl World {
         let does_not_care = self.mutant == Some(Mutant::LaunchesUnwritten);
         if written.is_ok() != does_not_care {
             fleet::launch(&process.app, &facts.pool, launches);
+        }
+    }
+
+    /// As a process might do it that goes on where it was: launches are carried out that were withdrawn because
+    /// nobody had asked for them.
+    pub(crate) async fn launch_what_was_withdrawn(&self) {
+        let picture = Picture::take(&self.observer, self.now()).await;
+        for launch in picture.launches.values() {
+            let is_withdrawn = matches!(launch.state, LaunchState::Withdrawn { .. });
+            if !is_withdrawn || launch.asked.is_some() {
+                continue;
+            }
+            let pool = picture.pools.get(&launch.pool_id);
+            let mut configs = picture.configs.iter();
+            let config = configs.find(|config| {
+                config.pool_id == launch.pool_id && config.id == launch.launch_config_id
+            });
+            let place = CLOUDS
+                .iter()
+                .position(|(id, _)| *id == launch.provider_id.as_str());
+            if let (Some(pool), Some(launch_config), Some(place)) = (pool, config, place) {
+                let order = LaunchOrder {
+                    token: &launch.token,
+                    pool,
+                    launch_config,
+                    machines: launch.machines,
+                    capacity_each: launch.capacity_each,
+                    max_price: launch.max_price,
+                    root_url: ROOT_URL,
+                    now: self.now(),
+                };
+                let _ = self.clouds[place].launch(&order).await;
+            }
         }
     }
 }

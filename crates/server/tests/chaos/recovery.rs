@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::{LaunchConfigId, ProviderId};
-use domain::plan::{Bid, Health, Offer, Snapshot};
+use domain::plan::{Bid, Health, Offer};
 use domain::pool::Pool;
 use domain::worker::WorkerState;
 
@@ -161,32 +161,6 @@ impl World {
             self.our_machines(),
             picture.n_waiting_events,
         )
-    }
-
-    /// I8: what is quarantined, told to go or not there yet is no supply.
-    pub(crate) async fn check_supply(&self, snapshot: &Snapshot) {
-        let now = snapshot.now;
-        let picture = Picture::take(&self.observer, now).await;
-        let (mut running, mut unfit) = (0, 0);
-        for worker in picture.workers_of(&snapshot.pool_id) {
-            let is_running = worker.state == WorkerState::Running;
-            let seen = picture.seen.get(&worker.key);
-            let is_fit =
-                !worker.terms.is_draining() && seen.is_none_or(|seen| !seen.is_quarantined(now));
-            match (is_running, is_fit) {
-                (true, true) => running += u64::from(worker.capacity),
-                (true, false) => unfit += u64::from(worker.capacity),
-                (false, _) => {}
-            }
-        }
-        let capacity = &snapshot.capacity;
-        // What was decided since may have changed who is told to go, not who is there.
-        let all = capacity.running + capacity.draining + capacity.quarantined;
-        if capacity.running > running + unfit || all != running + unfit {
-            self.problem(format!(
-                "I8: {capacity:?} where {running} are fit and {unfit} are not"
-            ));
-        }
     }
 }
 

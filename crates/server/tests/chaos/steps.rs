@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use domain::id::{PoolId, WorkerKey};
 use domain::plan::Plan;
+use domain::time::Timestamp;
 use server::fleet::{self, Facts};
 use server::tasks::driver::Task;
 use server::tasks::{
@@ -76,7 +77,7 @@ impl World {
             return;
         };
         let number = process.number;
-        match self.chance.below(104) {
+        match self.chance.below(105) {
             0..=9 => self.create_tasks().await,
             10..=24 => {
                 self.note(format!("process {number} provisions"));
@@ -121,21 +122,24 @@ impl World {
                 .await;
             }
             54..=69 => self.workers_act().await,
-            70..=77 => self.time_passes(),
+            70..=77 => self.time_passes().await,
             78..=80 => self.edit_pool().await,
             81 => self.quarantine().await,
             82 => self.add_foreign_machine(),
             83 => self.register_wrongly().await,
             84 => self.cancel_task().await,
             85 | 86 => self.arrange_a_death(&process),
-            87 => self.arrange_a_freeze(&process),
+            87 | 104 => self.arrange_a_freeze(&process).await,
             88..=89 => self.add_another_process().await,
             // What they do is done by the process, and by us; neither may freeze.
             90..=92 | 97..=98 if process.life.may_freeze() => {}
             90..=92 => self.decide_late(&process).await,
             93..=95 | 100.. => self.change_the_weather(),
             96 => self.a_machine_dies(),
-            97..=98 => self.preview(&process).await,
+            97..=98 => {
+                let pool = self.chance.pick(&POOLS).expect("there are some");
+                self.preview(&process, pool).await;
+            }
             99 => self.answer_again(&process),
         }
         self.let_things_happen().await;
@@ -224,7 +228,10 @@ impl World {
 
     pub(crate) async fn facts(&self, process: &Process, pool: &str) -> Option<Facts> {
         let (id, now): (PoolId, _) = (pool.parse().unwrap(), self.now());
-        let horizon = process.app.horizon(now);
+        let mut horizon = process.app.horizon(now);
+        if self.mutant == Some(Mutant::CountsSignsAhead) {
+            horizon.until = Timestamp::from_millis(i64::MAX);
+        }
         let read = process.app.store.read("facts", move |tx| {
             let Some(pool) = store::pool_get(tx, &id)? else {
                 return Ok(Vec::new());
@@ -278,9 +285,18 @@ impl World {
         }
     }
 
+    pub(crate) async fn preview_all(self: &Arc<Self>) {
+        let process = self.any_process();
+        let Some(process) = process.filter(|process| !process.life.may_freeze()) else {
+            return;
+        };
+        for pool in POOLS {
+            self.preview(&process, pool).await;
+        }
+    }
+
     /// I12: looking ahead changes nothing, and is what is then decided. I8: it counts as supply what is.
-    async fn preview(self: &Arc<Self>, process: &Arc<Process>) {
-        let pool = *self.chance.pick(&POOLS).expect("there are some");
+    async fn preview(self: &Arc<Self>, process: &Arc<Process>, pool: &str) {
         let Some(facts) = self.facts(process, pool).await else {
             return;
         };
@@ -316,7 +332,7 @@ impl World {
             fleet::launch(&process.app, &decided.pool, decided.launches);
         }
         if let Some((snapshot, _)) = previewed {
-            self.check_supply(&snapshot).await;
+            self.check_supply(process, &snapshot).await;
         }
     }
 }

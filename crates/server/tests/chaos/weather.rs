@@ -1,8 +1,11 @@
 //! What changes around the processes: the clock, the moods of the clouds, the disk.
 
+use std::sync::Arc;
+
 use cloud::CloudError;
 use domain::id::WorkerGroup;
 use domain::launch::Cause;
+use domain::supply;
 
 use crate::world::World;
 
@@ -13,32 +16,54 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
 /// A clock that was wrong is set right by as much as this.
 const CLOCK_STEP_MS: i64 = 2 * HOUR_MS;
+/// A process that looks at the fleet this often notices no gap.
+const LONGEST_ROUND_MS: i64 = 55 * SECOND_MS;
+/// After so many rounds it has listened for longer than workers may be silent.
+const ROUNDS_TO_KNOW_THE_SILENT: i64 = supply::ASKED_MS / LONGEST_ROUND_MS + 2;
 /// Where launch configs put machines.
 const REGIONS: [&str; 2] = ["r1", "r2"];
 
 impl World {
-    pub(crate) fn time_passes(&self) {
+    pub(crate) async fn time_passes(self: &Arc<Self>) {
         let millis = match self.chance.below(100) {
-            0..=2 => {
+            0..=3 => {
                 let step = self.chance.pick(&[CLOCK_STEP_MS, -CLOCK_STEP_MS]);
                 let step = *step.expect("there are two");
                 self.note(format!("the clocks are set by {} s", step / SECOND_MS));
                 self.set_clocks_by_ms(step);
-                return;
+                self.minutes_pass().await;
+                return self.preview_all().await;
             }
-            3..=59 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
+            4..=7 => return self.minutes_pass().await,
+            8..=59 => self.chance.between(SECOND_MS, 90 * SECOND_MS),
             60..=89 => self.chance.between(2 * MINUTE_MS, 20 * MINUTE_MS),
             _ => self.chance.between(HOUR_MS, 7 * HOUR_MS),
         };
         self.note(format!("{} s pass", millis / SECOND_MS));
         self.advance_ms(millis);
-        self.thaw_some();
+        self.thaw_some().await;
+    }
+
+    /// Minutes in which every process looks at the fleet as often as it does in truth: then it knows which workers
+    /// are silent. Longer steps of time are gaps to it, after which silence says nothing.
+    async fn minutes_pass(self: &Arc<Self>) {
+        self.note("some minutes pass, round by round");
+        for _ in 0..ROUNDS_TO_KNOW_THE_SILENT {
+            self.advance_ms(LONGEST_ROUND_MS);
+            self.thaw_some().await;
+            for process in self.processes() {
+                self.lets(&process, |process| async move { process.round().await })
+                    .await;
+            }
+            self.let_things_happen().await;
+            self.check().await;
+        }
     }
 
     pub(crate) fn change_the_weather(&self) {
         let place = self.chance.below(self.clouds.len());
         let cloud = &self.clouds[place];
-        match self.chance.below(9) {
+        match self.chance.below(10) {
             0 => cloud.set_lag_ms(self.chance.between(0, MAX_LAG_MS)),
             1 => cloud.set_stop_ms(self.chance.between(0, 5 * MINUTE_MS)),
             // Late answers are for where one thread makes them come in order.
@@ -48,7 +73,7 @@ impl World {
             3 => cloud.set_repeats_itself(self.chance.percent(50)),
             4 => self.set_down(place, self.chance.percent(50)),
             5 => self.refuse_launches(place),
-            6 => self.hang_a_region(place),
+            6 | 8 => self.hang_a_region(place),
             7 => self.fill_the_disk(self.chance.percent(50)),
             _ => {
                 cloud.set_lag_ms(0);

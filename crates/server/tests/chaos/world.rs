@@ -24,7 +24,7 @@ use crate::clouds::{Handle, Life, Mutant};
 use crate::database::Database;
 use crate::state::State;
 
-const ROOT_URL: &str = "http://fleet.example.com";
+pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// 2026-09-21T14:13:20.000Z
 const START_MS: i64 = 1_790_000_000_000;
