@@ -37,7 +37,9 @@ impl World {
         self.check_ends(&before, &after, now);
         self.check_foreign();
         self.check_events(&after).await;
-        self.state().before = Some(after);
+        let mut state = self.state();
+        state.said.clear();
+        state.before = Some(after);
     }
 
     /// I1: never more than may be, unless the limit was lowered meanwhile; then never more than before.
@@ -187,7 +189,8 @@ impl World {
             };
             let min = min_in(before).max(min_in(after));
             let pending = |picture: &Picture| picture.demand[id].pending;
-            let wanted = pending(before).max(pending(after)).max(min);
+            let said = self.state().said.get(id).copied().unwrap_or(0);
+            let wanted = pending(before).max(pending(after)).max(said).max(min);
             if coming > wanted + largest - 1 {
                 self.problem(format!("I2: {coming} units come for {wanted} in {id}"));
             }

@@ -23,6 +23,8 @@ mod crowd;
 )]
 mod database;
 mod freezing;
+mod late_queue;
+mod late_server;
 #[path = "../it/measuring.rs"]
 mod measuring;
 mod mutants;

@@ -60,7 +60,7 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
 }
 
 /// No connection is open when the database goes, and nothing that still runs changes that of the next world.
-async fn close(world: Arc<World>) {
+pub(crate) async fn close(world: Arc<World>) {
     let processes = world.processes();
     world.end_processes();
     if world.is_postgres() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::id::WorkerKey;
+use domain::id::{PoolId, WorkerKey};
 use domain::launch::{Cause, Launch};
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) refusing: [Option<Cause>; 2],
     /// Of each cloud: the region that answers nothing now.
     pub(crate) hung: [Option<&'static str>; 2],
+    /// What an outside queue has said since the last check: the most tasks that wait, by pool.
+    pub(crate) said: BTreeMap<PoolId, u64>,
     /// What the last check saw.
     pub(crate) before: Option<Picture>,
 }

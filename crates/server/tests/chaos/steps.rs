@@ -136,10 +136,7 @@ impl World {
             90..=92 => self.decide_late(&process).await,
             93..=95 | 100.. => self.change_the_weather(),
             96 => self.a_machine_dies(),
-            97..=98 => {
-                let pool = self.chance.pick(&POOLS).expect("there are some");
-                self.preview(&process, pool).await;
-            }
+            97..=98 => self.preview_one(&process).await,
             99 => self.answer_again(&process),
         }
         self.let_things_happen().await;
@@ -283,6 +280,11 @@ impl World {
             self.note(format!("process {} carries out again", process.number));
             fleet::launch(&process.app, &pool, launches);
         }
+    }
+
+    async fn preview_one(self: &Arc<Self>, process: &Arc<Process>) {
+        let pool = self.chance.pick(&POOLS).expect("there are some");
+        self.preview(process, pool).await;
     }
 
     pub(crate) async fn preview_all(self: &Arc<Self>) {

@@ -12,7 +12,7 @@ use domain::time::{Clock, Timestamp};
 use http::Method;
 use server::api::listener::Server;
 use server::app::{App, Random};
-use server::config::Config;
+use server::config::{Config, OutsideQueue};
 use server::start::{start_on, start_with};
 use server::tasks::Ending;
 use store::{Options, Store};
@@ -85,7 +85,18 @@ impl World {
         mutant: Option<Mutant>,
         postgres: Option<Database>,
     ) -> Arc<Self> {
-        let (observer, config) = Home::open(postgres.as_ref()).await;
+        Self::open_beside(None, seed, mutant, postgres).await
+    }
+
+    /// Whose tasks wait in the queue of another deployment, if there is one.
+    pub(crate) async fn open_beside(
+        queue: Option<OutsideQueue>,
+        seed: u64,
+        mutant: Option<Mutant>,
+        postgres: Option<Database>,
+    ) -> Arc<Self> {
+        let (observer, mut config) = Home::open(postgres.as_ref()).await;
+        config.queue.taskcluster = queue;
         let clock = || Arc::new(TestClock(AtomicI64::new(START_MS)));
         let (clock, true_clock) = (clock(), clock());
         let keyring = Arc::new(config.keyring().unwrap());
