@@ -6,7 +6,6 @@
 mod expand;
 mod refuse;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use expand::ExpansionTooLarge;
@@ -63,21 +62,29 @@ struct Starred {
 impl Roles {
     /// Compiles any set of roles, also an invalid one. Of two roles with one id the last counts.
     pub fn new(roles: impl IntoIterator<Item = Role>) -> Self {
-        let by_id: BTreeMap<String, Vec<String>> = roles
-            .into_iter()
-            .map(|role| (role.role_id, role.scopes))
-            .collect();
-        let mut compiled = Self::default();
-        for (id, scopes) in by_id {
-            match id.strip_suffix('*') {
-                Some(prefix) => compiled
-                    .starred
-                    .push(Starred::new(prefix.to_owned(), scopes)),
-                None => compiled.exact.push(Exact { id, scopes }),
+        Self::default().with(roles)
+    }
+
+    /// These roles are put in, or take the places of those that have their ids.
+    #[must_use]
+    pub fn with(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
+        for Role { role_id, scopes } in roles {
+            match role_id.strip_suffix('*') {
+                Some(prefix) => {
+                    let role = Starred::new(prefix.to_owned(), scopes);
+                    put(&mut self.starred, |role| &role.prefix, role);
+                }
+                None => {
+                    let role = Exact {
+                        id: role_id,
+                        scopes,
+                    };
+                    put(&mut self.exact, |role| &role.id, role);
+                }
             }
         }
-        compiled.sort_starred();
-        compiled
+        self.index_prefixes();
+        self
     }
 
     /// Whether a role may be made or changed to this, given all the others.
@@ -85,9 +92,7 @@ impl Roles {
         refuse::check(self, candidate)
     }
 
-    fn sort_starred(&mut self) {
-        self.starred
-            .sort_by(|left, right| left.prefix.cmp(&right.prefix));
+    fn index_prefixes(&mut self) {
         self.prefix_lengths = self.starred.iter().map(|role| role.prefix.len()).collect();
         self.prefix_lengths.sort_unstable();
         self.prefix_lengths.dedup();
@@ -139,6 +144,14 @@ impl Starred {
             }
         }
         role
+    }
+}
+
+/// Puts an item into a list that is sorted by this key, or in the place of the one with the same key.
+fn put<T>(sorted: &mut Vec<T>, key: impl Fn(&T) -> &String, item: T) {
+    match sorted.binary_search_by(|known| key(known).cmp(key(&item))) {
+        Ok(place) => sorted[place] = item,
+        Err(place) => sorted.insert(place, item),
     }
 }
 

@@ -1,9 +1,15 @@
-//! A number that grows with every change of a client or a role, so that caches know when to reload.
+//! Counters that grow with every change of a client or a role, so that caches know when to reload, and what.
 //!
-//! It is a sum over several rows: transactions that run at once add to different rows, so that none is in the way
-//! of another. Each commit makes the sum larger for all that look afterwards, in whatever order they commit.
+//! Transactions that run at once write different counters, so that none is in the way of another. A role says which
+//! counter its last change counted up, and to what. The changes of one counter are committed in its order, so those
+//! above the value that a cache has seen are all that it does not know yet.
+
+use std::collections::BTreeMap;
+
+use domain::access::RoleRecord;
 
 use crate::error::StoreError;
+use crate::role::{role_all, role_changed};
 use crate::statement::{Table, statements};
 use crate::tx::Tx;
 
@@ -12,23 +18,91 @@ static TABLE: Table = Table {
     key_columns: 1,
 };
 
+/// The first counter, from before there were several.
+const ACCESS: &str = "access";
+/// What the names of the counters of deleted roles begin with.
+const DELETED: &str = "access-deleted/";
+
 statements! { TABLE;
+    // `0` is the character after `/`, and `-` the one before `.`.
     GET "access_revision" =
-        "SELECT CAST(SUM(value) AS BIGINT) FROM revisions \
-         WHERE name = 'access' OR (name > 'access/' AND name < 'access0')";
+        "SELECT name, value FROM revisions WHERE name >= 'access' AND name < 'access0'";
     BUMP "access_revision_bump" =
         "INSERT INTO revisions (name, value) VALUES ($1, 1) \
          ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1";
 }
 
-pub fn access_revision(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
-    tx.row(&GET, &[], |row| row.optional_integer(0))?
-        .flatten()
-        .ok_or_else(|| StoreError::corrupt(TABLE.name, "access", "it is missing"))
+/// How far the changes of clients and roles are known; by default nothing is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessRevision(BTreeMap<String, i64>);
+
+/// What a cache does not know yet of the roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleNews {
+    /// These are new or were changed; the others are as they were.
+    Changed(Vec<RoleRecord>),
+    /// All that there are.
+    All(Vec<RoleRecord>),
+}
+
+pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
+    let counters = tx.rows(&GET, &[], |row| {
+        Ok((row.text(0)?.to_owned(), row.integer(1)?))
+    })?;
+    let revision = AccessRevision(counters.into_iter().collect());
+    if revision.0.contains_key(ACCESS) {
+        Ok(revision)
+    } else {
+        Err(StoreError::corrupt(TABLE.name, ACCESS, "it is missing"))
+    }
+}
+
+/// What changed between the revision that a cache has seen and the current one.
+pub fn role_news(
+    tx: &mut Tx<'_>,
+    seen: &AccessRevision,
+    current: &AccessRevision,
+) -> Result<RoleNews, StoreError> {
+    if !current.continues(seen) {
+        return role_all(tx).map(RoleNews::All);
+    }
+    let mut changed = Vec::new();
+    for (name, value) in &current.0 {
+        let known = seen.0.get(name).copied().unwrap_or(0);
+        if *value > known {
+            changed.extend(role_changed(tx, name, known)?);
+        }
+    }
+    Ok(RoleNews::Changed(changed))
+}
+
+impl AccessRevision {
+    /// Whether a cache that has seen the other one lacks nothing but roles that can be found by their counters. It is
+    /// not so after roles were deleted, and after the database was restored from a backup: then a counter is smaller.
+    fn continues(&self, seen: &Self) -> bool {
+        let deleted = |revision: &Self| {
+            let counters = revision.0.iter();
+            let deleted = counters.filter(|(name, _)| name.starts_with(DELETED));
+            deleted.map(|(_, value)| value).sum::<i64>()
+        };
+        let is_there = |(name, value): (&String, &i64)| self.0.get(name) >= Some(value);
+        !seen.0.is_empty() && seen.0.iter().all(is_there) && deleted(self) == deleted(seen)
+    }
+}
+
+/// The counter of this transaction.
+pub(crate) fn counter(tx: &Tx<'_>) -> String {
+    format!("{ACCESS}/{:02}", tx.slot())
 }
 
 /// Belongs into every transaction that changes what somebody may do.
 pub(crate) fn bump(tx: &mut Tx<'_>) -> Result<(), StoreError> {
-    let name = format!("access/{:02}", tx.slot());
+    let name = counter(tx);
+    tx.execute(&BUMP, &[(&name).into()]).map(drop)
+}
+
+/// As [`bump`], where a role was deleted.
+pub(crate) fn bump_deleted(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    let name = format!("{DELETED}{:02}", tx.slot());
     tx.execute(&BUMP, &[(&name).into()]).map(drop)
 }

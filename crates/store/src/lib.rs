@@ -65,7 +65,7 @@ mod worker_supply;
 mod worker_type;
 mod write_probe;
 
-pub use access_revision::access_revision;
+pub use access_revision::{AccessRevision, RoleNews, access_revision, role_news};
 pub use artifact::{
     artifact_delete_expired, artifact_get, artifact_insert, artifact_list, artifact_update,
 };

@@ -49,6 +49,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     17 "0017_cache_purges"
     18 "0018_health_by_events"
     19 "0019_supply"
+    20 "0020_roles_by_revision"
 };
 
 static TABLE: Table = Table {

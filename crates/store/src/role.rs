@@ -22,16 +22,31 @@ macro_rules! columns {
     };
 }
 
+/// What the counter is about to be counted up to. Somebody else who counts it up at the same time is in conflict with
+/// that, so the number is right if the transaction is committed.
+macro_rules! next_revision {
+    ($name:literal) => {
+        concat!(
+            "COALESCE((SELECT value FROM revisions WHERE name = ",
+            $name,
+            "), 0) + 1"
+        )
+    };
+}
+
 statements! { TABLE;
     GET "role_get" = concat!("SELECT ", columns!(), " FROM roles WHERE role_id = $1");
     INSERT "role_insert" = concat!(
-        "INSERT INTO roles (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING");
-    UPDATE "role_update" =
-        "UPDATE roles SET description = $1, scopes = $2, last_modified = $3, version = version + 1 \
-         WHERE role_id = $4 AND version = $5";
+        "INSERT INTO roles (", columns!(), ", revision_name, revision) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, ", next_revision!("$7"), ") ON CONFLICT DO NOTHING");
+    UPDATE "role_update" = concat!(
+        "UPDATE roles SET description = $1, scopes = $2, last_modified = $3, version = version + 1, \
+         revision_name = $4, revision = ", next_revision!("$4"), " WHERE role_id = $5 AND version = $6");
     DELETE "role_delete" = "DELETE FROM roles WHERE role_id = $1";
     LIST "role_list" = concat!(
         "SELECT ", columns!(), " FROM roles WHERE role_id > $1 ORDER BY role_id LIMIT $2");
+    CHANGED "role_changed" = concat!(
+        "SELECT ", columns!(), " FROM roles WHERE revision_name = $1 AND revision > $2");
 }
 
 pub fn role_get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
@@ -40,7 +55,7 @@ pub fn role_get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, Stor
 
 /// `false` if there is one of this id already; nothing changes then.
 pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
-    let scopes = to_json(&role.scopes);
+    let (scopes, counter) = (to_json(&role.scopes), access_revision::counter(tx));
     let n_inserted = tx.execute(
         &INSERT,
         &[
@@ -50,6 +65,7 @@ pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreErro
             role.created.into(),
             role.last_modified.into(),
             role.version.into(),
+            (&counter).into(),
         ],
     )?;
     if n_inserted > 0 {
@@ -60,13 +76,14 @@ pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreErro
 
 /// Writes what can change, if nobody changed it since it was read. Returns the new version.
 pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
-    let scopes = to_json(&role.scopes);
+    let (scopes, counter) = (to_json(&role.scopes), access_revision::counter(tx));
     tx.execute_guarded(
         &UPDATE,
         &[
             (&role.description).into(),
             (&scopes).into(),
             role.last_modified.into(),
+            (&counter).into(),
             role.role_id.as_str().into(),
             role.version.into(),
         ],
@@ -79,7 +96,7 @@ pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreE
 pub fn role_delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
     let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
     if n_deleted > 0 {
-        access_revision::bump(tx)?;
+        access_revision::bump_deleted(tx)?;
     }
     Ok(n_deleted > 0)
 }
@@ -97,6 +114,15 @@ pub fn role_list(
 /// All of them, as expanding scopes needs them.
 pub fn role_all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
     role_list(tx, None, ALL_ROWS)
+}
+
+/// Those whose last change counted this counter up above the value.
+pub(crate) fn role_changed(
+    tx: &mut Tx<'_>,
+    counter: &str,
+    above: i64,
+) -> Result<Vec<RoleRecord>, StoreError> {
+    tx.rows(&CHANGED, &[counter.into(), above.into()], role)
 }
 
 fn role(row: &Row<'_>) -> Result<RoleRecord, BadRow> {

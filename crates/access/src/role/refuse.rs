@@ -1,6 +1,6 @@
 //! Why a role is not accepted: malformed scopes, misplaced parameters, cycles.
 
-use super::{ASSUME, PARAMETER, Role, Roles, Starred};
+use super::{ASSUME, PARAMETER, Role, Roles, Starred, put};
 use crate::scope::is_scope;
 
 /// Why a role is not accepted.
@@ -70,17 +70,12 @@ fn check_cycles(roles: &Roles, prefix: &str, scopes: &[String]) -> Result<(), Ro
     if candidate.parameterised.is_empty() {
         return Ok(());
     }
-    let others = roles
-        .starred
-        .iter()
-        .filter(|role| role.prefix != prefix)
-        .cloned();
-    let starred: Vec<Starred> = others.chain([candidate]).collect();
     let mut roles = Roles {
-        starred,
+        starred: roles.starred.clone(),
         ..Roles::default()
     };
-    roles.sort_starred();
+    put(&mut roles.starred, |role| &role.prefix, candidate);
+    roles.index_prefixes();
     // Other prefixes differ, so this finds the candidate.
     let start = roles
         .starred

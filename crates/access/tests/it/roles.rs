@@ -219,6 +219,44 @@ fn of_two_roles_with_one_id_the_last_counts() {
 }
 
 #[test]
+fn roles_that_are_put_in_later_count_as_those_that_were_there_from_the_start() {
+    let changes = [
+        role("b*", &["of-b", "<..>-of-b"]),
+        role("a", &["old"]),
+        role("ab*", &["assume:b<..>"]),
+        role("a", &["new", "assume:abc"]),
+        role("b*", &["assume:x*", "<..>-of-b"]),
+        role("xyz", &["far"]),
+        role("*", &["everybody"]),
+    ];
+    let mut grown = Roles::default();
+    for (number, change) in changes.iter().enumerate() {
+        grown = grown.with([change.clone()]);
+        let at_once = Roles::new(changes[..=number].iter().cloned());
+        for scope in [
+            "assume:a",
+            "assume:ab*",
+            "assume:bcd",
+            "assume:x*",
+            "assume:*",
+        ] {
+            let expanded = |roles: &Roles| roles.expand([scope]).unwrap().to_vec();
+            assert_eq!(
+                expanded(&grown),
+                expanded(&at_once),
+                "{scope} after {number}"
+            );
+        }
+    }
+    assert!(
+        grown
+            .expand(["assume:a"])
+            .unwrap()
+            .satisfies_all(["new", "c-of-b", "far"])
+    );
+}
+
+#[test]
 fn roles_that_grow_without_end_are_refused_by_name() {
     let growing = Roles::new([role("a*", &["assume:a<..>x", "near"])]);
     let refused = growing.expand(["assume:a"]).unwrap_err();

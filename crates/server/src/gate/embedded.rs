@@ -2,7 +2,8 @@
 //!
 //! What has been read from the store is kept in memory as long as the revision that every change of
 //! a client or role counts up stays the same. The revision is looked at once a second at most, so a
-//! change in another process takes effect within a second, one in this process at once.
+//! change in another process takes effect within a second, one in this process at once. Of the roles
+//! only those that changed are read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,10 +15,10 @@ use access::role::{ExpansionTooLarge, Role, Roles};
 use access::scope::ScopeSet;
 use access::seal::Keyring;
 use async_trait::async_trait;
-use domain::access::ClientRecord;
+use domain::access::{ClientRecord, RoleRecord};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
-use store::{Store, StoreError};
+use store::{AccessRevision, RoleNews, Store, StoreError};
 
 use super::{Asking, Caller, Gate, failed};
 use crate::api::error::ApiError;
@@ -58,7 +59,7 @@ struct Looked {
 
 /// All that is known of clients and roles at one revision.
 struct Known {
-    revision: i64,
+    revision: AccessRevision,
     roles: Roles,
     anonymous: Arc<ScopeSet>,
     clients: Mutex<HashMap<String, Arc<Client>>>,
@@ -73,7 +74,7 @@ struct Expansions {
 }
 
 impl Known {
-    fn new(revision: i64, roles: Roles) -> Self {
+    fn new(revision: AccessRevision, roles: Roles) -> Self {
         // Callers without credentials then have what nobody is refused, and the log says why.
         let anonymous = roles.expand([ANONYMOUS]).unwrap_or_else(|problem| {
             tracing::error!(
@@ -135,8 +136,9 @@ impl Expansions {
 
 impl Embedded {
     pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
-        // No revision of the store is -1, so the first request reads the roles.
-        let known = RwLock::new(Arc::new(Known::new(-1, Roles::default())));
+        // Of this revision nothing is known, so the first request reads the roles.
+        let nothing = Known::new(AccessRevision::default(), Roles::default());
+        let known = RwLock::new(Arc::new(nothing));
         Self {
             store,
             keyring,
@@ -209,27 +211,25 @@ impl Embedded {
         }
         let looked = *self.looked();
         let known = self.current();
-        let seen = known.revision;
+        let seen = known.revision.clone();
         let news = self
             .store
             .read("access_load", move |tx| {
                 let revision = store::access_revision(tx)?;
-                let roles = if revision == seen {
-                    None
-                } else {
-                    Some(store::role_all(tx)?)
+                let news = match revision == seen {
+                    true => None,
+                    false => Some(store::role_news(tx, &seen, &revision)?),
                 };
-                Ok::<_, StoreError>((revision, roles))
+                Ok::<_, StoreError>((revision, news))
             })
             .await?;
         let known = match news {
             (_, None) => known,
-            // Also if the number is smaller: then the database was restored from a backup.
-            (revision, Some(roles)) => {
-                let roles = Roles::new(roles.into_iter().map(|role| Role {
-                    role_id: role.role_id.to_string(),
-                    scopes: role.scopes,
-                }));
+            (revision, Some(news)) => {
+                let roles = match news {
+                    RoleNews::Changed(roles) => known.roles.clone().with(compiled(roles)),
+                    RoleNews::All(roles) => Roles::new(compiled(roles)),
+                };
                 let fresh = Arc::new(Known::new(revision, roles));
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
                 *current = Arc::clone(&fresh);
@@ -250,7 +250,7 @@ impl Embedded {
         let age = now.as_millis().saturating_sub(self.looked().at_ms);
         let known = self.current();
         // A clock that went backwards makes the age negative: then look again.
-        let is_fresh = (0..FRESH_MS).contains(&age) && known.revision >= 0;
+        let is_fresh = (0..FRESH_MS).contains(&age) && known.revision != AccessRevision::default();
         is_fresh.then_some(known)
     }
 
@@ -310,6 +310,13 @@ impl Embedded {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         note_use(&mut used, client_id);
     }
+}
+
+fn compiled(roles: Vec<RoleRecord>) -> impl Iterator<Item = Role> {
+    roles.into_iter().map(|role| Role {
+        role_id: role.role_id.to_string(),
+        scopes: role.scopes,
+    })
 }
 
 /// Of more clients than are kept, the next use is written down once those have been.
@@ -377,7 +384,7 @@ mod tests {
 
     #[test]
     fn expansions_are_kept_up_to_a_limit_whatever_their_size() {
-        let known = Known::new(1, Roles::default());
+        let known = Known::new(AccessRevision::default(), Roles::default());
         for number in 0..500 {
             known.expand(&scopes(number, 200_000)).unwrap();
             assert!(known.expansions().bytes <= MAX_EXPANSIONS_BYTES);
@@ -404,7 +411,7 @@ mod tests {
     #[test]
     fn only_so_many_clients_expansions_and_uses_are_kept() {
         for count in sizes_around("server::gate::embedded::MAX_KEPT", MAX_KEPT) {
-            let known = Known::new(1, Roles::default());
+            let known = Known::new(AccessRevision::default(), Roles::default());
             let (mut used, nothing) = (BTreeSet::new(), Arc::new(ScopeSet::default()));
             for number in 0..count {
                 let client = client(number);

@@ -277,3 +277,24 @@ on_both!(
         refused.refused_with(403, "InsufficientScopes", "worker-manager:list-providers");
     }
 );
+
+on_both!(a_change_of_a_role_reads_no_other_role_again, |world| {
+    let mut n_rows = Vec::new();
+    for number in 0..300 {
+        let path = format!("auth:/roles/r{number}");
+        let asked = world.put(&path, body(&["x"]));
+        let (made, counts) = world.counted(asked.into_future()).await;
+        made.expect(200);
+        n_rows.push(counts.all_rows());
+        if number % 100 == 50 {
+            let asked = world.post(&path, body(&["y"]));
+            let (made, counts) = world.counted(asked.into_future()).await;
+            made.expect(200);
+            assert!(counts.all_rows() < 30, "{counts:?}");
+        }
+    }
+    let (first, last) = (n_rows[1], n_rows[299]);
+    assert!(last <= first + 5, "{first} rows at first, {last} at last");
+    assert_eq!(expand(&world, &["assume:r150"]).await, ["assume:r150", "y"]);
+    assert_eq!(expand(&world, &["assume:r299"]).await, ["assume:r299", "x"]);
+});

@@ -1,10 +1,11 @@
 //! Clients and roles, and the revision that tells caches of every change.
 
+use domain::access::RoleRecord;
 use domain::id::{ClientId, RoleId};
 use store::{
-    Store, access_revision, client_delete, client_delete_expired, client_get, client_insert,
-    client_list, client_touch, client_update, role_all, role_delete, role_get, role_insert,
-    role_list, role_update,
+    AccessRevision, RoleNews, Store, access_revision, client_delete, client_delete_expired,
+    client_get, client_insert, client_list, client_touch, client_update, role_all, role_delete,
+    role_get, role_insert, role_list, role_news, role_update,
 };
 
 use crate::samples::{at, client, role};
@@ -18,18 +19,46 @@ fn role_id(id: &str) -> RoleId {
     id.parse().unwrap()
 }
 
-async fn revision(store: &Store) -> i64 {
+async fn revision(store: &Store) -> AccessRevision {
     read(store, access_revision).await
 }
 
+/// What a cache does that has seen this revision.
+async fn news(store: &Store, seen: &mut AccessRevision) -> RoleNews {
+    let known = std::mem::replace(seen, revision(store).await);
+    let current = seen.clone();
+    read(store, move |tx| role_news(tx, &known, &current)).await
+}
+
+/// The ids of roles, in order.
+fn ids(roles: &[RoleRecord]) -> Vec<&str> {
+    let mut ids: Vec<_> = roles.iter().map(|role| role.role_id.as_str()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn changed(news: &RoleNews) -> Vec<&str> {
+    match news {
+        RoleNews::Changed(roles) => ids(roles),
+        RoleNews::All(roles) => panic!("all roles were read: {:?}", ids(roles)),
+    }
+}
+
+fn all(news: &RoleNews) -> Vec<&str> {
+    match news {
+        RoleNews::All(roles) => ids(roles),
+        RoleNews::Changed(roles) => panic!("only some roles were read: {:?}", ids(roles)),
+    }
+}
+
 on_both!(
-    every_change_of_access_grows_the_revision_and_nothing_else_does,
+    every_change_of_access_is_another_revision_and_nothing_else_is,
     |database| {
         let store = database.migrated().await;
         let mut last = revision(&store).await;
         let mut grown = async |expected: bool, what: &str| {
             let now = revision(&store).await;
-            assert_eq!(now > last, expected, "{what}");
+            assert_eq!(now != last, expected, "{what}");
             last = now;
         };
         write(&store, |tx| client_insert(tx, &client("a"))).await;
@@ -52,6 +81,53 @@ on_both!(
         grown(true, "a deleted role").await;
         write(&store, |tx| role_delete(tx, &role_id("r"))).await;
         grown(false, "a role that was not there").await;
+    }
+);
+
+on_both!(a_cache_reads_the_roles_that_changed, |database| {
+    let store = database.migrated().await;
+    let mut seen = AccessRevision::default();
+    assert_eq!(all(&news(&store, &mut seen).await), [""; 0]);
+    for number in 0..100 {
+        let id = format!("r{number:02}");
+        write(&store, move |tx| role_insert(tx, &role(&id))).await;
+        let expected = format!("r{number:02}");
+        assert_eq!(changed(&news(&store, &mut seen).await), [expected]);
+    }
+    write(&store, |tx| {
+        role_update(tx, &role("r07"))?;
+        role_insert(tx, &role("r07"))?;
+        role_insert(tx, &role("new"))
+    })
+    .await;
+    write(&store, |tx| role_update(tx, &role("r50"))).await;
+    write(&store, |tx| client_insert(tx, &client("a"))).await;
+    let expected = ["new", "r07", "r50"];
+    assert_eq!(changed(&news(&store, &mut seen).await), expected);
+    write(&store, |tx| client_delete(tx, &client_id("a"))).await;
+    assert_eq!(changed(&news(&store, &mut seen).await), [""; 0]);
+});
+
+on_both!(
+    a_cache_reads_all_roles_when_some_were_deleted_or_the_database_is_older,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| role_insert(tx, &role("a"))).await;
+        write(&store, |tx| role_insert(tx, &role("b"))).await;
+        let mut seen = revision(&store).await;
+        write(&store, |tx| role_delete(tx, &role_id("a"))).await;
+        write(&store, |tx| role_insert(tx, &role("c"))).await;
+        assert_eq!(all(&news(&store, &mut seen).await), ["b", "c"]);
+        write(&store, |tx| role_insert(tx, &role("a"))).await;
+        assert_eq!(changed(&news(&store, &mut seen).await), ["a"]);
+
+        let counters = "UPDATE revisions SET value = value - 1 WHERE name LIKE 'access/%'";
+        database.raw(&format!(
+            "{counters}; DELETE FROM roles WHERE role_id = 'a'"
+        ));
+        assert_eq!(all(&news(&store, &mut seen).await), ["b", "c"]);
+        database.raw("DELETE FROM revisions WHERE name <> 'access'");
+        assert_eq!(all(&news(&store, &mut seen).await), ["b", "c"]);
     }
 );
 

@@ -7,7 +7,7 @@ use store::{Engine, Store, StoreError, client_get, pool_get, worker_get};
 use crate::samples::{client, pool_id, worker, worker_key};
 use crate::world::{Database, on_both, read, write};
 
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     (
         "0001_access",
         include_str!("../../migrations/0001_access.sql"),
@@ -83,6 +83,10 @@ const FILES: [(&str, &str); 19] = [
     (
         "0019_supply",
         include_str!("../../migrations/0019_supply.sql"),
+    ),
+    (
+        "0020_roles_by_revision",
+        include_str!("../../migrations/0020_roles_by_revision.sql"),
     ),
 ];
 
