@@ -18,6 +18,10 @@ pub const ENDING_MS: i64 = HOUR_MS;
 pub const UNSEEN_ENDING_MS: i64 = DAY_MS;
 /// The queue forgets a worker that has not asked for so long.
 const QUEUE_MEMORY_MS: i64 = DAY_MS;
+/// The name of the limit for workers that claimed work and stopped asking for it.
+const INACTIVITY: &str = "queueInactivityTimeout";
+/// A worker that lives is heard within this time: it asks for work, or claims its run again.
+const HEARD_MS: i64 = 30 * MINUTE_MS;
 /// A row that has less than this left to live gets more while its worker lives.
 pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
 
@@ -56,12 +60,14 @@ pub enum Judgement {
     EndAgain { reason: String },
 }
 
-/// `seen` is `None` if the machine could not be looked at. Workers that are not machines of ours are not for
-/// this: they end when somebody removes them or when their row expires.
+/// `seen` is `None` if the machine could not be looked at. `listening` is since when a worker would have been heard:
+/// after an outage, or when the clock was set, silence says nothing for a while. Workers that are not machines of ours
+/// are not for this: they end when somebody removes them or when their row expires.
 pub fn judge(
     worker: &Worker,
     seen: Option<Seen>,
     queue: QueueFacts<'_>,
+    listening: Timestamp,
     now: Timestamp,
 ) -> Judgement {
     match worker.state {
@@ -69,7 +75,9 @@ pub fn judge(
             extend_expiry: false,
         },
         WorkerState::Stopping => judge_stopping(worker, seen, now),
-        WorkerState::Requested | WorkerState::Running => judge_living(worker, seen, queue, now),
+        WorkerState::Requested | WorkerState::Running => {
+            judge_living(worker, seen, queue, listening, now)
+        }
     }
 }
 
@@ -77,6 +85,7 @@ fn judge_living(
     worker: &Worker,
     seen: Option<Seen>,
     queue: QueueFacts<'_>,
+    listening: Timestamp,
     now: Timestamp,
 ) -> Judgement {
     match seen {
@@ -91,9 +100,10 @@ fn judge_living(
         }
         Some(Seen::Alive | Seen::NotFound) | None => {}
     }
+    let silence = || zombie(worker, queue, now.millis_since(listening), now);
     let over = match worker.state {
         WorkerState::Requested => never_registered(worker, now),
-        WorkerState::Running => out_of_time(worker, now).or_else(|| zombie(worker, queue, now)),
+        WorkerState::Running => out_of_time(worker, now).or_else(silence),
         WorkerState::Stopping | WorkerState::Stopped => None,
     };
     match over {
@@ -166,41 +176,49 @@ fn out_of_time(worker: &Worker, now: Timestamp) -> Option<String> {
 }
 
 /// Runs, and does not ask for work. The time before it registered does not count.
-fn zombie(worker: &Worker, queue: QueueFacts<'_>, now: Timestamp) -> Option<String> {
-    let limit_ms = inactivity_ms(worker);
-    let limit = limit_ms / SECOND_MS;
+fn zombie(
+    worker: &Worker,
+    queue: QueueFacts<'_>,
+    listening_ms: i64,
+    now: Timestamp,
+) -> Option<String> {
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
     let registered = registered.unwrap_or(worker.created);
-    let silent = |since: Timestamp| now.millis_since(since.max(registered)) > limit_ms;
-    match queue {
-        QueueFacts::Unknown => None,
-        QueueFacts::NeverSeen => never_claimed(worker, registered, now),
-        QueueFacts::Seen(seen) if seen.is_quarantined(now) => None,
+    let (name, limit_ms, since, silence) = match queue {
+        QueueFacts::Unknown => return None,
+        QueueFacts::Seen(seen) if seen.is_quarantined(now) => return None,
+        QueueFacts::NeverSeen => {
+            let (name, limit_ms) = first_claim_limit(worker, now.millis_since(registered));
+            let silence = format!("worker never claimed work, created={}", worker.created);
+            (name, limit_ms, registered, silence)
+        }
         QueueFacts::Seen(seen) => {
             let active = seen.last_date_active.unwrap_or(seen.first_claim);
-            silent(active).then(|| {
-                format!("worker inactive, lastDateActive={active}, queueInactivityTimeout={limit}s")
-            })
+            let silence = format!("worker inactive, lastDateActive={active}");
+            (
+                INACTIVITY,
+                inactivity_ms(worker),
+                active.max(registered),
+                silence,
+            )
         }
-    }
+    };
+    let is_heard = listening_ms > limit_ms.min(HEARD_MS);
+    let is_over = is_heard && now.millis_since(since) > limit_ms;
+    is_over.then(|| format!("{silence}, {name}={}s", limit_ms / SECOND_MS))
 }
 
-/// It registered, and never asked for work: it is broken. The shorter of both limits counts. Of a worker that
-/// registered long ago the queue may have forgotten that it asked, so that only the second one does.
-fn never_claimed(worker: &Worker, registered: Timestamp, now: Timestamp) -> Option<String> {
+/// How long a worker that registered may ask for no work before it counts as broken: the shorter of both limits. Of one
+/// that registered long ago the queue may have forgotten that it asked, so that only the second one counts.
+fn first_claim_limit(worker: &Worker, registered_for_ms: i64) -> (&'static str, i64) {
     let stated = worker.terms.first_claim_timeout;
     let first_claim_ms = stated.filter(|ms| *ms > 0);
     let first_claim_ms = first_claim_ms.unwrap_or(DEFAULT_FIRST_CLAIM_MS);
     let inactivity_ms = inactivity_ms(worker);
-    let for_ms = now.millis_since(registered);
-    let (name, limit_ms) = match first_claim_ms < inactivity_ms && for_ms < QUEUE_MEMORY_MS {
+    match first_claim_ms < inactivity_ms && registered_for_ms < QUEUE_MEMORY_MS {
         true => ("firstClaimTimeout", first_claim_ms),
-        false => ("queueInactivityTimeout", inactivity_ms),
-    };
-    (for_ms > limit_ms).then(|| {
-        let (created, limit) = (worker.created, limit_ms / SECOND_MS);
-        format!("worker never claimed work, created={created}, {name}={limit}s")
-    })
+        false => (INACTIVITY, inactivity_ms),
+    }
 }
 
 fn inactivity_ms(worker: &Worker) -> i64 {
@@ -272,11 +290,11 @@ mod tests {
     }
 
     fn of(worker: &Worker, seen: Option<Seen>) -> String {
-        short(&judge(worker, seen, QueueFacts::Unknown, ago(0)))
+        short(&judge(worker, seen, QueueFacts::Unknown, ago(NOW), ago(0)))
     }
 
     fn with_queue(worker: &Worker, queue: QueueFacts<'_>) -> String {
-        short(&judge(worker, Some(Seen::Alive), queue, ago(0)))
+        short(&judge(worker, Some(Seen::Alive), queue, ago(NOW), ago(0)))
     }
 
     #[test]
@@ -336,7 +354,13 @@ mod tests {
     #[test]
     fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
         let found = |worker: &Worker, queue: QueueFacts<'_>| {
-            short(&judge(worker, Some(Seen::NotFound), queue, ago(0)))
+            short(&judge(
+                worker,
+                Some(Seen::NotFound),
+                queue,
+                ago(NOW),
+                ago(0),
+            ))
         };
         let mut fresh = worker(WorkerState::Running);
         fresh.terms.registered_at = Some(NOW - NEWBORN_MS + 1);
@@ -457,6 +481,35 @@ mod tests {
     }
 
     #[test]
+    fn silence_says_nothing_until_the_worker_could_have_been_heard() {
+        let mut running = worker(WorkerState::Running);
+        running.created = ago(DAY_MS);
+        running.terms.registered_at = Some(NOW - 5 * HOUR_MS);
+        let mut seen = QueueWorker::new(key(), ago(5 * HOUR_MS), ago(-DAY_MS));
+        seen.last_date_active = Some(ago(4 * HOUR_MS));
+        for (limit_ms, heard_ms) in [
+            (2 * HOUR_MS, HEARD_MS),
+            (HEARD_MS, HEARD_MS),
+            (MINUTE_MS, MINUTE_MS),
+        ] {
+            running.terms.queue_inactivity_timeout = Some(limit_ms);
+            for queue in [QueueFacts::NeverSeen, QueueFacts::Seen(&seen)] {
+                let judged = |listening_ms| {
+                    let alive = Some(Seen::Alive);
+                    short(&judge(&running, alive, queue, ago(listening_ms), ago(0)))
+                };
+                for listening_ms in [-HOUR_MS, 0, heard_ms] {
+                    assert_eq!(judged(listening_ms), "keep", "{limit_ms} {listening_ms}");
+                }
+                assert!(
+                    judged(heard_ms + 1).starts_with("end: worker"),
+                    "{limit_ms}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_row_lives_on_as_long_as_its_worker() {
         let mut running = worker(WorkerState::Running);
         running.expires = ago(-EXPIRY_MARGIN_MS);
@@ -508,7 +561,7 @@ mod tests {
             now = now.plus_millis(DAY_MS);
             n_days += 1;
             assert!(n_days < 10, "{:?}", worker.state);
-            match judge(&worker, None, QueueFacts::Unknown, now) {
+            match judge(&worker, None, QueueFacts::Unknown, ago(NOW), now) {
                 Judgement::Keep { .. } => {}
                 Judgement::End { .. } => worker.leave(WorkerState::Stopping, now),
                 Judgement::Stopped { .. } => worker.leave(WorkerState::Stopped, now),

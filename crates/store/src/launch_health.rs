@@ -24,7 +24,7 @@ macro_rules! of {
         concat!(
             "SELECT worker_pool_id, launch_config_id, token, plan, machines, state, \
              COALESCE(cause, 'capacity') AS cause, made, failed, registered, never_registered, \
-             last_failure, created, \
+             last_failure, \
              CASE WHEN state = 'accepted' AND created < $1 \
              AND made > registered + never_registered \
              THEN made - registered - never_registered ELSE 0 END AS overdue, \
@@ -32,6 +32,7 @@ macro_rules! of {
              THEN registered - claimed ELSE 0 END AS silent, claimed, \
              CASE WHEN state = 'refused' OR state = 'accepted' AND failed > 0 \
              THEN last_modified ELSE 0 END AS refused_at, \
+             CASE WHEN state <> 'withdrawn' AND created <= $3 THEN created END AS tried_at, \
              CASE WHEN state = 'accepted' AND failed = 0 \
              THEN last_modified ELSE 0 END AS accepted_at FROM launches WHERE ",
             $($condition),+
@@ -53,17 +54,17 @@ macro_rules! health {
              COUNT(DISTINCT CASE WHEN refused_at > last_accepted THEN plan END), \
              MAX(last_cause), MAX(refused_at), \
              COUNT(DISTINCT CASE WHEN never_registered + overdue + silent > 0 THEN plan END), \
-             MAX(CASE WHEN state <> 'withdrawn' THEN created END), \
+             MAX(tried_at), \
              CAST(SUM(claimed) AS BIGINT) FROM (\
              SELECT heard.*, MAX(accepted_at) \
              OVER (PARTITION BY worker_pool_id, launch_config_id) AS last_accepted, \
              FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id \
              ORDER BY refused_at DESC, token) AS last_cause FROM (",
-            of!("last_event >= $3 AND ", $pools),
+            of!("last_event <= $3 AND last_event >= $4 AND ", $pools),
             " UNION ALL ",
             of!(
                 "state = 'accepted' AND made > registered + never_registered \
-                 AND last_event < $3 AND ",
+                 AND last_event < $4 AND ",
                 $pools
             ),
             ") AS heard) AS judged GROUP BY worker_pool_id, launch_config_id \
@@ -74,10 +75,10 @@ macro_rules! health {
 }
 
 statements! { TABLE;
-    OF_POOL "launch_health_of_pool" = health!("worker_pool_id = $4", "$5");
+    OF_POOL "launch_health_of_pool" = health!("worker_pool_id = $5", "$6");
     // Few launches are recent: they are found by their time, and not by their pools.
     BETWEEN "launch_health_between" =
-        health!("worker_pool_id || '' >= $4 AND worker_pool_id || '' <= $5", "$6");
+        health!("worker_pool_id || '' >= $5 AND worker_pool_id || '' <= $6", "$7");
 }
 
 /// Which launches are looked at, and what is late.
@@ -85,6 +86,8 @@ statements! { TABLE;
 pub struct HealthWindow {
     /// Something was heard of them since then.
     pub since: Timestamp,
+    /// Nothing that was heard later counts: it was written by a clock that was ahead.
+    pub until: Timestamp,
     /// Machines of launches before this moment should have registered.
     pub launched_before: Timestamp,
     /// Workers that registered before this moment should have asked for work.
@@ -110,6 +113,7 @@ pub fn launch_health_between(
     let mut values = vec![
         window.launched_before.into(),
         window.registered_before.into(),
+        window.until.into(),
         window.since.into(),
         first.as_str().into(),
     ];

@@ -11,7 +11,7 @@ use domain::plan::{
     Source,
 };
 use domain::pool::Pool;
-use domain::supply::{Horizon, Inventory};
+use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
 use store::{HealthWindow, LaunchRecord, StoreError, Tx};
 
@@ -133,6 +133,7 @@ fn read_launch_configs(
     );
     let window = HealthWindow {
         since: now.plus_millis(-HEALTH_WINDOW_MS),
+        until: now.plus_millis(AHEAD_MS),
         launched_before: now.plus_millis(-START_UP_MS),
         registered_before: now.plus_millis(-FIRST_CLAIM_MS),
     };

@@ -120,6 +120,8 @@ struct Found {
     seen: Option<Seen>,
     /// `None`: the queue could not be asked; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
+    /// Since when it would have been heard.
+    listening: Timestamp,
 }
 
 impl Found {
@@ -129,7 +131,7 @@ impl Found {
             Some(None) => QueueFacts::NeverSeen,
             Some(Some(seen)) => QueueFacts::Seen(seen),
         };
-        judge(&self.worker, self.seen.clone(), queue, now)
+        judge(&self.worker, self.seen.clone(), queue, self.listening, now)
     }
 }
 
@@ -333,11 +335,13 @@ impl RegionScan {
         let seen = self.see(machines, &page, listed).await;
         let queue = queue_facts(&self.app, &self.provider_id, &page).await?;
         let now = self.app.clock.now();
+        let listening = self.app.listening.since(now);
         let concerned = page.iter().filter_map(|worker| {
             let found = Found {
                 worker: worker.clone(),
                 seen: seen.get(&worker.key).cloned(),
                 queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
+                listening,
             };
             (found.judge(now) != CHANGES_NOTHING).then_some(found)
         });

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use cloud::{Call, Fate};
 use domain::launch::{Cause, LaunchState};
 use domain::plan::FIRST_CLAIM_MS;
+use domain::time::HOUR_MS;
 use domain::worker::{Advice, Worker};
 use serde_json::json;
 use server::tasks::Provision;
@@ -120,6 +121,22 @@ fleet_test!(
         assert_eq!(calls, [0, 10, 30, 70, 150]);
     }
 );
+
+fleet_test!(a_clock_that_is_set_back_lengthens_no_pause, |fleet| {
+    fleet.make_pool(POOL, plain_pool(100)).await;
+    fleet.busy(POOL, 1).await;
+    let calls = refuse(fleet, Cause::Capacity, |_| true);
+    fleet.tasks(POOL, 5).await;
+    Planner::new(fleet).run(100).await;
+    assert_eq!(calls.lock().unwrap().values().flatten().count(), 4);
+    calls.lock().unwrap().clear();
+    fleet.pass_ms(-2 * HOUR_MS);
+    let set = 100 - 2 * 60 * 60;
+    Planner::new(fleet).run(FIVE_MINUTES_S).await;
+    let calls = calls.lock().unwrap().clone();
+    let since: Vec<i64> = calls.into_values().flatten().map(|at| at - set).collect();
+    assert_eq!(since, [0, 10, 30, 70, 150]);
+});
 
 fleet_test!(every_launch_config_has_a_pause_of_its_own, |fleet| {
     let machines: Vec<_> = ["a", "b", "c", "d"].map(machine).into();

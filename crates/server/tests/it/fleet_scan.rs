@@ -87,7 +87,7 @@ fleet_test!(who_registers_again_lives_on, |fleet| {
 fleet_test!(who_runs_and_never_asks_for_work_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet.register(&key).await;
-    fleet.pass_ms(INACTIVITY_MS);
+    fleet.listen_ms(INACTIVITY_MS);
     assert_eq!(fleet.scan().await, json!(null));
     fleet.pass_ms(1);
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
@@ -97,11 +97,32 @@ fleet_test!(who_runs_and_never_asks_for_work_is_ended, |fleet| {
 
 fleet_test!(who_falls_silent_is_ended, |fleet| {
     let worker = fleet.one_idle().await;
-    fleet.pass_ms(INACTIVITY_MS + 1);
+    fleet.listen_ms(INACTIVITY_MS + 1);
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
     let reason = fleet.end_reason(&worker.key).await;
     assert!(reason.starts_with("worker inactive"), "{reason}");
 });
+
+fleet_test!(
+    after_the_clock_was_set_forward_whoever_is_heard_again_stays,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(9)).await;
+        let idle = fleet.idle(POOL, 2).await;
+        // As after an outage: nothing was heard for longer than any worker may be silent.
+        fleet.pass_ms(2 * INACTIVITY_MS);
+        assert_eq!(fleet.scan().await, json!(null));
+        fleet.listen_ms(10 * MINUTE_MS);
+        fleet.tasks(POOL, 1).await;
+        fleet.claim_with(&idle[0]).await;
+        fleet.listen_ms(INACTIVITY_MS - 10 * MINUTE_MS);
+        assert_eq!(fleet.scan().await, json!(null));
+        fleet.listen_ms(1);
+        assert_eq!(fleet.scan().await, json!({"ended": 1}));
+        assert_eq!(fleet.states(POOL).await, "1 running, 1 stopping");
+        let reason = fleet.end_reason(&idle[1].key).await;
+        assert!(reason.starts_with("worker inactive"), "{reason}");
+    }
+);
 
 fleet_test!(who_is_quarantined_may_be_silent, |fleet| {
     let worker = fleet.one_idle().await;

@@ -39,6 +39,7 @@ async fn first_claims(fleet: &Fleet) -> u64 {
     let long_ago = domain::time::Timestamp::from_millis(0);
     let window = store::HealthWindow {
         since: long_ago,
+        until: domain::time::Timestamp::from_millis(i64::MAX),
         launched_before: long_ago,
         registered_before: long_ago,
     };

@@ -170,6 +170,22 @@ impl Fleet {
     }
 }
 
+/// A longer time in which the fleet is not looked at is a gap.
+const LOOK_EVERY_MS: i64 = 50_000;
+
+impl Fleet {
+    /// Time passes in which every worker could be heard.
+    pub(crate) fn listen_ms(&self, millis: i64) {
+        let mut left = millis;
+        while left > 0 {
+            let step = left.min(LOOK_EVERY_MS);
+            self.pass_ms(step);
+            self.app.listening.note(self.now());
+            left -= step;
+        }
+    }
+}
+
 /// The steps of the loop.
 impl Fleet {
     /// Looks at the pools that rang, and waits for what the clouds say.

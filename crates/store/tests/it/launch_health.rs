@@ -28,6 +28,7 @@ fn settled(number: u8, state: LaunchState, made: u32, moment: i64) -> Launch {
 fn heard_since(since: i64) -> HealthWindow {
     HealthWindow {
         since: at(since),
+        until: at(1_000_000),
         launched_before: at(0),
         registered_before: at(0),
     }
@@ -154,6 +155,37 @@ on_both!(
 );
 
 on_both!(
+    what_a_clock_that_was_ahead_wrote_does_not_count,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            for (number, moment) in [(1, 2_000), (2, 5_000), (3, 5_001)] {
+                let open = Launch {
+                    plan: i64::from(number),
+                    created: at(moment),
+                    ..launch(number, "a/b", "lc", LaunchState::Open)
+                };
+                launch_insert(tx, &open)?;
+                let state = refused(Cause::Capacity);
+                launch_update(tx, &settled(number, state, 0, moment))?;
+            }
+            Ok(())
+        })
+        .await;
+        for (until, in_a_row, last) in [(4_999, 1, 2_000), (5_000, 2, 5_000), (5_001, 3, 5_001)] {
+            let window = HealthWindow {
+                until: at(until),
+                ..heard_since(0)
+            };
+            let tries = health(&store, window).await.tries;
+            let refusals = tries.refusals.unwrap();
+            assert_eq!((refusals.in_a_row, refusals.last), (in_a_row, at(last)));
+            assert_eq!(tries.last, Some(at(last)));
+        }
+    }
+);
+
+on_both!(
     machines_that_are_late_count_from_the_moment_they_are,
     |database| {
         let store = database.migrated().await;
@@ -169,6 +201,7 @@ on_both!(
                 // Nothing was heard of it for long, and it still owes machines.
                 let window = HealthWindow {
                     since: at(100_000),
+                    until: at(1_000_000),
                     launched_before: at(launched_before),
                     registered_before: at(registered_before),
                 };
