@@ -97,6 +97,43 @@ fn what_is_applied_is_there_and_the_second_plan_is_empty() {
 }
 
 #[test]
+fn files_folders_and_the_standard_input_may_be_given_together() {
+    let server = Server::without_pools();
+    server.home.write("one/people.yaml", PEOPLE);
+    let pool = server.home.write("iron.toml", POOL);
+    let folder = server.home.path("one");
+    let both = ["plan", "-f", folder.to_str().unwrap(), "-f", &pool];
+    let all = [&both[..], &["-f", "-"]].concat();
+    let planned = server.with_input(&all, BUILD);
+    assert_eq!(planned.code, 0, "{}", planned.err);
+    for part in [
+        "+ role team:a",
+        "+ worker pool demo/iron",
+        "+ worker configuration build",
+        "4 to create",
+    ] {
+        assert!(planned.out.contains(part), "{part}: {}", planned.out);
+    }
+    let two = server.run(&both);
+    assert!(two.out.contains("3 to create"), "{}", two.out);
+
+    let applied = server.with_input(&["apply", "--yes", "-f", "-"], PEOPLE);
+    assert!(
+        applied.out.ends_with("created 2\n"),
+        "{}{}",
+        applied.out,
+        applied.err
+    );
+    let wrong = server.with_input(&["plan", "-f", "-"], "roles: [");
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    assert!(wrong.err.contains("the standard input"), "{}", wrong.err);
+    let twice = server.with_input(&["plan", "-f", "-", "-f", "-"], PEOPLE);
+    assert_eq!(twice.code, 2, "{}{}", twice.out, twice.err);
+    let same = server.run(&["plan", "-f", &pool, "-f", &pool]);
+    assert_eq!(same.code, 2, "{}{}", same.out, same.err);
+}
+
+#[test]
 fn a_change_is_shown_value_by_value_and_check_says_so_by_its_exit_code() {
     let server = Server::without_pools();
     let folder = fleet(&server);

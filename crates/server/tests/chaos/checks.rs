@@ -8,7 +8,7 @@ use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::plan::START_UP_MS;
 use domain::supply::{AHEAD_MS, FRESH_MS};
-use domain::time::Timestamp;
+use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use serde_json::Value;
 use store::{Store, StoreError};
@@ -22,6 +22,9 @@ const UNEXPECTED: [&str; 3] = [
     "its pool has left the provider",
     "appeared after its launch was given up",
 ];
+
+/// The outcome of a launch in a cloud that cannot be listed is waited for no longer.
+const GIVE_UP_MS: i64 = 6 * HOUR_MS;
 
 impl World {
     /// Takes a picture and compares it with the one before.
@@ -108,6 +111,8 @@ impl World {
                     {
                         false
                     }
+                    // So does the next scan, when a cloud that could not be listed for hours can be.
+                    LaunchState::Accepted if was_given_up(launch) => false,
                     LaunchState::Accepted | LaunchState::Withdrawn { .. } => {
                         self.problem(format!(
                             "I2: no row has {}, and its launch is over",
@@ -332,6 +337,12 @@ impl Picture {
         let coming = coming.map(|launch| u64::from(launch.machines.saturating_sub(launch.made)));
         there.count() as u64 + coming.sum::<u64>()
     }
+}
+
+/// Only some of its machines were found in the hours after it was asked for; then nobody waited for the others.
+fn was_given_up(launch: &Launch) -> bool {
+    let asked = launch.asked.unwrap_or(launch.created);
+    launch.made < launch.machines && launch.last_modified.millis_since(asked) > GIVE_UP_MS
 }
 
 /// It has just registered, and will take a task as soon as it asks.

@@ -42,7 +42,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "What is asked for in one page of a list, which the server cuts by itself.",
+        "How many of a list a hint for people looks at: behind them it finds nothing to tell.",
         &[
             "fleetwright::commands::remaining_workers::MAX_POOLS",
             "fleetwright::commands::task::new::MAX_POOLS",
