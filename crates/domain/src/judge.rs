@@ -48,6 +48,18 @@ pub enum QueueFacts<'a> {
     Seen(&'a QueueWorker),
 }
 
+/// How attentive the one who judges has been: after an outage, or when the clock was set, what was not seen or heard
+/// says nothing for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attention {
+    /// When the look at the machine began. It is judged as of then, however long the judgement took.
+    pub looked: Timestamp,
+    /// Since when a worker would have been heard.
+    pub listening: Timestamp,
+    /// When the clock was last found to have been set, or the process to have stood still.
+    pub gap: Option<Timestamp>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// As it is.
@@ -60,23 +72,21 @@ pub enum Judgement {
     EndAgain { reason: String },
 }
 
-/// `seen` is `None` if the machine could not be looked at. `listening` is since when a worker would have been heard:
-/// after an outage, or when the clock was set, silence says nothing for a while. Workers that are not machines of ours
-/// are not for this: they end when somebody removes them or when their row expires.
+/// `seen` is `None` if the machine could not be looked at. Workers that are not machines of ours are not for
+/// this: they end when somebody removes them or when their row expires.
 pub fn judge(
     worker: &Worker,
     seen: Option<Seen>,
     queue: QueueFacts<'_>,
-    listening: Timestamp,
-    now: Timestamp,
+    attention: &Attention,
 ) -> Judgement {
     match worker.state {
         WorkerState::Stopped => Judgement::Keep {
             extend_expiry: false,
         },
-        WorkerState::Stopping => judge_stopping(worker, seen, now),
+        WorkerState::Stopping => judge_stopping(worker, seen, attention.looked),
         WorkerState::Requested | WorkerState::Running => {
-            judge_living(worker, seen, queue, listening, now)
+            judge_living(worker, seen, queue, attention)
         }
     }
 }
@@ -85,12 +95,14 @@ fn judge_living(
     worker: &Worker,
     seen: Option<Seen>,
     queue: QueueFacts<'_>,
-    listening: Timestamp,
-    now: Timestamp,
+    attention: &Attention,
 ) -> Judgement {
+    let now = attention.looked;
+    let last_sign = Some(last_sign(worker, queue)).max(attention.gap);
+    let is_newborn = last_sign.is_some_and(|sign| now.millis_since(sign) < NEWBORN_MS);
     match seen {
         Some(Seen::Gone(why)) => return stopped(gone(why)),
-        Some(Seen::NotFound) if now.millis_since(last_sign(worker, queue)) >= NEWBORN_MS => {
+        Some(Seen::NotFound) if !is_newborn => {
             return stopped("the cloud has no such machine".to_owned());
         }
         Some(Seen::Going) => {
@@ -100,7 +112,7 @@ fn judge_living(
         }
         Some(Seen::Alive | Seen::NotFound) | None => {}
     }
-    let silence = || zombie(worker, queue, now.millis_since(listening), now);
+    let silence = || zombie(worker, queue, attention);
     let over = match worker.state {
         WorkerState::Requested => never_registered(worker, now),
         WorkerState::Running => out_of_time(worker, now).or_else(silence),
@@ -176,12 +188,8 @@ fn out_of_time(worker: &Worker, now: Timestamp) -> Option<String> {
 }
 
 /// Runs, and does not ask for work. The time before it registered does not count.
-fn zombie(
-    worker: &Worker,
-    queue: QueueFacts<'_>,
-    listening_ms: i64,
-    now: Timestamp,
-) -> Option<String> {
+fn zombie(worker: &Worker, queue: QueueFacts<'_>, attention: &Attention) -> Option<String> {
+    let now = attention.looked;
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
     let registered = registered.unwrap_or(worker.created);
     let (name, limit_ms, since, silence) = match queue {
@@ -203,7 +211,7 @@ fn zombie(
             )
         }
     };
-    let is_heard = listening_ms > limit_ms.min(HEARD_MS);
+    let is_heard = now.millis_since(attention.listening) > limit_ms.min(HEARD_MS);
     let is_over = is_heard && now.millis_since(since) > limit_ms;
     is_over.then(|| format!("{silence}, {name}={}s", limit_ms / SECOND_MS))
 }
@@ -275,6 +283,14 @@ mod tests {
         }
     }
 
+    fn at(looked: Timestamp) -> Attention {
+        Attention {
+            looked,
+            listening: ago(NOW),
+            gap: None,
+        }
+    }
+
     fn short(judgement: &Judgement) -> String {
         match judgement {
             Judgement::Keep { extend_expiry } => if *extend_expiry {
@@ -290,11 +306,11 @@ mod tests {
     }
 
     fn of(worker: &Worker, seen: Option<Seen>) -> String {
-        short(&judge(worker, seen, QueueFacts::Unknown, ago(NOW), ago(0)))
+        short(&judge(worker, seen, QueueFacts::Unknown, &at(ago(0))))
     }
 
     fn with_queue(worker: &Worker, queue: QueueFacts<'_>) -> String {
-        short(&judge(worker, Some(Seen::Alive), queue, ago(NOW), ago(0)))
+        short(&judge(worker, Some(Seen::Alive), queue, &at(ago(0))))
     }
 
     #[test]
@@ -354,13 +370,8 @@ mod tests {
     #[test]
     fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
         let found = |worker: &Worker, queue: QueueFacts<'_>| {
-            short(&judge(
-                worker,
-                Some(Seen::NotFound),
-                queue,
-                ago(NOW),
-                ago(0),
-            ))
+            let seen = Some(Seen::NotFound);
+            short(&judge(worker, seen, queue, &at(ago(0))))
         };
         let mut fresh = worker(WorkerState::Running);
         fresh.terms.registered_at = Some(NOW - NEWBORN_MS + 1);
@@ -372,6 +383,20 @@ mod tests {
         seen.last_date_active = Some(ago(NEWBORN_MS));
         let gone = "stopped: the cloud has no such machine";
         assert_eq!(found(&old, QueueFacts::Seen(&seen)), gone);
+    }
+
+    #[test]
+    fn after_a_step_of_the_clock_every_worker_may_be_new() {
+        let old = worker(WorkerState::Running);
+        let found = |gap| {
+            let mut attention = at(ago(0));
+            attention.gap = gap;
+            let seen = Some(Seen::NotFound);
+            short(&judge(&old, seen, QueueFacts::NeverSeen, &attention))
+        };
+        let gone = "stopped: the cloud has no such machine";
+        assert_eq!(found(Some(ago(NEWBORN_MS - 1))), "keep");
+        assert_eq!(found(Some(ago(NEWBORN_MS))), gone);
     }
 
     #[test]
@@ -496,7 +521,9 @@ mod tests {
             for queue in [QueueFacts::NeverSeen, QueueFacts::Seen(&seen)] {
                 let judged = |listening_ms| {
                     let alive = Some(Seen::Alive);
-                    short(&judge(&running, alive, queue, ago(listening_ms), ago(0)))
+                    let mut attention = at(ago(0));
+                    attention.listening = ago(listening_ms);
+                    short(&judge(&running, alive, queue, &attention))
                 };
                 for listening_ms in [-HOUR_MS, 0, heard_ms] {
                     assert_eq!(judged(listening_ms), "keep", "{limit_ms} {listening_ms}");
@@ -561,7 +588,7 @@ mod tests {
             now = now.plus_millis(DAY_MS);
             n_days += 1;
             assert!(n_days < 10, "{:?}", worker.state);
-            match judge(&worker, None, QueueFacts::Unknown, ago(NOW), now) {
+            match judge(&worker, None, QueueFacts::Unknown, &at(now)) {
                 Judgement::Keep { .. } => {}
                 Judgement::End { .. } => worker.leave(WorkerState::Stopping, now),
                 Judgement::Stopped { .. } => worker.leave(WorkerState::Stopped, now),

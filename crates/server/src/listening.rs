@@ -18,6 +18,8 @@ pub struct Listening {
 
 struct State {
     since: Timestamp,
+    /// When the last gap was noticed.
+    gap: Option<Timestamp>,
     /// The last look at the fleet; `None`: this process does not look after it.
     last: Option<Timestamp>,
 }
@@ -29,6 +31,7 @@ impl Listening {
         Self {
             state: Mutex::new(State {
                 since: started,
+                gap: None,
                 last: None,
             }),
             max_gap_ms: round_ms.saturating_mul(3).max(MAX_GAP_MS),
@@ -44,9 +47,17 @@ impl Listening {
             .is_some_and(|last| passed_ms(last) > self.max_gap_ms)
         {
             state.since = now;
+            state.gap = Some(now);
             state.last = Some(now);
         }
         state.since
+    }
+
+    /// When the last gap was noticed: what seemed to be long ago then may have been just before.
+    pub fn gap(&self, now: Timestamp) -> Option<Timestamp> {
+        self.since(now);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.gap
     }
 
     /// The fleet was looked at.
@@ -85,9 +96,12 @@ mod tests {
     fn a_step_of_the_clock_is_a_gap() {
         let listening = Listening::new(at(0), Duration::from_secs(10));
         listening.note(at(10_000));
+        assert_eq!(listening.gap(at(10_010)), None);
+        assert_eq!(listening.gap(at(2_800)), Some(at(2_800)));
         assert_eq!(listening.since(at(2_800)), at(2_800));
         listening.note(at(2_810));
         assert_eq!(listening.since(at(2_810)), at(2_800));
+        assert_eq!(listening.gap(at(2_870)), Some(at(2_800)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cloud::{CloudError, Launched, MAX_OWNED_PAGES, Machines, Owned, Region, Sighting};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
-use domain::judge::{Judgement, QueueFacts, Seen, judge};
+use domain::judge::{Attention, Judgement, QueueFacts, Seen, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -98,6 +98,8 @@ struct RegionScan {
     groups: Vec<WorkerGroup>,
     unknown: FirstSeen,
     scanned: Scanned,
+    /// When it began.
+    began: Timestamp,
     /// Calls that failed.
     n_failed: u64,
     /// `None`: it could not be listed.
@@ -120,18 +122,17 @@ struct Found {
     seen: Option<Seen>,
     /// `None`: the queue could not be asked; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
-    /// Since when it would have been heard.
-    listening: Timestamp,
+    attention: Attention,
 }
 
 impl Found {
-    fn judge(&self, now: Timestamp) -> Judgement {
+    fn judge(&self) -> Judgement {
         let queue = match &self.queue {
             None => QueueFacts::Unknown,
             Some(None) => QueueFacts::NeverSeen,
             Some(Some(seen)) => QueueFacts::Seen(seen),
         };
-        judge(&self.worker, self.seen.clone(), queue, self.listening, now)
+        judge(&self.worker, self.seen.clone(), queue, &self.attention)
     }
 }
 
@@ -170,6 +171,7 @@ impl Scanner {
     /// Waits no longer than this for its regions.
     pub async fn scan_for(&mut self, patience: Duration) -> Result<Option<Scanned>, StoreError> {
         let app = Arc::clone(&self.app);
+        app.listening.note(app.clock.now());
         let Ok(provider) = app.providers.get(&self.provider_id) else {
             return Ok(None);
         };
@@ -247,6 +249,7 @@ impl Scanner {
             region: region.clone(),
             groups,
             scanned: Scanned::default(),
+            began: self.app.clock.now(),
             n_failed: 0,
             listed: None,
         };
@@ -265,7 +268,7 @@ impl RegionScan {
     async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
         // What is listed before the rows are read cannot be missed because it was made in between. The list says
         // nothing of what was made after this moment.
-        let listed_at = self.app.clock.now();
+        self.began = self.app.clock.now();
         let list = self.list(machines).await;
         let sightings = list.as_ref().map(|list| &list.sightings);
         let nothing = BTreeMap::new();
@@ -302,7 +305,7 @@ impl RegionScan {
                 scanned: &mut self.scanned,
             };
             adopting.all(strangers.collect()).await?;
-            self.listed = Some(listed_at);
+            self.listed = Some(self.began);
         }
         Ok(())
     }
@@ -335,15 +338,19 @@ impl RegionScan {
         let seen = self.see(machines, &page, listed).await;
         let queue = queue_facts(&self.app, &self.provider_id, &page).await?;
         let now = self.app.clock.now();
-        let listening = self.app.listening.since(now);
+        let attention = Attention {
+            looked: self.began,
+            listening: self.app.listening.since(now),
+            gap: self.app.listening.gap(now),
+        };
         let concerned = page.iter().filter_map(|worker| {
             let found = Found {
                 worker: worker.clone(),
                 seen: seen.get(&worker.key).cloned(),
                 queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
-                listening,
+                attention,
             };
-            (found.judge(now) != CHANGES_NOTHING).then_some(found)
+            (found.judge() != CHANGES_NOTHING).then_some(found)
         });
         let concerned: Vec<Found> = concerned.collect();
         let alive = seen.values().filter(|seen| matches!(seen, Seen::Alive));
@@ -525,7 +532,7 @@ fn apply(
     if !app.demands.is_outside() {
         found.queue = Some(store::queue_worker_get(tx, key)?);
     }
-    match found.judge(now) {
+    match found.judge() {
         Judgement::Keep { .. } => {
             worker.expires = now.plus_millis(LIFE_MS);
             store::worker_update(tx, &worker)?;

@@ -224,6 +224,31 @@ async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
 }
 
 #[tokio::test]
+async fn b04_a_process_that_is_held_up_after_a_look_judges_by_when_it_looked() {
+    // Before and after each call of a scan.
+    for n_points in 0.. {
+        let world = quiet().await;
+        world.clouds[0].set_lag_ms(2 * MINUTE_MS);
+        world.tasks("p/a", 1).await;
+        world.plan_all().await;
+        let process = world.process();
+        process.life.freeze_at_point(n_points);
+        let scanning = world.lets(&process, |process| async move { process.scan().await });
+        scanning.await;
+        let is_frozen = process.life.is_frozen();
+        world.advance_ms(20 * MINUTE_MS);
+        process.life.thaw();
+        world.let_things_happen().await;
+        let states = world.states_of("p/a").await;
+        assert_eq!(states, [WorkerState::Requested], "after {n_points} points");
+        if !is_frozen {
+            assert!(n_points > 4, "the scan calls the cloud");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
 async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let world = quiet().await;
     world.plan_all().await;

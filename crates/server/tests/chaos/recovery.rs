@@ -10,6 +10,7 @@ use domain::worker::WorkerState;
 use crate::checks::{max_of, to_come};
 use crate::people::POOLS;
 use crate::picture::Picture;
+use crate::weather::LONGEST_ROUND_MS;
 use crate::world::World;
 
 const MINUTE_MS: i64 = 60_000;
@@ -72,7 +73,7 @@ impl World {
 
     async fn turn(self: &Arc<Self>, turn: u32) {
         self.bury_the_dead().await;
-        self.advance_ms(if turn < 6 { MINUTE_MS } else { 10 * MINUTE_MS });
+        self.listen_ms(if turn < 6 { MINUTE_MS } else { 10 * MINUTE_MS });
         self.workers_act().await;
         for process in self.processes() {
             process.provision(self.rings).await;
@@ -86,6 +87,19 @@ impl World {
             process.publish().await;
         }
         self.check().await;
+    }
+
+    /// Time passes in which every process looks after the fleet, as it does in truth: no gap for any of them.
+    fn listen_ms(&self, millis: i64) {
+        let mut left = millis;
+        while left > 0 {
+            let step = left.min(LONGEST_ROUND_MS);
+            self.advance_ms(step);
+            for process in self.processes() {
+                process.app.listening.note(self.now());
+            }
+            left -= step;
+        }
     }
 
     /// Nothing waits in the pools of this provider. Those whose maximum is taken up by what may still be in the other

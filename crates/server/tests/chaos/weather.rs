@@ -17,7 +17,7 @@ const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
 /// A clock that was wrong is set right by as much as this.
 const CLOCK_STEP_MS: i64 = 2 * HOUR_MS;
 /// A process that looks at the fleet this often notices no gap.
-const LONGEST_ROUND_MS: i64 = 55 * SECOND_MS;
+pub(crate) const LONGEST_ROUND_MS: i64 = 55 * SECOND_MS;
 /// After so many rounds it has listened for longer than workers may be silent.
 const ROUNDS_TO_KNOW_THE_SILENT: i64 = supply::ASKED_MS / LONGEST_ROUND_MS + 2;
 /// Where launch configs put machines.
