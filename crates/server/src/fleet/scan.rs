@@ -171,7 +171,6 @@ impl Scanner {
     /// Waits no longer than this for its regions.
     pub async fn scan_for(&mut self, patience: Duration) -> Result<Option<Scanned>, StoreError> {
         let app = Arc::clone(&self.app);
-        app.listening.note(app.clock.now());
         let Ok(provider) = app.providers.get(&self.provider_id) else {
             return Ok(None);
         };
@@ -202,7 +201,11 @@ impl Scanner {
         }
         scanned.settled +=
             unsettled::settle(&app, &self.provider_id, machines, &self.listed).await?;
-        failed.map_or(Ok(Some(scanned)), Err)
+        if let Some(problem) = failed {
+            return Err(problem);
+        }
+        app.listening.note(app.clock.now());
+        Ok(Some(scanned))
     }
 
     /// Where machines can be, where workers are, and where launches without an answer went.
