@@ -195,7 +195,7 @@ impl Default for Limits {
             max_body_bytes: 10 * 1024 * 1024,
             head_seconds: 90,
             body_seconds: 60,
-            max_connections: 10_000,
+            max_connections: 20_000,
             drain_seconds: 30,
             upload_seconds: 3_600,
             body_memory_bytes: 128 * 1024 * 1024,

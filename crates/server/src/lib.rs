@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod gate;
 pub mod listening;
 pub mod notify;
+mod open_files;
 pub mod rate_limit;
 pub mod run;
 pub mod start;

@@ -15,6 +15,7 @@ use crate::api::listener::Server;
 use crate::app::Random;
 use crate::clock::SystemClock;
 use crate::config::Config;
+use crate::open_files;
 use crate::start::{StartError, start};
 use crate::tasks;
 use crate::tasks::driver::Driver;
@@ -65,6 +66,7 @@ pub async fn run(
         // The store says better what is wrong with the place of its file.
         Err(LockError::Unlockable { .. }) => None,
     };
+    config.server.max_connections = open_files::make_room(config.server.max_connections);
     if config.is_open_without_tls() {
         tracing::warn!(http.address = %listen,
             "other machines can connect to {listen}, and nothing is encrypted: secrets of workers and \

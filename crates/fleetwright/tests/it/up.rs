@@ -1,5 +1,7 @@
 //! `up`: what it makes, what it keeps, and how it starts and ends.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 
 use crate::queue_calls::wait_for;
@@ -349,4 +351,61 @@ fn a_role_of_everybody_is_warned_of_once_others_reach_the_server() {
         "{log}"
     );
     assert!(log.contains("fleetwright role delete anonymous"), "{log}");
+}
+
+/// A server that begins with few open files, as most systems have it.
+#[cfg(unix)]
+fn with_open_files(limits: &str) -> Server {
+    let home = Home::new();
+    let data = home.path("data");
+    let script = format!("{limits} && exec \"$0\" \"$@\"");
+    let program = env!("CARGO_BIN_EXE_fleetwright");
+    let up = [
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let arguments = [&["-c", &script, program][..], &up].concat();
+    let command = home.bare_command(Path::new("sh"), &arguments);
+    Server::start_by(home, command)
+}
+
+/// Whether a request is answered; its connection stays open.
+#[cfg(unix)]
+fn ask_on(connection: &TcpStream) -> bool {
+    let mut line = String::new();
+    let request = b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n";
+    (&*connection).write_all(request).unwrap();
+    BufReader::new(connection).read_line(&mut line).unwrap();
+    line.starts_with("HTTP/1.1 200")
+}
+
+#[cfg(unix)]
+#[test]
+fn the_limit_on_open_files_is_raised_to_what_connections_need() {
+    let server = with_open_files("ulimit -Sn 150");
+    let address = server.root_url().replace("http://", "");
+    let connect = || TcpStream::connect(&address).unwrap();
+    let connections: Vec<TcpStream> = (0..400).map(|_| connect()).collect();
+    assert!(connections.iter().all(ask_on));
+}
+
+#[cfg(unix)]
+#[test]
+fn where_the_system_allows_few_open_files_there_are_fewer_connections_and_a_warning() {
+    let server = with_open_files("ulimit -n 200");
+    let log = server.home.read("log");
+    assert!(log.contains("at most 100 connections at a time"), "{log}");
+    assert!(log.contains("ulimit -n"), "{log}");
+    let address = server.root_url().replace("http://", "");
+    let connect = || TcpStream::connect(&address).unwrap();
+    let first: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
+    assert!(first.iter().all(ask_on));
+    // One more has its turn when another has gone, and the server can open its other files meanwhile.
+    let late = connect();
+    drop(first);
+    assert!(ask_on(&late));
+    server.ok(&["provider", "list"]);
 }

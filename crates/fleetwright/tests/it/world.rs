@@ -101,13 +101,14 @@ impl Server {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
         arguments.extend(more);
+        let command = home.command(&arguments);
+        Self::start_by(home, command)
+    }
+
+    /// The same by a command that ends up as the server.
+    pub(crate) fn start_by(home: Home, mut command: Command) -> Self {
         let log = File::create(home.path("log")).unwrap();
-        let mut process = home
-            .command(&arguments)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut welcome = String::new();
         let mut lines = BufReader::new(process.stdout.take().unwrap());
         while !welcome.contains("Ctrl-C") {

@@ -148,7 +148,9 @@ impl Server {
         let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
         let service = service_fn(move |request: Request<Incoming>| {
             let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.guarded(request, peer, is_tls).await) }
+            let answering = server.guarded(request, peer, is_tls);
+            // A connection keeps room for this future while it idles, too.
+            Box::pin(async move { Ok::<_, Infallible>(answering.await) })
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

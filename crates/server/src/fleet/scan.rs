@@ -342,7 +342,8 @@ impl RegionScan {
         let queue = queue_facts(&self.app, &self.provider_id, &page).await?;
         let now = self.app.clock.now();
         let attention = Attention {
-            looked: self.began,
+            // The clock may have been set back since.
+            looked: self.began.min(now),
             listening: self.app.listening.since(now),
             gap: self.app.listening.gap(now),
         };

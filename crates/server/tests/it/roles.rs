@@ -295,6 +295,6 @@ on_both!(a_change_of_a_role_reads_no_other_role_again, |world| {
     }
     let (first, last) = (n_rows[1], n_rows[299]);
     assert!(last <= first + 5, "{first} rows at first, {last} at last");
-    assert_eq!(expand(&world, &["assume:r150"]).await, ["assume:r150", "y"]);
-    assert_eq!(expand(&world, &["assume:r299"]).await, ["assume:r299", "x"]);
+    assert_eq!(expand(world, &["assume:r150"]).await, ["assume:r150", "y"]);
+    assert_eq!(expand(world, &["assume:r299"]).await, ["assume:r299", "x"]);
 });

@@ -1,0 +1,52 @@
+//! How many files this process may have open, and so how many connections.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Files beside the connections of clients: those of databases, brokers, clouds and artifacts. Of a small limit, half.
+const SPARE: u64 = 1_000;
+
+/// Asks the system for the open files that this many connections need; many systems begin with 1,024. Returns how many
+/// connections there is room for. No more is asked for, because the processes that we start have the same limit.
+pub(crate) fn make_room(max_connections: usize) -> usize {
+    let resource = Resource::RLIMIT_NOFILE;
+    let Ok((soft, hard)) = getrlimit(resource) else {
+        return max_connections;
+    };
+    let wanted = u64::try_from(max_connections).map_or(hard, |wanted| wanted + SPARE);
+    let limit = wanted.min(hard).max(soft);
+    let is_set = limit > soft && setrlimit(resource, limit, hard).is_ok();
+    let limit = if is_set { limit } else { soft };
+    let room = connections_within(limit, max_connections);
+    if room < max_connections {
+        tracing::warn!(
+            "at most {room} connections at a time, and not `server.max_connections` = {max_connections}: this process \
+             may have {limit} files open. Raise that limit (`ulimit -n`, LimitNOFILE=) to {wanted}"
+        );
+    }
+    room
+}
+
+fn connections_within(open_files: u64, wanted: usize) -> usize {
+    let room = open_files - SPARE.min(open_files / 2);
+    usize::try_from(room).map_or(wanted, |room| room.min(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn connections_leave_room_for_other_files() {
+        let spare = usize::try_from(SPARE).unwrap();
+        for others in sizes_around("server::open_files::SPARE", spare) {
+            for wanted in [1, 500, 20_000] {
+                let limit = 2 * others.min(spare) + others.saturating_sub(spare);
+                let room = connections_within(limit as u64, wanted);
+                assert_eq!(room, wanted.min(others), "{limit} files");
+            }
+        }
+        assert_eq!(connections_within(u64::MAX, 20_000), 20_000);
+    }
+}
