@@ -127,10 +127,8 @@ fn files_folders_and_the_standard_input_may_be_given_together() {
     let wrong = server.with_input(&["plan", "-f", "-"], "roles: [");
     assert_eq!(wrong.code, 2, "{}", wrong.err);
     assert!(wrong.err.contains("the standard input"), "{}", wrong.err);
-    let twice = server.with_input(&["plan", "-f", "-", "-f", "-"], PEOPLE);
-    assert_eq!(twice.code, 2, "{}{}", twice.out, twice.err);
     let same = server.run(&["plan", "-f", &pool, "-f", &pool]);
-    assert_eq!(same.code, 2, "{}{}", same.out, same.err);
+    assert!(same.out.contains("1 to create"), "{}{}", same.out, same.err);
 }
 
 #[test]
