@@ -20,7 +20,8 @@ pub const UNSEEN_ENDING_MS: i64 = DAY_MS;
 const QUEUE_MEMORY_MS: i64 = DAY_MS;
 /// The name of the limit for workers that claimed work and stopped asking for it.
 const INACTIVITY: &str = "queueInactivityTimeout";
-/// A worker that lives is heard within this time: it asks for work, or claims its run again.
+/// A worker that lives is heard within this time: it asks for work, or claims its run again (after 20 minutes at most,
+/// unless `queue.claim_seconds` says more).
 const HEARD_MS: i64 = 30 * MINUTE_MS;
 /// A row that has less than this left to live gets more while its worker lives.
 pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
@@ -203,12 +204,8 @@ fn zombie(worker: &Worker, queue: QueueFacts<'_>, attention: &Attention) -> Opti
         QueueFacts::Seen(seen) => {
             let active = seen.last_date_active.unwrap_or(seen.first_claim);
             let silence = format!("worker inactive, lastDateActive={active}");
-            (
-                INACTIVITY,
-                inactivity_ms(worker),
-                active.max(registered),
-                silence,
-            )
+            let since = active.max(registered);
+            (INACTIVITY, inactivity_ms(worker), since, silence)
         }
     };
     let is_heard = now.millis_since(attention.listening) > limit_ms.min(HEARD_MS);

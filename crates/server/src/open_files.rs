@@ -12,7 +12,7 @@ pub(crate) fn make_room(max_connections: usize) -> usize {
     let Ok((soft, hard)) = getrlimit(resource) else {
         return max_connections;
     };
-    let wanted = u64::try_from(max_connections).map_or(hard, |wanted| wanted + SPARE);
+    let wanted = u64::try_from(max_connections).map_or(hard, |wanted| wanted.saturating_add(SPARE));
     let limit = wanted.min(hard).max(soft);
     let is_set = limit > soft && setrlimit(resource, limit, hard).is_ok();
     let limit = if is_set { limit } else { soft };

@@ -24,7 +24,7 @@ const ACCESS: &str = "access";
 const DELETED: &str = "access-deleted/";
 
 statements! { TABLE;
-    // `0` is the character after `/`, and `-` the one before `.`.
+    // `access-…` and `access/…` as well: `0` is the character after `/`.
     GET "access_revision" =
         "SELECT name, value FROM revisions WHERE name >= 'access' AND name < 'access0'";
     BUMP "access_revision_bump" =
@@ -77,6 +77,11 @@ pub fn role_news(
 }
 
 impl AccessRevision {
+    /// How many changes there were.
+    pub fn n_changes(&self) -> i64 {
+        self.0.values().sum()
+    }
+
     /// Whether a cache that has seen the other one lacks nothing but roles that can be found by their counters. It is
     /// not so after roles were deleted, and after the database was restored from a backup: then a counter is smaller.
     fn continues(&self, seen: &Self) -> bool {

@@ -250,7 +250,7 @@ impl Embedded {
         let age = now.as_millis().saturating_sub(self.looked().at_ms);
         let known = self.current();
         // A clock that went backwards makes the age negative: then look again.
-        let is_fresh = (0..FRESH_MS).contains(&age) && known.revision != AccessRevision::default();
+        let is_fresh = (0..FRESH_MS).contains(&age) && known.revision.n_changes() > 0;
         is_fresh.then_some(known)
     }
 

@@ -52,12 +52,13 @@ fn all(news: &RoleNews) -> Vec<&str> {
 }
 
 on_both!(
-    every_change_of_access_is_another_revision_and_nothing_else_is,
+    every_change_of_access_grows_the_revision_and_nothing_else_does,
     |database| {
         let store = database.migrated().await;
         let mut last = revision(&store).await;
         let mut grown = async |expected: bool, what: &str| {
             let now = revision(&store).await;
+            assert_eq!(now.n_changes() > last.n_changes(), expected, "{what}");
             assert_eq!(now != last, expected, "{what}");
             last = now;
         };

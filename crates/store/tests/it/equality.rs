@@ -5,11 +5,12 @@ use domain::worker::WorkerState;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use store::{
-    MetadataFilter, Store, StoreError, Tx, WorkerFilter, client_insert, client_list, error_insert,
-    error_stats, launch_config_all, launch_config_delete_expirable, launch_config_insert,
-    outbox_depth, outbox_push, pool_delete, pool_insert, pool_list, queue_worker_upsert,
-    worker_count_by_state, worker_counts_by_launch_config, worker_delete_expired, worker_get,
-    worker_insert, worker_list, worker_list_live, worker_metadata_list, worker_update,
+    MetadataFilter, Store, StoreError, Tx, WorkerFilter, access_revision, client_insert,
+    client_list, error_insert, error_stats, launch_config_all, launch_config_delete_expirable,
+    launch_config_insert, outbox_depth, outbox_push, pool_delete, pool_insert, pool_list,
+    queue_worker_upsert, worker_count_by_state, worker_counts_by_launch_config,
+    worker_delete_expired, worker_get, worker_insert, worker_list, worker_list_live,
+    worker_metadata_list, worker_update,
 };
 
 use crate::samples::{
@@ -153,7 +154,7 @@ fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, Store
     };
     let now = at(200 * 3_000_000);
     Ok(format!(
-        "{workers:?} {next:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+        "{workers:?} {next:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
         worker_list_live(tx, &provider, &name(0).parse().unwrap(), None, limit)?,
         worker_counts_by_launch_config(tx, &id)?,
         worker_count_by_state(tx)?,
@@ -167,6 +168,7 @@ fn look(tx: &mut Tx<'_>, state: WorkerState, limit: u32) -> Result<String, Store
             client_list(tx, "a", None, limit)?
         ),
         outbox_depth(tx)?,
+        access_revision(tx)?.n_changes(),
     ))
 }
 
