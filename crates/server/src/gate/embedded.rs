@@ -60,7 +60,8 @@ struct Looked {
 /// All that is known of clients and roles at one revision.
 struct Known {
     revision: AccessRevision,
-    roles: Roles,
+    /// Shared with the revision before if no role has changed since.
+    roles: Arc<Roles>,
     anonymous: Arc<ScopeSet>,
     clients: Mutex<HashMap<String, Arc<Client>>>,
     expansions: Mutex<Expansions>,
@@ -74,7 +75,7 @@ struct Expansions {
 }
 
 impl Known {
-    fn new(revision: AccessRevision, roles: Roles) -> Self {
+    fn new(revision: AccessRevision, roles: Arc<Roles>) -> Self {
         // Callers without credentials then have what nobody is refused, and the log says why.
         let anonymous = roles.expand([ANONYMOUS]).unwrap_or_else(|problem| {
             tracing::error!(
@@ -137,7 +138,7 @@ impl Expansions {
 impl Embedded {
     pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
         // Of this revision nothing is known, so the first request reads the roles.
-        let nothing = Known::new(AccessRevision::default(), Roles::default());
+        let nothing = Known::new(AccessRevision::default(), Arc::default());
         let known = RwLock::new(Arc::new(nothing));
         Self {
             store,
@@ -227,8 +228,11 @@ impl Embedded {
             (_, None) => known,
             (revision, Some(news)) => {
                 let roles = match news {
-                    RoleNews::Changed(roles) => known.roles.clone().with(compiled(roles)),
-                    RoleNews::All(roles) => Roles::new(compiled(roles)),
+                    RoleNews::Changed(roles) if roles.is_empty() => Arc::clone(&known.roles),
+                    RoleNews::Changed(roles) => {
+                        Arc::new(Roles::clone(&known.roles).with(compiled(roles)))
+                    }
+                    RoleNews::All(roles) => Arc::new(Roles::new(compiled(roles))),
                 };
                 let fresh = Arc::new(Known::new(revision, roles));
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -384,7 +388,7 @@ mod tests {
 
     #[test]
     fn expansions_are_kept_up_to_a_limit_whatever_their_size() {
-        let known = Known::new(AccessRevision::default(), Roles::default());
+        let known = Known::new(AccessRevision::default(), Arc::default());
         for number in 0..500 {
             known.expand(&scopes(number, 200_000)).unwrap();
             assert!(known.expansions().bytes <= MAX_EXPANSIONS_BYTES);
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn only_so_many_clients_expansions_and_uses_are_kept() {
         for count in sizes_around("server::gate::embedded::MAX_KEPT", MAX_KEPT) {
-            let known = Known::new(AccessRevision::default(), Roles::default());
+            let known = Known::new(AccessRevision::default(), Arc::default());
             let (mut used, nothing) = (BTreeSet::new(), Arc::new(ScopeSet::default()));
             for number in 0..count {
                 let client = client(number);
