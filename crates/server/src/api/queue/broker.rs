@@ -157,11 +157,13 @@ impl Broker {
 
     /// Sees to it that somebody serves, in a task of its own: who asked may go away at any time.
     fn serve(&self, app: &Arc<App>) {
-        self.bell.notify_one();
         let mut lines = self.lines();
         if !lines.is_serving {
             lines.is_serving = true;
             tokio::spawn(serve(Arc::clone(app)));
+        } else if lines.is_anybody_due() {
+            // Not for each that joins a quiet line: that would be most of what waiting costs.
+            self.bell.notify_one();
         }
     }
 

@@ -161,6 +161,11 @@ impl Lines {
         self.by_queue.is_empty()
     }
 
+    /// Whether somebody is to be looked at.
+    pub(super) fn is_anybody_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// How many wait in this line, while nobody is looked at.
     pub(super) fn waiting(&self, queue: &PoolId) -> usize {
         let line = self.by_queue.get(queue);
