@@ -8,7 +8,6 @@ use access::seal::Keyring;
 use access::slugid;
 use cloud::Providers;
 use contract::Schemas;
-use domain::event::{Event, EventBody};
 use domain::supply::Horizon;
 use domain::time::{Clock, Timestamp};
 use rand::Rng;
@@ -19,6 +18,7 @@ use crate::api::open_calls::OpenCalls;
 use crate::api::queue::Queue;
 use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::artifacts::Artifacts;
+use crate::change::{Change, PendingWakeups};
 use crate::config::Config;
 use crate::demand::Demands;
 use crate::events::EventStream;
@@ -37,7 +37,7 @@ pub struct App {
     pub root_url: String,
     pub store: Store,
     pub clock: Arc<dyn Clock>,
-    pub random: Random,
+    pub random: Arc<Random>,
     pub schemas: Schemas,
     pub keyring: Arc<Keyring>,
     pub providers: Providers,
@@ -125,45 +125,61 @@ impl App {
         Horizon::new(now, embedded.then(|| self.listening.since(now)))
     }
 
-    /// As the store's `write`; afterwards the events that were announced in it are told at once.
-    pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
-    where
-        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let written = self.store.write(name, f).await;
-        self.wake.publish.notify_one();
-        written
-    }
-
-    /// As `write`, and what was written survives a power cut.
-    pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
-    where
-        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let written = self.store.write_durably(name, f).await;
-        self.wake.publish.notify_one();
-        written
-    }
-
-    /// Writes events into the transaction of the change that they tell of.
-    pub fn announce(
-        &self,
-        tx: &mut Tx<'_>,
+    /// Writes one change; afterwards its events are published and its wake-ups sent.
+    ///
+    /// Runs again from the start, with nothing left of the run before, when others were in the way.
+    pub async fn change<T, E, F>(
+        self: &Arc<Self>,
+        name: &'static str,
         now: Timestamp,
-        bodies: impl IntoIterator<Item = EventBody>,
-    ) -> Result<(), StoreError> {
-        for body in bodies {
-            let event = Event {
-                id: self.random.slugid(),
-                created: now,
-                body,
-            };
-            store::outbox_push(tx, &event)?;
+        f: F,
+    ) -> Result<T, E>
+    where
+        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let written = self.store.write(name, self.attempt(now, f)).await;
+        self.follow_up(written)
+    }
+
+    /// As `change`, and what was written survives a power cut.
+    pub async fn change_durably<T, E, F>(
+        self: &Arc<Self>,
+        name: &'static str,
+        now: Timestamp,
+        f: F,
+    ) -> Result<T, E>
+    where
+        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let written = self.store.write_durably(name, self.attempt(now, f)).await;
+        self.follow_up(written)
+    }
+
+    /// One run of a change in its transaction.
+    fn attempt<T, E, F>(
+        &self,
+        now: Timestamp,
+        mut f: F,
+    ) -> impl FnMut(&mut Tx<'_>) -> Result<(T, PendingWakeups), E> + Send + 'static
+    where
+        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+    {
+        let random = Arc::clone(&self.random);
+        move |tx| {
+            let mut change = Change::new(tx, now, &random);
+            let result = f(&mut change)?;
+            Ok((result, change.into_wakeups()))
         }
-        Ok(())
+    }
+
+    fn follow_up<T, E>(self: &Arc<Self>, written: Result<(T, PendingWakeups), E>) -> Result<T, E> {
+        self.wake.publish.notify_one();
+        let (result, wakeups) = written?;
+        wakeups.send(self);
+        Ok(result)
     }
 }

@@ -25,6 +25,6 @@ pub use decide::{Decided, decide, is_content, is_planned, preview};
 pub use ending::{Ender, EndingLimits};
 pub use facts::{Facts, most_pending, page_of_facts, page_of_supply};
 pub use launching::{Launching, launch};
-pub use overriding::{end_override, tell_pause};
+pub use overriding::{end_override, tell_pause, wake_target};
 pub use problems::{Problem, report};
 pub use scan::{ScanLimits, Scanned, Scanner};

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod app;
 pub mod artifacts;
+pub mod change;
 pub mod clock;
 pub mod config;
 pub mod demand;

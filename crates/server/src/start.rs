@@ -172,7 +172,7 @@ async fn assemble(
         config,
         store,
         clock,
-        random,
+        random: Arc::new(random),
         schemas,
         keyring,
         providers,

@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use super::body_budget::BodyShare;
@@ -17,6 +18,7 @@ use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
+use crate::change::Change;
 use crate::gate::{Asking, Caller};
 
 pub struct Call {
@@ -44,6 +46,16 @@ pub struct Call {
 }
 
 impl Call {
+    /// Writes one change at the moment of this request.
+    pub async fn change<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.app.change(name, self.now, f).await
+    }
+
     /// A parameter of the route.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters

@@ -119,7 +119,8 @@ async fn purge(mut call: Call) -> Result<Reply, ApiError> {
         cache_name: body.cache_name,
         before: now,
     };
-    let written = call.app.write("cache_purge", move |tx| {
+    let written = call.change("cache_purge", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let (pool_id, name) = (&purge.pool_id, &purge.cache_name);
         let others = store::cache_purge_count_others(tx, pool_id, name, now)?;
         if others >= u64::from(MAX_CACHES) {

@@ -1,66 +1,65 @@
 //! The changes that a worker's end is made of, each with its events and with word to the queue.
 
 use domain::event::{EventBody, WorkerChange};
-use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use crate::api::queue::worker_gone;
-use crate::app::App;
+use crate::change::Change;
 
 /// Told to go: it is stopping from now on, and what it ran is given to others. `false`: it was going already.
 pub fn told_to_go(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-    now: Timestamp,
 ) -> Result<bool, StoreError> {
     if worker.state >= WorkerState::Stopping {
         return Ok(false);
     }
-    note_end(tx, worker, now)?;
-    worker.leave(WorkerState::Stopping, now);
+    note_end(change, worker)?;
+    worker.leave(WorkerState::Stopping, change.now);
     worker
         .terms
         .end_reason
         .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(tx, worker)?;
+    worker.version = store::worker_update(change.tx, worker)?;
     let reason = reason.to_owned();
-    app.announce(tx, now, [event(worker, WorkerChange::Removed { reason })])?;
-    worker_gone(app, tx, &worker.key, now)?;
+    change.announce([event(worker, WorkerChange::Removed { reason })])?;
+    worker_gone(change, &worker.key)?;
+    change.wake_ending(&worker.provider_id);
+    change.wake_pool(&worker.key.pool_id);
     Ok(true)
 }
 
 /// Known to be gone. `false`: that was known.
 pub fn gone(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
-    now: Timestamp,
 ) -> Result<bool, StoreError> {
     if worker.state == WorkerState::Stopped {
         return Ok(false);
     }
     if worker.state < WorkerState::Stopping {
-        note_end(tx, worker, now)?;
+        note_end(change, worker)?;
     }
-    worker.leave(WorkerState::Stopped, now);
-    worker.last_checked = now;
+    worker.leave(WorkerState::Stopped, change.now);
+    worker.last_checked = change.now;
     worker
         .terms
         .end_reason
         .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(tx, worker)?;
-    app.announce(tx, now, [event(worker, WorkerChange::Stopped)])?;
-    worker_gone(app, tx, &worker.key, now)?;
+    worker.version = store::worker_update(change.tx, worker)?;
+    change.announce([event(worker, WorkerChange::Stopped)])?;
+    worker_gone(change, &worker.key)?;
+    change.wake_pool(&worker.key.pool_id);
     Ok(true)
 }
 
 /// That a machine never proved itself, or that its worker never asked for work, speaks against its
 /// launch config. If it was advised to go before it came to that, it does not.
-fn note_end(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
+fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreError> {
+    let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();
     let Some(token) = token.and_then(|token| token.parse().ok()) else {
         return Ok(());

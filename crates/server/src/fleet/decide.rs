@@ -14,7 +14,8 @@ use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::{Award, Bid, Plan, Snapshot, plan};
 use domain::pool::Pool;
-use domain::time::{HOUR_MS, Timestamp};
+use domain::supply::Horizon;
+use domain::time::HOUR_MS;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use store::{PlanRecord, StoreError, Tx};
@@ -24,6 +25,7 @@ use super::candidates::{self, Busy};
 use super::facts::{Facts, most_pending, page_of_facts};
 use super::problems::{Problem, report};
 use crate::app::App;
+use crate::change::Change;
 
 /// Plans of a pool that are kept.
 const KEPT_PLANS: i64 = 100;
@@ -100,14 +102,15 @@ pub async fn decide(app: &Arc<App>, facts: &Facts) -> Result<Option<Decided>, St
     if said_already(app, facts, &first).await? {
         return Ok(None);
     }
-    let (inner, pool_id) = (Arc::clone(app), facts.pool.id.clone());
+    let pool_id = facts.pool.id.clone();
     // Pools that share a provider with a limit would only be in each other's way.
     let shared = outside.max_machines.keys().cloned().collect();
     let _turns = app.launching.take_turns(shared).await;
     // The queue may have taken its time to answer.
     let now = app.clock.now();
-    app.write_durably("plan_commit", move |tx| {
-        commit(&inner, tx, &pool_id, &outside, now)
+    let horizon = app.horizon(now);
+    app.change_durably("plan_commit", now, move |change| {
+        commit(change, &pool_id, &outside, &horizon)
     })
     .await
 }
@@ -298,12 +301,12 @@ fn rooms(
 }
 
 fn commit(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     pool_id: &PoolId,
     outside: &Outside,
-    now: Timestamp,
+    horizon: &Horizon,
 ) -> Result<Option<Decided>, StoreError> {
+    let (tx, now) = (&mut *change.tx, change.now);
     let number = store::turn_take(tx, &format!("pool:{pool_id}"))?;
     let Some(pool) = store::pool_get(tx, pool_id)? else {
         return Ok(None);
@@ -317,7 +320,7 @@ fn commit(
         None => store::task_demand_up_to(tx, pool_id, now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
-    let Some(facts) = page_of_facts(tx, vec![pool], &demand, &app.horizon(now))?.pop() else {
+    let Some(facts) = page_of_facts(tx, vec![pool], &demand, horizon)?.pop() else {
         return Ok(None);
     };
     // The bids were for the launch configs and overrides of a moment ago; of others the next plan decides.
@@ -340,26 +343,26 @@ fn commit(
         else {
             continue;
         };
-        for launch in intents(app, &facts, config, award, number) {
-            store::launch_insert(tx, &launch)?;
+        for launch in intents(change, &facts, config, award, number) {
+            store::launch_insert(change.tx, &launch)?;
             launches.push((launch, config.clone()));
         }
     }
     for (key, advice) in &plan.advice {
-        let Some(mut worker) = store::worker_get(tx, key)? else {
+        let Some(mut worker) = store::worker_get(change.tx, key)? else {
             continue;
         };
         worker.terms.advice = Some(advice.clone());
-        store::worker_update(tx, &worker)?;
+        store::worker_update(change.tx, &worker)?;
     }
-    report_unserved(app, tx, &facts.pool, &plan, now)?;
+    report_unserved(change, &facts.pool, &plan)?;
     let record = PlanRecord {
         pool_id: pool_id.clone(),
         number,
         created: now,
         plan: plan.to_json(),
     };
-    store::plan_insert(tx, &record, KEPT_PLANS)?;
+    store::plan_insert(change.tx, &record, KEPT_PLANS)?;
     Ok(Some(Decided {
         number,
         plan,
@@ -370,18 +373,16 @@ fn commit(
 
 /// The pool's owner hears of tasks for which nothing can be launched: once, and then at most once an hour.
 fn report_unserved(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     pool: &Pool,
     plan: &Plan,
-    now: Timestamp,
 ) -> Result<(), StoreError> {
     if !plan.unserved {
         return Ok(());
     }
-    let last = store::plan_list(tx, &pool.id, 1)?.into_iter().next();
+    let last = store::plan_list(change.tx, &pool.id, 1)?.into_iter().next();
     let is_known = last.is_some_and(|last| {
-        now.millis_since(last.created) < HOUR_MS
+        change.now.millis_since(last.created) < HOUR_MS
             && Plan::from_json(&last.plan).is_ok_and(|plan| plan.unserved)
     });
     if is_known {
@@ -400,19 +401,12 @@ fn report_unserved(
         launch_config_id: None,
         worker: None,
     };
-    report(
-        app,
-        tx,
-        &pool.id,
-        &pool.definition.provider_id,
-        &problem,
-        now,
-    )
+    report(change, &pool.id, &pool.definition.provider_id, &problem)
 }
 
 /// An award as launches that no cloud finds too large.
 fn intents(
-    app: &App,
+    change: &Change<'_, '_>,
     facts: &Facts,
     config: &LaunchConfig,
     award: &Award,
@@ -421,7 +415,7 @@ fn intents(
     let mut launches = Vec::new();
     for machines in parts(award.machines, MAX_MACHINES) {
         launches.push(Launch {
-            token: token(app),
+            token: new_token(change),
             pool_id: facts.pool.id.clone(),
             provider_id: config.provider_id(&facts.pool).clone(),
             launch_config_id: award.launch_config_id.clone(),
@@ -451,8 +445,8 @@ fn parts(machines: u32, most: u32) -> Vec<u32> {
     parts
 }
 
-fn token(app: &App) -> LaunchToken {
-    let text = app.random.slugid();
+fn new_token(change: &Change<'_, '_>) -> LaunchToken {
+    let text = change.new_id();
     text.parse().expect("a slugid is a launch token")
 }
 

@@ -18,7 +18,7 @@ use domain::time::Timestamp;
 use domain::worker::{Terms, Worker, WorkerState};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
-use store::{StoreError, Tx};
+use store::StoreError;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +26,7 @@ use super::changes::{event, told_to_go};
 use super::problems::{Problem, report};
 use super::timing::{MAX_CALL, MAX_DECIDED_MS, MAX_HAND_OVER_MS, MAX_WAIT};
 use crate::app::App;
+use crate::change::Change;
 use crate::telemetry::{LAUNCHES, Stopwatch};
 
 /// Launches of one provider that are under way at the same time.
@@ -109,30 +110,23 @@ async fn carry_out(app: &Arc<App>, pool: &Pool, launch: Launch, config: &LaunchC
         ("outcome", outcome.to_owned()),
     ];
     metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
-    let (inner, token) = (Arc::clone(app), launch.token.clone());
-    let now = app.clock.now();
+    let (token, now) = (launch.token.clone(), app.clock.now());
     let look_again = next_look(&answer, now);
-    let written = app.write("launch_settle", move |tx| {
-        let Some(launch) = store::launch_get(tx, &token)? else {
-            return Ok(Vec::new());
-        };
-        settle(&inner, tx, launch, &answer, now)
+    let written = app.change("launch_settle", now, move |change| match store::launch_get(
+        change.tx, &token,
+    )? {
+        Some(launch) => settle(change, launch, &answer),
+        None => Ok(()),
     });
-    let written: Result<Vec<Adopted>, StoreError> = written.await;
+    let written: Result<(), StoreError> = written.await;
     app.launch_answers.wake(&launch.token);
     if let Some(at) = look_again {
         app.wake.pool_at(&launch.pool_id, at);
     }
-    match written {
-        Ok(adopted) if adopted.contains(&Adopted::ToldToGo) => {
-            app.wake.ending(&launch.provider_id).notify_one();
-        }
-        Ok(_) => {}
-        // The scan finds by its token what was made.
-        Err(problem) => {
-            tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
-                "the outcome of a launch could not be stored: {problem}");
-        }
+    // The scan finds by its token what was made.
+    if let Err(problem) = written {
+        tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
+            "the outcome of a launch could not be stored: {problem}");
     }
 }
 
@@ -249,18 +243,15 @@ async fn begin(app: &Arc<App>, token: &LaunchToken) -> Result<Begun, StoreError>
 
 /// Writes down what the cloud said. May be said again, and late.
 fn settle(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     mut launch: Launch,
     answer: &Answer,
-    now: Timestamp,
-) -> Result<Vec<Adopted>, StoreError> {
-    let mut adopted = Vec::new();
+) -> Result<(), StoreError> {
     let was_pending = launch.state.is_pending();
     match answer {
         Answer::Asked(Ok(made)) => {
             for machine in made {
-                adopted.push(adopt(app, tx, &launch, machine, now)?);
+                adopt(change, &launch, machine)?;
             }
             launch.made = launch
                 .made
@@ -268,16 +259,16 @@ fn settle(
             launch.state = LaunchState::Accepted;
         }
         // The scan has found machines of it, or given it up: either is more than this knows.
-        Answer::Asked(Err(_)) | Answer::NotAsked { .. } if !was_pending => return Ok(adopted),
+        Answer::Asked(Err(_)) | Answer::NotAsked { .. } if !was_pending => return Ok(()),
         // Another process asks, or has.
-        Answer::NotAsked { asked, .. } if launch.asked != *asked => return Ok(adopted),
+        Answer::NotAsked { asked, .. } if launch.asked != *asked => return Ok(()),
         Answer::NotAsked { problem, .. } => {
             let problem = problem.clone();
             launch.state = LaunchState::Withdrawn { problem };
         }
         Answer::Asked(Err(LaunchError::Unknown(problem))) => {
             let told = unknown_outcome(&launch, problem);
-            report(app, tx, &launch.pool_id, &launch.provider_id, &told, now)?;
+            report(change, &launch.pool_id, &launch.provider_id, &told)?;
             let problem = problem.clone();
             launch.state = LaunchState::Unknown { problem };
         }
@@ -287,39 +278,30 @@ fn settle(
                 problem: problem.clone(),
             };
             let told = refusal(&launch, *cause, problem);
-            report(app, tx, &launch.pool_id, &launch.provider_id, &told, now)?;
+            report(change, &launch.pool_id, &launch.provider_id, &told)?;
         }
         // Some of its machines have been seen: it was not refused, whatever the answer says.
         Answer::Asked(Err(LaunchError::Refused { .. })) => launch.state = LaunchState::Accepted,
     }
-    launch.last_modified = now;
-    store::launch_update(tx, &launch)?;
-    Ok(adopted)
-}
-
-/// What became of a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Adopted {
-    HadRow,
-    Welcome,
-    ToldToGo,
+    launch.last_modified = change.now;
+    store::launch_update(change.tx, &launch)?;
+    Ok(())
 }
 
 /// Gives a machine its row, unless it has one. One that nobody waits for any more is told to go at once.
 pub(super) fn adopt(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     launch: &Launch,
     machine: &Launched,
-    now: Timestamp,
-) -> Result<Adopted, StoreError> {
+) -> Result<(), StoreError> {
+    let (tx, now) = (&mut *change.tx, change.now);
     let pool = store::pool_get(tx, &launch.pool_id)?;
     let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
     let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, now);
     if !store::worker_insert(tx, &worker)? {
-        return Ok(Adopted::HadRow);
+        return Ok(());
     }
-    app.announce(tx, now, [event(&worker, WorkerChange::Requested)])?;
+    change.announce([event(&worker, WorkerChange::Requested)])?;
     let unwanted = match pool {
         None => Some("its pool is gone"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {
@@ -329,11 +311,10 @@ pub(super) fn adopt(
         Some(_) if !launch.state.is_pending() => Some("appeared after its launch was given up"),
         Some(_) => None,
     };
-    let Some(reason) = unwanted else {
-        return Ok(Adopted::Welcome);
-    };
-    told_to_go(app, tx, &mut worker, reason, now)?;
-    Ok(Adopted::ToldToGo)
+    if let Some(reason) = unwanted {
+        told_to_go(change, &mut worker, reason)?;
+    }
+    Ok(())
 }
 
 /// The worker on a machine whose launch nobody knows: enough for its provider to end it.

@@ -2,47 +2,46 @@
 
 use domain::event::{EventBody, PauseChange};
 use domain::overrides::{Override, Target};
-use domain::time::Timestamp;
-use store::{StoreError, Tx};
+use store::StoreError;
 
-use crate::app::App;
+use crate::change::Change;
 
 /// Tells of a pause; limits are nobody's event.
 pub fn tell_pause(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     given: &Override,
-    change: PauseChange,
-    now: Timestamp,
+    news: PauseChange,
 ) -> Result<(), StoreError> {
     if !given.is_pause() {
         return Ok(());
     }
     let provider_id = match &given.target {
         Target::LaunchConfig(pool_id, id) => {
-            let pool = store::pool_get(tx, pool_id)?;
-            let config = store::launch_config_get(tx, pool_id, id)?;
+            let pool = store::pool_get(change.tx, pool_id)?;
+            let config = store::launch_config_get(change.tx, pool_id, id)?;
             let both = pool.zip(config);
             both.map(|(pool, config)| config.provider_id(&pool).clone())
         }
         Target::Pool(_) | Target::Provider(_) | Target::Region(_) => None,
     };
     let event = EventBody::Pause {
-        change,
+        change: news,
         pause: Box::new(given.clone()),
         provider_id,
     };
-    app.announce(tx, now, [event])
+    change.announce([event])
 }
 
 /// Writes down that an override has ended, so that it stays ended.
-pub fn end_override(
-    app: &App,
-    tx: &mut Tx<'_>,
-    given: &mut Override,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    given.ended = Some(now);
-    given.version = store::override_update(tx, given)?;
-    tell_pause(app, tx, given, PauseChange::Resumed, now)
+pub fn end_override(change: &mut Change<'_, '_>, given: &mut Override) -> Result<(), StoreError> {
+    given.ended = Some(change.now);
+    given.version = store::override_update(change.tx, given)?;
+    tell_pause(change, given, PauseChange::Resumed)
+}
+
+/// Wakes the pool that an override is about. One that is about no single pool is seen by the next round.
+pub fn wake_target(change: &mut Change<'_, '_>, given: &Override) {
+    if let Some(pool_id) = given.target.pool_id() {
+        change.wake_pool(pool_id);
+    }
 }

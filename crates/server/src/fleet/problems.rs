@@ -3,11 +3,10 @@
 use domain::error_report::ErrorReport;
 use domain::event::EventBody;
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
-use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
-use store::{StoreError, Tx};
+use store::StoreError;
 
-use crate::app::App;
+use crate::change::Change;
 
 /// Something went wrong in a pool.
 pub struct Problem {
@@ -25,30 +24,28 @@ const MAX_DESCRIPTION: usize = 10_240;
 
 /// Writes the report and its event into this transaction.
 pub fn report(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     pool_id: &PoolId,
     provider_id: &ProviderId,
     problem: &Problem,
-    now: Timestamp,
 ) -> Result<(), StoreError> {
     let mut extra = problem.extra.clone();
     if let Some(worker) = &problem.worker {
         extra.insert("workerGroup".to_owned(), json!(worker.group.as_str()));
         extra.insert("workerId".to_owned(), json!(worker.id.as_str()));
     }
-    let id = app.random.slugid();
+    let id = change.new_id();
     let report = ErrorReport {
         pool_id: pool_id.clone(),
         error_id: id.parse().expect("a slugid is an error id"),
-        reported: now,
+        reported: change.now,
         kind: problem.kind.to_owned(),
         title: problem.title.to_owned(),
         description: cut(&problem.description, MAX_DESCRIPTION).to_owned(),
         extra,
         launch_config_id: problem.launch_config_id.clone(),
     };
-    store::error_insert(tx, &report)?;
+    store::error_insert(change.tx, &report)?;
     tracing::warn!(pool.id = %pool_id, error.id = %report.error_id, error.kind = problem.kind,
         "{} in {pool_id}: {}", problem.title, report.description);
     let worker = problem.worker.as_ref();
@@ -57,7 +54,7 @@ pub fn report(
         report: Box::new(report),
         worker: worker.map(|key| (key.group.to_string(), key.id.to_string())),
     };
-    app.announce(tx, now, [event])
+    change.announce([event])
 }
 
 /// The beginning of a text, of at most so many bytes and whole characters.

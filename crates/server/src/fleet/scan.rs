@@ -15,12 +15,13 @@ use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
 use domain::worker::Worker;
 use futures_util::StreamExt;
 use futures_util::stream;
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use super::changes::{gone, told_to_go};
 use super::regions::RegionTasks;
 use super::unsettled::{self, FirstSeen};
 use crate::app::App;
+use crate::change::Change;
 
 const PAGE: u32 = 1_000;
 const MAX_CALLS: usize = 4;
@@ -365,27 +366,21 @@ impl RegionScan {
         if concerned.is_empty() && !stale {
             return Ok(());
         }
-        let ids = concerned
-            .iter()
-            .map(|found| found.worker.key.pool_id.clone());
-        let pools: BTreeSet<PoolId> = ids.collect();
-        let (inner, id) = (Arc::clone(&self.app), self.provider_id.clone());
-        let written = self.app.write("scan_apply", move |tx| {
-            store::worker_note_checked(tx, &id, &first, &last, now, now.plus_millis(-CHECKED_MS))?;
+        let (id, is_outside) = (self.provider_id.clone(), self.app.demands.is_outside());
+        let written = self.app.change("scan_apply", now, move |change| {
+            let stale = now.plus_millis(-CHECKED_MS);
+            store::worker_note_checked(change.tx, &id, &first, &last, now, stale)?;
             let mut done = Scanned::default();
             for found in &concerned {
-                apply(&inner, tx, found, now, &mut done)?;
+                apply(change, found, is_outside, &mut done)?;
+                change.wake_pool(&found.worker.key.pool_id);
+            }
+            if done.ended > 0 {
+                change.wake_ending(&id);
             }
             Ok::<_, StoreError>(done)
         });
-        let done = written.await?;
-        self.scanned.add(done);
-        if done.ended > 0 {
-            self.app.wake.ending(&self.provider_id).notify_one();
-        }
-        for pool_id in pools {
-            self.app.wake.pool(&pool_id);
-        }
+        self.scanned.add(written.await?);
         Ok(())
     }
 
@@ -519,33 +514,32 @@ async fn queue_facts(
 
 /// Only if nobody changed the worker since it was looked at, and judged anew: it may have claimed work meanwhile.
 fn apply(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     found: &Found,
-    now: Timestamp,
+    is_outside: bool,
     done: &mut Scanned,
 ) -> Result<(), StoreError> {
     let key = &found.worker.key;
-    let Some(mut worker) = store::worker_get(tx, key)? else {
+    let Some(mut worker) = store::worker_get(change.tx, key)? else {
         return Ok(());
     };
     if worker.version != found.worker.version {
         return Ok(());
     }
     let mut found = found.clone();
-    if !app.demands.is_outside() {
-        found.queue = Some(store::queue_worker_get(tx, key)?);
+    if !is_outside {
+        found.queue = Some(store::queue_worker_get(change.tx, key)?);
     }
     match found.judge() {
         Judgement::Keep { .. } => {
-            worker.expires = now.plus_millis(LIFE_MS);
-            store::worker_update(tx, &worker)?;
+            worker.expires = change.now.plus_millis(LIFE_MS);
+            store::worker_update(change.tx, &worker)?;
         }
         Judgement::Stopped { reason } => {
-            done.stopped += u64::from(gone(app, tx, &mut worker, &reason, now)?);
+            done.stopped += u64::from(gone(change, &mut worker, &reason)?);
         }
         Judgement::End { reason } => {
-            done.ended += u64::from(told_to_go(app, tx, &mut worker, &reason, now)?);
+            done.ended += u64::from(told_to_go(change, &mut worker, &reason)?);
         }
         Judgement::EndAgain { .. } => done.ended += 1,
     }

@@ -12,14 +12,15 @@ use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use super::ending::end_now;
-use super::launching::{Adopted, adopt, machine_of_nobody};
+use super::launching::{adopt, machine_of_nobody};
 use super::problems::{Problem, report};
 use super::scan::{Name, Scanned};
 use super::timing::{GIVE_UP_MS, SETTLE_MS, WITHDRAW_MS};
 use crate::app::App;
+use crate::change::Change;
 
 /// Launches that are read at a time.
 const PAGE: u32 = 100;
@@ -140,22 +141,12 @@ impl Adopting<'_> {
 
     async fn one(&mut self, token: LaunchToken, machine: &Launched) -> Result<Known, StoreError> {
         let now = self.app.clock.now();
-        let (inner, id, made) = (
-            Arc::clone(self.app),
-            self.provider_id.clone(),
-            machine.clone(),
-        );
-        let found = self.app.write("machine_adopt", move |tx| {
-            take_in(&inner, tx, &id, &token, &made, now)
+        let (id, made) = (self.provider_id.clone(), machine.clone());
+        let found = self.app.change("machine_adopt", now, move |change| {
+            take_in(change, &id, &token, &made)
         });
         match found.await? {
-            Taken::Adopted(pool_id, adopted) => {
-                self.scanned.adopted += 1;
-                self.app.wake.pool(&pool_id);
-                if adopted == Adopted::ToldToGo {
-                    self.app.wake.ending(self.provider_id).notify_one();
-                }
-            }
+            Taken::Adopted => self.scanned.adopted += 1,
             Taken::HasRow => {}
             Taken::OfAnother(other) => {
                 let (id, group) = (self.provider_id, &machine.group);
@@ -218,7 +209,7 @@ enum Known {
 }
 
 enum Taken {
-    Adopted(PoolId, Adopted),
+    Adopted,
     HasRow,
     OfAnother(ProviderId),
     Unknown,
@@ -226,14 +217,12 @@ enum Taken {
 }
 
 fn take_in(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     provider_id: &ProviderId,
     token: &LaunchToken,
     machine: &Launched,
-    now: Timestamp,
 ) -> Result<Taken, StoreError> {
-    let Some(mut launch) = store::launch_get(tx, token)? else {
+    let Some(mut launch) = store::launch_get(change.tx, token)? else {
         return Ok(Taken::Unknown);
     };
     if launch.provider_id != *provider_id {
@@ -244,26 +233,27 @@ fn take_in(
         group: machine.group.clone(),
         id: machine.id.clone(),
     };
-    if let Some(worker) = store::worker_get(tx, &key)? {
+    if let Some(worker) = store::worker_get(change.tx, &key)? {
         return Ok(match worker.state {
             WorkerState::Stopped => Taken::Left(Box::new(worker)),
             WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
         });
     }
-    let adopted = adopt(app, tx, &launch, machine, now)?;
+    adopt(change, &launch, machine)?;
     if launch.state.is_pending() {
         // It no longer counts as still to come.
         launch.made = launch.machines.min(launch.made + 1);
-        store::launch_update(tx, &launch)?;
+        store::launch_update(change.tx, &launch)?;
     }
-    Ok(Taken::Adopted(launch.pool_id, adopted))
+    change.wake_pool(&launch.pool_id);
+    Ok(Taken::Adopted)
 }
 
 /// A launch that nobody has begun to ask for in time: the process that decided on it died.
 async fn withdraw(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
-    let pool_id = launch.pool_id.clone();
-    let written = app.write("launch_withdraw", move |tx| {
-        let Some(mut current) = store::launch_get(tx, &launch.token)? else {
+    let written = app.change("launch_withdraw", now, move |change| {
+        change.wake_pool(&launch.pool_id);
+        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version {
@@ -271,26 +261,24 @@ async fn withdraw(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), 
         }
         let problem = "the process that decided on it did not ask for it in time".to_owned();
         current.state = LaunchState::Withdrawn { problem };
-        current.last_modified = now;
-        store::launch_update(tx, &current)?;
+        current.last_modified = change.now;
+        store::launch_update(change.tx, &current)?;
         Ok::<_, StoreError>(())
     });
-    written.await?;
-    app.wake.pool(&pool_id);
-    Ok(())
+    written.await
 }
 
 /// The outcome of a launch that nobody will tell us any more.
 async fn conclude(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
-    let (inner, pool_id) = (Arc::clone(app), launch.pool_id.clone());
-    let written = app.write("launch_conclude", move |tx| {
-        let Some(mut current) = store::launch_get(tx, &launch.token)? else {
+    let written = app.change("launch_conclude", now, move |change| {
+        change.wake_pool(&launch.pool_id);
+        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version && !current.state.is_pending() {
             return Ok(());
         }
-        current.last_modified = now;
+        current.last_modified = change.now;
         if current.made > 0 {
             current.state = LaunchState::Accepted;
         } else {
@@ -300,21 +288,12 @@ async fn conclude(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<(), 
                 cause: Cause::Lost,
                 problem,
             };
-            report(
-                &inner,
-                tx,
-                &current.pool_id,
-                &current.provider_id,
-                &told,
-                now,
-            )?;
+            report(change, &current.pool_id, &current.provider_id, &told)?;
         }
-        store::launch_update(tx, &current)?;
+        store::launch_update(change.tx, &current)?;
         Ok::<_, StoreError>(())
     });
-    written.await?;
-    app.wake.pool(&pool_id);
-    Ok(())
+    written.await
 }
 
 fn lost(launch: &Launch, problem: &str) -> Problem {

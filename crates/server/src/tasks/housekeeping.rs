@@ -12,13 +12,14 @@ use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use serde_json::Value;
-use store::StoreError;
+use store::{StoreError, Tx};
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
+use crate::change::Change;
 
 /// What one statement deletes at most, so that nobody waits long for it.
 const BATCH: u32 = 500;
@@ -140,28 +141,29 @@ impl Housekeeping {
         &self,
         batches: Batches,
         name: &'static str,
-        delete: impl Fn(&mut store::Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
+        delete: impl Fn(&mut Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
     ) -> Result<u64, StoreError> {
-        let forgotten = batches.repeat(|| self.0.write(name, delete.clone()));
+        let forgotten = batches.repeat(|| self.0.store.write(name, delete.clone()));
         forgotten.await
     }
 
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let (app, size) = (Arc::clone(&self.0), batches.size);
-        let expired = self.forget(batches, "client_expire", move |tx| {
-            let expired = store::client_delete_expired(tx, now, size)?;
+        let (size, actor) = (batches.size, self.0.issuer.client_id.clone());
+        let expire = move |change: &mut Change<'_, '_>| {
+            let expired = store::client_delete_expired(change.tx, now, size)?;
             let n_expired = expired.len() as u64;
             for client_id in &expired {
-                let entry = expiry(client_id, &app.issuer.client_id, now);
-                store::audit_insert(tx, &entry)?;
+                let entry = expiry(client_id, &actor, now);
+                store::audit_insert(change.tx, &entry)?;
             }
-            let change = AccessChange::Deleted;
-            let events = expired
-                .into_iter()
-                .map(|client_id| EventBody::Client { change, client_id });
-            app.announce(tx, now, events)?;
-            Ok(n_expired)
-        });
+            let events = expired.into_iter().map(|client_id| EventBody::Client {
+                change: AccessChange::Deleted,
+                client_id,
+            });
+            change.announce(events)?;
+            Ok::<_, StoreError>(n_expired)
+        };
+        let expired = batches.repeat(|| self.0.change("client_expire", now, expire.clone()));
         let n_expired = expired.await?;
         if n_expired > 0 {
             self.0.gate.forget();
@@ -177,7 +179,7 @@ impl Housekeeping {
         // before, so this ends.
         loop {
             let start = after.take();
-            let page = self.0.write("provider_leave", move |tx| {
+            let page = self.0.store.write("provider_leave", move |tx| {
                 let leaving = store::pool_list_leaving(tx, start.as_ref(), size)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
@@ -207,6 +209,7 @@ impl Housekeeping {
             return Ok(());
         }
         self.0
+            .store
             .write("client_touch", move |tx| {
                 store::client_touch(tx, &used, now)
             })
@@ -230,7 +233,7 @@ fn expiry(client_id: &ClientId, deleted_by: &str, now: Timestamp) -> AuditEntry 
 
 /// The place after which events wait for a reader: ours, or one of which another process knows.
 fn needed_by(
-    tx: &mut store::Tx<'_>,
+    tx: &mut Tx<'_>,
     reader: &str,
     is_ours: bool,
     dead: Timestamp,
@@ -240,7 +243,7 @@ fn needed_by(
     Ok(alive.map_or(i64::MAX, |reader| reader.position))
 }
 
-fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
+fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
     let live = store::worker_live_providers(tx, &pool.id)?;
     let to_come = store::launch_pending_providers(tx, &pool.id)?;
     let mut staying = pool.clone();
@@ -255,7 +258,7 @@ fn leave(tx: &mut store::Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
 
 /// A pool that was deleted goes once no provider has workers in it. Its launch configs are archived
 /// and go by themselves, once no worker's row names them.
-fn expire_pools(tx: &mut store::Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
+fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
     let expired = store::pool_list_expirable(tx, size)?;
     for pool in &expired {
         for config in store::launch_config_active_between(tx, &pool.id, &pool.id)? {

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::id::PoolId;
 use serde_json::Value;
 use store::StoreError;
 
@@ -38,19 +37,15 @@ impl Overrides {
         if looking.await?.is_empty() {
             return Ok(0);
         }
-        let app = Arc::clone(&self.0);
-        let ending = self.0.write("override_end", move |tx| {
-            let mut pools: Vec<Option<PoolId>> = Vec::new();
-            for mut given in store::override_list_due(tx, now, BATCH)? {
-                fleet::end_override(&app, tx, &mut given, now)?;
-                pools.push(given.target.pool_id().cloned());
+        let ending = self.0.change("override_end", now, move |change| {
+            let due = store::override_list_due(change.tx, now, BATCH)?;
+            let n_ended = due.len() as u64;
+            for mut given in due {
+                fleet::end_override(change, &mut given)?;
+                fleet::wake_target(change, &given);
             }
-            Ok::<_, StoreError>(pools)
+            Ok::<_, StoreError>(n_ended)
         });
-        let pools = ending.await?;
-        for pool in pools.iter().flatten() {
-            self.0.wake.pool(pool);
-        }
-        Ok(pools.len() as u64)
+        ending.await
     }
 }

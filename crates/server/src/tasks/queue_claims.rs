@@ -9,7 +9,7 @@ use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::api::queue::moves::{Hints, carry_out};
+use crate::api::queue::moves::carry_out;
 use crate::app::App;
 
 /// So many in one transaction, so that nobody waits long for it.
@@ -49,22 +49,18 @@ impl QueueClaims {
         if look.await?.is_empty() {
             return Ok(0);
         }
-        let app = Arc::clone(&self.0);
-        let written = self.0.write("claims_expire", move |tx| {
-            let mut hints = Hints::default();
-            let expired = store::task_list_claims_expired(tx, now, size)?;
+        let written = self.0.change("claims_expire", now, move |change| {
+            let expired = store::task_list_claims_expired(change.tx, now, size)?;
             for (task_id, run_id) in &expired {
-                let Some(before) = store::task_get(tx, task_id)? else {
+                let Some(before) = store::task_get(change.tx, task_id)? else {
                     continue;
                 };
                 if let Ok(moved) = before.clone().expire_claim(*run_id, now) {
-                    carry_out(&app, tx, &before, moved, now, &mut hints)?;
+                    carry_out(change, &before, moved)?;
                 }
             }
-            Ok::<_, StoreError>((expired.len() as u64, hints))
+            Ok::<_, StoreError>(expired.len() as u64)
         });
-        let (n_expired, hints) = written.await?;
-        hints.tell(&self.0);
-        Ok(n_expired)
+        written.await
     }
 }

@@ -9,7 +9,7 @@ use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::api::queue::moves::{Hints, carry_out};
+use crate::api::queue::moves::carry_out;
 use crate::app::App;
 
 const BATCH: u32 = 100;
@@ -49,20 +49,16 @@ impl QueueDeadlines {
         if look.await?.is_empty() {
             return Ok(0);
         }
-        let app = Arc::clone(&self.0);
-        let written = self.0.write("deadlines_miss", move |tx| {
-            let mut hints = Hints::default();
-            let overdue = store::task_list_overdue(tx, before_grace, size)?;
+        let written = self.0.change("deadlines_miss", now, move |change| {
+            let overdue = store::task_list_overdue(change.tx, before_grace, size)?;
             for id in &overdue {
-                if let Some(before) = store::task_get(tx, id)? {
+                if let Some(before) = store::task_get(change.tx, id)? {
                     let moved = before.clone().miss_deadline(now);
-                    carry_out(&app, tx, &before, moved, now, &mut hints)?;
+                    carry_out(change, &before, moved)?;
                 }
             }
-            Ok::<_, StoreError>((overdue.len() as u64, hints))
+            Ok::<_, StoreError>(overdue.len() as u64)
         });
-        let (n_missed, hints) = written.await?;
-        hints.tell(&self.0);
-        Ok(n_missed)
+        written.await
     }
 }

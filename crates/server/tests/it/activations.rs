@@ -237,9 +237,9 @@ on_both!(
 async fn outcomes(world: &World, first: usize, count: usize) {
     let mut task = stored_task(world);
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
-    let (now, app) = (world.now(), Arc::clone(&world.app));
+    let now = world.now();
     world
-        .write(move |tx| {
+        .change(move |change| {
             for index in first..first + count {
                 task.id = task_id(number(index)).parse().unwrap();
                 let waits = task.clone().schedule(now).unwrap().task;
@@ -250,7 +250,7 @@ async fn outcomes(world: &World, first: usize, count: usize) {
                     news,
                     task: task.clone(),
                 });
-                app.announce(tx, now, told)?;
+                change.announce(told)?;
             }
             Ok(())
         })

@@ -66,10 +66,10 @@ fn rfc191_topics() -> Vec<String> {
 }
 
 /// Writes events of these ids about a pool.
-async fn write(app: &App, pool: &str, ids: Vec<String>) {
+async fn write(app: &Arc<App>, pool: &str, ids: Vec<String>) {
     let (pool, now) = (pool.to_owned(), app.clock.now());
     let written: Result<(), StoreError> = app
-        .write("test_events", move |tx| {
+        .change("test_events", now, move |change| {
             for id in &ids {
                 let body = EventBody::PoolCreated {
                     pool_id: pool.parse().unwrap(),
@@ -80,7 +80,7 @@ async fn write(app: &App, pool: &str, ids: Vec<String>) {
                     created: now,
                     body,
                 };
-                store::outbox_push(tx, &event)?;
+                store::outbox_push(change.tx, &event)?;
             }
             Ok(())
         })

@@ -35,8 +35,7 @@ async fn forget(world: &World) -> Value {
 }
 
 async fn lose(world: &World, worker: &'static str) -> u64 {
-    let (app, now) = (Arc::clone(&world.app), world.now());
-    let gone = world.write(move |tx| worker_gone(&app, tx, &key("pp/ee", "g", worker), now));
+    let gone = world.change(move |change| worker_gone(change, &key("pp/ee", "g", worker)));
     gone.await
 }
 

@@ -238,9 +238,8 @@ on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
         first += count;
         let mut left = count;
         loop {
-            let (app, worker) = (Arc::clone(&world.app), worker.clone());
-            let max = u32::try_from(LIMIT).unwrap();
-            let gone = world.write(move |tx| worker_gone_with(&app, tx, &worker, now, max));
+            let (worker, max) = (worker.clone(), u32::try_from(LIMIT).unwrap());
+            let gone = world.change(move |change| worker_gone_with(change, &worker, max));
             let n_lost = left.min(LIMIT);
             assert_eq!(gone.await, n_lost as u64);
             left -= n_lost;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::api::queue::worker_gone;
 use server::app::Random;
+use server::change::Change;
 use server::start::start_with;
 use server::tasks::Publish;
 use server::tasks::driver::Task as _;
@@ -135,9 +136,14 @@ on_both!(
         let _stopped = stop_time();
         let worker = waiting(world, "w", 1);
         world.until_waiting(1).await;
-        let (app, now) = (Arc::clone(&world.app), world.now());
-        // In a transaction of somebody who rings nothing.
-        let lost = world.write(move |tx| worker_gone(&app, tx, &key("pp/ee", "g", "gone"), now));
+        let (random, now) = (Arc::clone(&world.app.random), world.now());
+        // In a change of another process, whose wake-ups do not reach this one.
+        let lost = world.write(move |tx| {
+            worker_gone(
+                &mut Change::new(tx, now, &random),
+                &key("pp/ee", "g", "gone"),
+            )
+        });
         assert_eq!(lost.await, 1);
         Publish(Arc::clone(&world.app)).activate().await.unwrap();
         assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(1)]);

@@ -351,9 +351,8 @@ on_both!(many_outcomes_are_collected_in_batches, |world| {
     let mut task = crate::queue_samples::stored_task(world);
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
     let now = world.now();
-    let app = Arc::clone(&world.app);
     world
-        .write(move |tx| {
+        .change(move |change| {
             for number in 0..1_100 {
                 task.id = task_id(number).parse().unwrap();
                 let waits = task.clone().schedule(now).unwrap().task;
@@ -366,7 +365,7 @@ on_both!(many_outcomes_are_collected_in_batches, |world| {
                         news,
                         task: Box::new(moved.task.clone()),
                     });
-                app.announce(tx, now, news)?;
+                change.announce(news)?;
             }
             Ok(())
         })

@@ -21,6 +21,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::app::{App, Random};
+use server::change::Change;
 use server::config::Config;
 use server::start::start_with;
 use server::tasks::driver::Task;
@@ -231,6 +232,14 @@ impl World {
         f: impl FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
         self.app.store.write("test_write", f).await.unwrap()
+    }
+
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        f: impl FnMut(&mut Change<'_, '_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> T {
+        let written = self.app.change("test_change", self.now(), f);
+        written.await.unwrap()
     }
 
     pub(crate) async fn read<T: Send + 'static>(

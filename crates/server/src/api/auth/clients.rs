@@ -9,13 +9,14 @@ use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::Tx;
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{added, embedded, refuse_double_stars};
 use crate::app::App;
+use crate::change::Change;
 use crate::gate::token_purpose;
 
 /// Clients that exist by configuration.
@@ -87,18 +88,15 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         disabled: false,
         version: Version::FIRST,
     };
-    let (app, audit) = (
-        call.app.clone(),
-        call.audit(EntityType::Client, id.as_str(), "created"),
-    );
+    let audit = call.audit(EntityType::Client, id.as_str(), "created");
     let inserted = record.clone();
-    let written = call.app.write("client_create", move |tx| {
-        if store::client_insert(tx, &inserted)? {
-            announce(&app, tx, AccessChange::Created, &inserted.client_id, now)?;
-            store::audit_insert(tx, &audit)?;
+    let written = call.change("client_create", move |change| {
+        if store::client_insert(change.tx, &inserted)? {
+            announce(change, AccessChange::Created, &inserted.client_id)?;
+            store::audit_insert(change.tx, &audit)?;
             return Ok(inserted.clone());
         }
-        store::client_get(tx, &inserted.client_id)?
+        store::client_get(change.tx, &inserted.client_id)?
             .filter(|known| is_repeat(known, &inserted))
             .ok_or_else(|| ApiError::conflict("Client already exists"))
     });
@@ -176,12 +174,11 @@ pub(super) async fn reset(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = client_id(&call)?;
     refuse_static(&id)?;
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Client, id.as_str(), "deleted");
-    let written = call.app.write("client_delete", move |tx| {
-        if store::client_delete(tx, &id)? {
-            announce(&app, tx, AccessChange::Deleted, &id, now)?;
-            store::audit_insert(tx, &audit)?;
+    let written = call.change("client_delete", move |change| {
+        if store::client_delete(change.tx, &id)? {
+            announce(change, AccessChange::Deleted, &id)?;
+            store::audit_insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });
@@ -207,19 +204,19 @@ async fn write_change(
     seen: Option<Version>,
     edit: impl Fn(&mut ClientRecord) + Send + 'static,
 ) -> Result<ClientRecord, ApiError> {
-    let (app, now, id) = (call.app.clone(), call.now, client_id(call)?);
+    let id = client_id(call)?;
     let audit = call.audit(EntityType::Client, id.as_str(), action);
-    let written = call.app.write("client_change", move |tx| {
-        let mut record = store::client_get(tx, &id)?.ok_or_else(no_such_client)?;
+    let written = call.change("client_change", move |change| {
+        let mut record = store::client_get(change.tx, &id)?.ok_or_else(no_such_client)?;
         if seen.is_some_and(|seen| seen != record.version) {
             let text = "The client was changed by somebody else meanwhile; read it and try again";
             return Err(ApiError::conflict(text));
         }
         edit(&mut record);
-        record.last_modified = now;
-        record.version = store::client_update(tx, &record)?;
-        announce(&app, tx, AccessChange::Updated, &id, now)?;
-        store::audit_insert(tx, &audit)?;
+        record.last_modified = change.now;
+        record.version = store::client_update(change.tx, &record)?;
+        announce(change, AccessChange::Updated, &id)?;
+        store::audit_insert(change.tx, &audit)?;
         Ok(record)
     });
     let record = written.await?;
@@ -228,17 +225,14 @@ async fn write_change(
 }
 
 fn announce(
-    app: &App,
-    tx: &mut Tx<'_>,
-    change: AccessChange,
+    change: &mut Change<'_, '_>,
+    news: AccessChange,
     id: &ClientId,
-    now: Timestamp,
-) -> Result<(), ApiError> {
-    let event = EventBody::Client {
-        change,
+) -> Result<(), StoreError> {
+    change.announce([EventBody::Client {
+        change: news,
         client_id: id.clone(),
-    };
-    Ok(app.announce(tx, now, [event])?)
+    }])
 }
 
 async fn load(call: &Call) -> Result<ClientRecord, ApiError> {

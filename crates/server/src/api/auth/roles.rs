@@ -66,12 +66,9 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         last_modified: now,
         version: Version::FIRST,
     };
-    let (app, audit) = (
-        call.app.clone(),
-        call.audit(EntityType::Role, id.as_str(), "created"),
-    );
-    let written = call.app.write("role_create", move |tx| {
-        if let Some(known) = store::role_get(tx, &id)? {
+    let audit = call.audit(EntityType::Role, id.as_str(), "created");
+    let written = call.change("role_create", move |change| {
+        if let Some(known) = store::role_get(change.tx, &id)? {
             let same = known.scopes == record.scopes && known.description == record.description;
             return if same {
                 Ok(known)
@@ -79,16 +76,16 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
                 Err(ApiError::conflict("Role already exists"))
             };
         }
-        check(tx, &record)?;
-        if !store::role_insert(tx, &record)? {
-            return Err(tx.lost_race().into());
+        check(change.tx, &record)?;
+        if !store::role_insert(change.tx, &record)? {
+            return Err(change.tx.lost_race().into());
         }
         let event = EventBody::Role {
             change: AccessChange::Created,
             role_id: id.clone(),
         };
-        app.announce(tx, now, [event])?;
-        store::audit_insert(tx, &audit)?;
+        change.announce([event])?;
+        store::audit_insert(change.tx, &audit)?;
         Ok(record.clone())
     });
     let record = written.await?;
@@ -106,10 +103,9 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let params = call.url_params().list("scopesAdded", added);
     call.authorize(params).await?;
     refuse_double_stars(&body.scopes)?;
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Role, id.as_str(), "updated");
-    let written = call.app.write("role_update", move |tx| {
-        let mut record = store::role_get(tx, &id)?.ok_or_else(no_such_role)?;
+    let written = call.change("role_update", move |change| {
+        let mut record = store::role_get(change.tx, &id)?.ok_or_else(no_such_role)?;
         // What was authorised was a change of the role as it was read: no other is made.
         if record.version != before.version {
             let text = "The role was changed by somebody else meanwhile; read it and try again";
@@ -117,15 +113,15 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
         }
         record.description.clone_from(&body.description);
         record.scopes.clone_from(&body.scopes);
-        record.last_modified = now;
-        check(tx, &record)?;
-        record.version = store::role_update(tx, &record)?;
+        record.last_modified = change.now;
+        check(change.tx, &record)?;
+        record.version = store::role_update(change.tx, &record)?;
         let event = EventBody::Role {
             change: AccessChange::Updated,
             role_id: id.clone(),
         };
-        app.announce(tx, now, [event])?;
-        store::audit_insert(tx, &audit)?;
+        change.announce([event])?;
+        store::audit_insert(change.tx, &audit)?;
         Ok(record)
     });
     let record = written.await?;
@@ -134,16 +130,16 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
-    let (app, now, id) = (call.app.clone(), call.now, role_id(&call)?);
+    let id = role_id(&call)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
-    let written = call.app.write("role_delete", move |tx| {
-        if store::role_delete(tx, &id)? {
+    let written = call.change("role_delete", move |change| {
+        if store::role_delete(change.tx, &id)? {
             let event = EventBody::Role {
                 change: AccessChange::Deleted,
                 role_id: id.clone(),
             };
-            app.announce(tx, now, [event])?;
-            store::audit_insert(tx, &audit)?;
+            change.announce([event])?;
+            store::audit_insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });

@@ -7,14 +7,13 @@ use domain::time::{MINUTE_MS, Timestamp};
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::Tx;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::runs::{folder, known_run, latest, name, run_id, runs_of, takes_nothing, task_id};
 use super::signed_url::{Good, Target};
-use crate::app::App;
+use crate::change::Change;
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
@@ -65,12 +64,11 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         created: now,
         content,
     };
-    let app = std::sync::Arc::clone(&call.app);
-    let written = call.app.write("artifact_create", move |tx| {
-        let task = store::task_get(tx, &wanted.task_id)?;
+    let written = call.change("artifact_create", move |change| {
+        let task = store::task_get(change.tx, &wanted.task_id)?;
         let task = task.ok_or_else(|| ApiError::input("Task not found"))?;
-        check_run(&task, &wanted, now)?;
-        write(&app, tx, task, &wanted, now)
+        check_run(&task, &wanted, change.now)?;
+        write(change, task, &wanted)
     });
     let artifact = written.await?;
     if artifact.name.as_str() == ArtifactName::LIVE_LOG {
@@ -287,14 +285,8 @@ fn check_run(task: &Task, wanted: &Artifact, now: Timestamp) -> Result<(), ApiEr
 }
 
 /// Stores it, and tells of it, unless that has been done before.
-fn write(
-    app: &App,
-    tx: &mut Tx<'_>,
-    task: Task,
-    wanted: &Artifact,
-    now: Timestamp,
-) -> Result<Artifact, ApiError> {
-    let known = store::artifact_get(tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
+fn write(change: &mut Change<'_, '_>, task: Task, wanted: &Artifact) -> Result<Artifact, ApiError> {
+    let known = store::artifact_get(change.tx, &wanted.task_id, wanted.run_id, &wanted.name)?;
     let artifact = match known.clone() {
         None => wanted.clone(),
         Some(known) => known.asked_again(wanted.clone()).map_err(|other| {
@@ -305,11 +297,11 @@ fn write(
     };
     let is_news = known.as_ref() != Some(&artifact);
     if known.is_none() {
-        if !store::artifact_insert(tx, &artifact)? {
-            return Err(tx.lost_race().into());
+        if !store::artifact_insert(change.tx, &artifact)? {
+            return Err(change.tx.lost_race().into());
         }
     } else if is_news {
-        store::artifact_update(tx, &artifact)?;
+        store::artifact_update(change.tx, &artifact)?;
     }
     // An upload is not there yet; clients know no message about one.
     if is_news && !matches!(artifact.content, Content::File { .. }) {
@@ -324,7 +316,7 @@ fn write(
             run_id: artifact.run_id,
             task: Box::new(task),
         };
-        app.announce(tx, now, [told])?;
+        change.announce([told])?;
     }
     Ok(artifact)
 }

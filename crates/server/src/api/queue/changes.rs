@@ -10,7 +10,7 @@ use store::StoreError;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::moves::{Hints, carry_out, look_again};
+use super::moves::{carry_out, look_again};
 use super::{load, status_reply, task_not_found};
 
 /// So many batches of dependents are released before a task runs again.
@@ -106,18 +106,12 @@ pub(super) async fn moved(
     id: TaskId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
 ) -> Result<Task, ApiError> {
-    let (app, now) = (call.app.clone(), call.now);
-    let name = call.endpoint.name;
-    let written = call.app.write(name, move |tx| {
-        let before = store::task_get(tx, &id)?.ok_or_else(|| task_not_found(id.as_str()))?;
-        let mut hints = Hints::default();
-        let moved = step(before.clone(), now)?;
-        let task = carry_out(&app, tx, &before, moved, now, &mut hints)?;
-        Ok::<_, ApiError>((task, hints))
+    let written = call.change(call.endpoint.name, move |change| {
+        let before = store::task_get(change.tx, &id)?.ok_or_else(|| task_not_found(id.as_str()))?;
+        let moved = step(before.clone(), change.now)?;
+        Ok::<_, ApiError>(carry_out(change, &before, moved)?)
     });
-    let (task, hints) = written.await?;
-    hints.tell(&call.app);
-    Ok(task)
+    written.await
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use domain::worker::WorkerState;
 use store::{Part, StoreError, Tx};
 
 use super::lines::SERVED_AT_ONCE;
-use super::moves::{Hints, carry_out};
+use super::moves::carry_out;
 use crate::app::App;
+use crate::change::Change;
 
 /// So many claims are made in one transaction.
 const CLAIMS_AT_ONCE: u32 = 128;
@@ -92,16 +93,16 @@ pub(crate) async fn serve_lines(
     if let Some(outcomes) = look.await.map_err(Arc::new)? {
         return Ok(outcomes);
     }
-    let writer = Arc::clone(app);
-    let written = app.write("claim_work", move |tx| {
-        let known = known(tx, &lines)?;
+    let until = claim_end(app, now);
+    let written = app.change("claim_work", now, move |change| {
+        let known = known(change.tx, &lines)?;
         let mut room = CLAIMS_AT_ONCE;
         let mut n_behind: usize = lines.iter().map(|(_, line)| line.len()).sum();
         let lines = lines.iter().map(|(queue, line)| {
             n_behind -= line.len();
             // However much these want, those behind them get something, too.
             let most = room.saturating_sub(u32::try_from(n_behind).unwrap_or(room));
-            let (outcome, n_claimed) = serve_line(&writer, tx, queue, line, &known, now, most)?;
+            let (outcome, n_claimed) = serve_line(change, queue, line, &known, until, most)?;
             room -= n_claimed;
             Ok(outcome)
         });
@@ -166,35 +167,33 @@ fn standing(claimant: &Claimant, known: &Known, now: Timestamp) -> (u32, Share) 
 
 /// Makes at most so many claims, and says how many.
 fn serve_line(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     queue: &PoolId,
     line: &[Claimant],
     known: &Known,
-    now: Timestamp,
+    until: Timestamp,
     most: u32,
 ) -> Result<(Outcome, u32), StoreError> {
+    let now = change.now;
     let standings = line.iter().map(|claimant| standing(claimant, known, now));
     let (wanted, mut shares): (Vec<u32>, Vec<Share>) = standings.unzip();
     let limit = wanted.iter().sum::<u32>().min(most);
     let Part {
         items: next,
         is_cut,
-    } = store::task_next(tx, queue, now, limit)?;
+    } = store::task_next(change.tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
     let mut tasks = vec![Vec::new(); line.len()];
-    // Claiming makes nothing pending: there is nobody to be told.
-    let mut hints = Hints::default();
     for (task, place) in next.into_iter().zip(deal(&wanted)) {
         let worker = &line[place].worker;
-        let claimed = claim(app, tx, &task, worker, now, &mut hints)?;
+        let claimed = claim(change, &task, worker, until)?;
         tasks[place].extend(claimed);
     }
     let is_left_out = |(wanted, tasks): (&u32, &Vec<Task>)| *wanted > 0 && tasks.is_empty();
     let some_got_nothing = wanted.iter().zip(&tasks).any(is_left_out);
     let some_got_tasks = tasks.iter().any(|tasks| !tasks.is_empty());
     let is_exhausted = match limit {
-        0 => !store::task_any_waiting(tx, queue, now)?,
+        0 => !store::task_any_waiting(change.tx, queue, now)?,
         _ => n_next < limit && !is_cut,
     };
     let left = match (is_exhausted, some_got_nothing) {
@@ -211,12 +210,12 @@ fn serve_line(
         let known = known
             .get(&claimant.worker)
             .and_then(|known| known.known.clone());
-        see(tx, &claimant.worker, known, &tasks, now)?;
+        see(change.tx, &claimant.worker, known, &tasks, now)?;
         if !tasks.is_empty() {
             *share = Share::Tasks(tasks);
         }
     }
-    store::task_queue_seen(tx, queue, now, true)?;
+    store::task_queue_seen(change.tx, queue, now, true)?;
     Ok((Outcome { shares, left }, n_next))
 }
 
@@ -227,17 +226,15 @@ fn deal(wanted: &[u32]) -> impl Iterator<Item = usize> {
 }
 
 fn claim(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     task: &Task,
     worker: &WorkerKey,
-    now: Timestamp,
-    hints: &mut Hints,
+    until: Timestamp,
 ) -> Result<Option<Task>, StoreError> {
     let Some((run_id, _)) = task.last_run() else {
         return Ok(None);
     };
-    let until = claim_end(app, now);
+    let now = change.now;
     let moved = task
         .clone()
         .claim(run_id, &worker.group, &worker.id, now, until);
@@ -245,7 +242,7 @@ fn claim(
     let Ok(moved) = moved else {
         return Ok(None);
     };
-    carry_out(app, tx, task, moved, now, hints).map(Some)
+    carry_out(change, task, moved).map(Some)
 }
 
 /// Remembers that a worker was heard of, and what it has claimed.

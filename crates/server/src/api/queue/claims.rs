@@ -15,7 +15,7 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::broker::NotServed;
 use super::claiming::{claim_end, refusal, see};
-use super::moves::{Hints, carry_out};
+use super::moves::carry_out;
 use super::{run_id, task_not_found};
 use crate::app::App;
 
@@ -77,19 +77,16 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params).await?;
     let run_id = run_id(&call)?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
-    let (app, now, id) = (
-        call.app.clone(),
-        call.now,
-        call.parameter("taskId").to_owned(),
-    );
-    let written = call.app.write("task_claim", move |tx| {
+    let id = call.parameter("taskId").to_owned();
+    let until = claim_end(&call.app, call.now);
+    let written = call.change("task_claim", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let before = store::task_get(tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
         let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
         let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
         if let Some(state) = refusal(state) {
             return Err(refused(&worker, state));
         }
-        let until = claim_end(&app, now);
         let moved = before
             .clone()
             .claim(run_id, &worker.group, &worker.id, now, until)?;
@@ -103,14 +100,13 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
         }
         // A second claim by the same worker changes nothing.
         let is_new = !moved.news.is_empty();
-        let mut hints = Hints::default();
-        let task = carry_out(&app, tx, &before, moved, now, &mut hints)?;
+        let task = carry_out(change, &before, moved)?;
         let claimed: &[Task] = if is_new {
             std::slice::from_ref(&task)
         } else {
             &[]
         };
-        see(tx, &worker, known, claimed, now)?;
+        see(change.tx, &worker, known, claimed, now)?;
         Ok(task)
     });
     let task = written.await?;
@@ -122,25 +118,22 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
 /// The worker is still at it: it keeps the run for another while.
 pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
-    let (app, now, id) = (
-        call.app.clone(),
-        call.now,
-        call.parameter("taskId").to_owned(),
-    );
-    let written = call.app.write("task_reclaim", move |tx| {
-        let before = store::task_get(tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
-        let until = claim_end(&app, now);
+    let id = call.parameter("taskId").to_owned();
+    let until = claim_end(&call.app, call.now);
+    let written = call.change("task_reclaim", move |change| {
+        let now = change.now;
+        let before =
+            store::task_get(change.tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
         let moved = before.clone().reclaim(run_id, now, until)?;
-        let mut hints = Hints::default();
-        let task = carry_out(&app, tx, &before, moved, now, &mut hints)?;
+        let task = carry_out(change, &before, moved)?;
         if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
             let worker = WorkerKey {
                 pool_id: task.definition.task_queue_id.clone(),
                 group: claim.group.clone(),
                 id: claim.worker_id.clone(),
             };
-            let known = store::queue_worker_get(tx, &worker)?;
-            see(tx, &worker, known, &[], now)?;
+            let known = store::queue_worker_get(change.tx, &worker)?;
+            see(change.tx, &worker, known, &[], now)?;
         }
         Ok::<_, ApiError>(task)
     });

@@ -7,7 +7,7 @@ use domain::id::TaskId;
 use domain::task::{
     BadDefinition, Moved, Priority, Task, TaskDefinition, TaskDocument, TaskGroup, TaskNews,
 };
-use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use domain::time::{DAY_MS, MINUTE_MS};
 use store::Tx;
 
 use super::super::call::Call;
@@ -16,9 +16,10 @@ use super::super::reply::Reply;
 use super::super::worker_manager::{
     Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
 };
-use super::moves::{Hints, carry_out, follow};
+use super::moves::{carry_out, follow};
 use super::status_reply;
 use crate::app::App;
+use crate::change::Change;
 use crate::config;
 
 /// Clocks may differ by so much.
@@ -86,15 +87,11 @@ async fn write(call: &Call, task: Task) -> Result<Task, ApiError> {
     let (pool_id, payload) = (&task.definition.task_queue_id, &task.definition.payload);
     for _ in 0..MAX_JUDGEMENTS {
         let verdict = judge_payload(&call.app, pool_id, payload).await?;
-        let (app, now, new) = (call.app.clone(), call.now, Arc::clone(&task));
-        let written = call.app.write("task_create", move |tx| {
-            let mut hints = Hints::default();
-            let made = make(&app, tx, &new, verdict.as_ref(), now, &mut hints)?;
-            Ok::<_, ApiError>((made, hints))
+        let (app, new) = (call.app.clone(), Arc::clone(&task));
+        let written = call.change("task_create", move |change| {
+            make(&app, change, &new, verdict.as_ref())
         });
-        let (made, hints) = written.await?;
-        hints.tell(&call.app);
-        if let Some(made) = made {
+        if let Some(made) = written.await? {
             return Ok(made);
         }
         learn_payload_schema(&call.app, pool_id).await?;
@@ -109,42 +106,40 @@ async fn write(call: &Call, task: Task) -> Result<Task, ApiError> {
 /// `None`: its payload has not been judged by the schema that is there now.
 fn make(
     app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     task: &Task,
     verdict: Option<&Verdict>,
-    now: Timestamp,
-    hints: &mut Hints,
 ) -> Result<Option<Task>, ApiError> {
-    let definition = &task.definition;
-    match payload_standing(app, tx, &definition.task_queue_id, verdict)? {
+    let (definition, now) = (&task.definition, change.now);
+    match payload_standing(app, change.tx, &definition.task_queue_id, verdict)? {
         Standing::Fits => {}
         Standing::NotJudged => return Ok(None),
         Standing::Misfit(misfit) => {
             // One that is there already has been judged when it was made.
-            if store::task_get(tx, &task.id)?.is_none() {
+            if store::task_get(change.tx, &task.id)?.is_none() {
                 return Err(misfit);
             }
         }
     }
-    join_group(tx, task)?;
-    store::task_queue_seen(tx, &definition.task_queue_id, now, false)?;
+    join_group(change.tx, task)?;
+    store::task_queue_seen(change.tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
         // Nothing to wait for: it is written once, as it will stand.
         let scheduled = match task.clone().schedule(now) {
             Ok(moved) => moved.task,
             Err(refused) => return Err(refused.into()),
         };
-        if store::task_insert(tx, &scheduled)? {
+        if store::task_insert(change.tx, &scheduled)? {
             let news = [TaskNews::Defined, TaskNews::Pending(0)];
-            follow(app, tx, &scheduled, &news, now, hints)?;
+            follow(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
-    } else if store::task_insert(tx, task)? {
+    } else if store::task_insert(change.tx, task)? {
         // One may be the task itself, which is there by now.
-        check_dependencies(tx, task)?;
-        follow(app, tx, task, &[TaskNews::Defined], now, hints)?;
+        check_dependencies(change.tx, task)?;
+        follow(change, task, &[TaskNews::Defined])?;
     }
-    let known = store::task_get(tx, &task.id)?.ok_or_else(|| tx.lost_race())?;
+    let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
         let text = format!(
             "Task {} exists with another definition. This is either a second use of one id, or \
@@ -153,29 +148,23 @@ fn make(
         );
         return Err(ApiError::conflict(text));
     }
-    depend(app, tx, known, now, hints).map(Some)
+    depend(change, known).map(Some)
 }
 
 /// Makes an unscheduled task wait for its dependencies, or schedules it if all is done already.
-fn depend(
-    app: &App,
-    tx: &mut Tx<'_>,
-    task: Task,
-    now: Timestamp,
-    hints: &mut Hints,
-) -> Result<Task, ApiError> {
+fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, ApiError> {
     if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
         return Ok(task);
     }
-    store::task_require(tx, &task)?;
-    if store::task_open_dependencies(tx, &task.id, 1)? > 0 {
-        if tx.has_rivals() {
-            hints.look_again(tx, &task.id, now)?;
+    store::task_require(change.tx, &task)?;
+    if store::task_open_dependencies(change.tx, &task.id, 1)? > 0 {
+        if change.tx.has_rivals() {
+            change.release_later(&task.id)?;
         }
         return Ok(task);
     }
-    let moved: Moved = task.clone().schedule(now)?;
-    Ok(carry_out(app, tx, &task, moved, now, hints)?)
+    let moved: Moved = task.clone().schedule(change.now)?;
+    Ok(carry_out(change, &task, moved)?)
 }
 
 /// A task whose dependencies do not exist, or not for long enough, would never be scheduled.

@@ -33,7 +33,8 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
         uploaded: Some(Uploaded { bytes, encoding }),
     };
     let now = call.app.clock.now();
-    let written = call.app.write("artifact_uploaded", move |tx| {
+    let written = call.app.change("artifact_uploaded", now, move |change| {
+        let tx = &mut *change.tx;
         store::task_touch(tx, &artifact.task_id)?;
         let runs = store::task_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
         let run = runs.run(artifact.run_id).ok_or_else(gone)?;

@@ -8,7 +8,7 @@ use store::StoreError;
 use tokio::runtime::Handle;
 
 use super::super::unheard::IfUnheard;
-use super::moves::{Hints, carry_out};
+use super::moves::carry_out;
 use crate::app::App;
 
 /// A run as the worker would have got it.
@@ -30,22 +30,20 @@ pub(super) fn if_unheard(app: &Arc<App>, worker: &WorkerKey, tasks: &[Task]) -> 
 }
 
 async fn give_back(app: Arc<App>, worker: WorkerKey, runs: Vec<Unheard>) {
-    let (writer, now, n_runs) = (Arc::clone(&app), app.clock.now(), runs.len());
-    let written = app.write("claim_give_back", move |tx| {
-        let mut hints = Hints::default();
+    let n_runs = runs.len();
+    let written = app.change("claim_give_back", app.clock.now(), move |change| {
         for (task_id, run_id, claim) in &runs {
-            let Some(before) = store::task_get(tx, task_id)? else {
+            let Some(before) = store::task_get(change.tx, task_id)? else {
                 continue;
             };
-            if let Ok(moved) = before.clone().give_back(*run_id, claim, now) {
-                carry_out(&writer, tx, &before, moved, now, &mut hints)?;
+            if let Ok(moved) = before.clone().give_back(*run_id, claim, change.now) {
+                carry_out(change, &before, moved)?;
             }
         }
-        Ok::<_, StoreError>(hints)
+        Ok::<_, StoreError>(())
     });
     match written.await {
-        Ok(hints) => {
-            hints.tell(&app);
+        Ok(()) => {
             tracing::info!(worker = %worker, runs = n_runs,
                 "{worker} hung up before it heard of the {n_runs} runs that it had claimed: gave them back");
         }

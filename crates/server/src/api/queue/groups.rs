@@ -1,22 +1,20 @@
 //! Groups of tasks: shown, sealed, cancelled, put before others.
 
-use std::sync::Arc;
-
 use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskGroupId, TaskId};
 use domain::task::{Moved, Refused, Task, TaskGroup};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::{StoreError, Tx};
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::changes::new_priority;
-use super::moves::{Hints, carry_out};
+use super::moves::carry_out;
 use super::tasks::shown;
 use super::with_token;
-use crate::app::App;
+use crate::change::Change;
 
 /// So many tasks are changed in one transaction.
 const BATCH: u32 = 100;
@@ -47,13 +45,13 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
 /// A group that is sealed stays so from the first time on.
 pub(super) async fn seal(mut call: Call) -> Result<Reply, ApiError> {
     let id = authorized(&mut call).await?.id;
-    let (app, now) = (call.app.clone(), call.now);
-    let written = call.app.write("task_group_seal", move |tx| {
-        let mut group = store::task_group_get(tx, &id)?.ok_or_else(|| not_found(id.as_str()))?;
+    let written = call.change("task_group_seal", move |change| {
+        let found = store::task_group_get(change.tx, &id)?;
+        let mut group = found.ok_or_else(|| not_found(id.as_str()))?;
         if group.sealed.is_none() {
-            group.sealed = Some(now);
-            group.version = store::task_group_update(tx, &group)?;
-            announce(&app, tx, &group, TaskGroupChange::Sealed, now)?;
+            group.sealed = Some(change.now);
+            group.version = store::task_group_update(change.tx, &group)?;
+            announce(change, &group, TaskGroupChange::Sealed)?;
         }
         Ok::<_, ApiError>(group)
     });
@@ -90,13 +88,15 @@ pub(super) async fn change_priority(mut call: Call) -> Result<Reply, ApiError> {
     let step = move |task: Task, _| task.change_priority(priority);
     let changed = for_each(&call, &group.id, step).await?;
     let tasks_affected = changed.len() as u64;
-    let (app, now, told) = (call.app.clone(), call.now, group.clone());
-    let change = TaskGroupChange::PriorityChanged {
-        new: priority,
-        tasks_affected,
-    };
-    let written = call.app.write("task_group_priority", move |tx| {
-        announce(&app, tx, &told, change, now)
+    let (told, news) = (
+        group.clone(),
+        TaskGroupChange::PriorityChanged {
+            new: priority,
+            tasks_affected,
+        },
+    );
+    let written = call.change("task_group_priority", move |change| {
+        announce(change, &told, news)
     });
     written.await?;
     Reply::json(&json!({
@@ -109,14 +109,15 @@ pub(super) async fn change_priority(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 fn announce(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     group: &TaskGroup,
-    change: TaskGroupChange,
-    now: Timestamp,
+    news: TaskGroupChange,
 ) -> Result<(), StoreError> {
     let group = Box::new(group.clone());
-    app.announce(tx, now, [EventBody::TaskGroup { change, group }])
+    change.announce([EventBody::TaskGroup {
+        change: news,
+        group,
+    }])
 }
 
 /// Moves every unresolved task of a group, in many transactions; returns those that moved. What cannot be
@@ -126,29 +127,25 @@ async fn for_each(
     id: &TaskGroupId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Copy + Send + 'static,
 ) -> Result<Vec<TaskId>, ApiError> {
-    let now = call.now;
-    let change = |start: Option<TaskId>| {
-        let (app, id) = (Arc::clone(&call.app), id.clone());
+    let change_some = |start: Option<TaskId>| {
+        let id = id.clone();
         async move {
-            let written = call.app.write("task_group_move", move |tx| {
-                let mut hints = Hints::default();
-                let active = store::task_group_active(tx, &id, start.as_ref(), BATCH)?;
+            let written = call.change("task_group_move", move |change| {
+                let active = store::task_group_active(change.tx, &id, start.as_ref(), BATCH)?;
                 let mut moved = Vec::new();
                 for task_id in &active {
-                    if move_one(&app, tx, task_id, step, now, &mut hints)? {
+                    if move_one(change, task_id, step)? {
                         moved.push(task_id.clone());
                     }
                 }
                 let is_full = active.len() == BATCH as usize;
                 let last = active.into_iter().next_back().filter(|_| is_full);
-                Ok::<_, StoreError>((moved, last, hints))
+                Ok::<_, ApiError>((moved, last))
             });
-            let (moved, last, hints) = written.await?;
-            hints.tell(&call.app);
-            Ok((moved, last))
+            written.await
         }
     };
-    in_batches(change).await
+    in_batches(change_some).await
 }
 
 /// What came of one batch after the other: each begins behind the last one of the batch before it, and one that
@@ -170,21 +167,18 @@ where
 }
 
 fn move_one(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     id: &TaskId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused>,
-    now: Timestamp,
-    hints: &mut Hints,
 ) -> Result<bool, StoreError> {
-    let Some(before) = store::task_get(tx, id)? else {
+    let Some(before) = store::task_get(change.tx, id)? else {
         return Ok(false);
     };
-    let Ok(moved) = step(before.clone(), now) else {
+    let Ok(moved) = step(before.clone(), change.now) else {
         return Ok(false);
     };
     let has_moved = !moved.news.is_empty();
-    carry_out(app, tx, &before, moved, now, hints)?;
+    carry_out(change, &before, moved)?;
     Ok(has_moved)
 }
 

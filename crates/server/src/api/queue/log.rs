@@ -136,9 +136,9 @@ async fn announce(
             })
         })
         .collect();
-    let written = call.app.write("log_create", move |tx| {
+    let written = call.change("log_create", move |change| {
         for artifact in &artifacts {
-            store::artifact_insert(tx, artifact)?;
+            store::artifact_insert(change.tx, artifact)?;
         }
         Ok::<_, StoreError>(())
     });

@@ -34,20 +34,19 @@ pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
     let until = moment("quarantineUntil", &body.quarantine_until)?;
     let mut audit = call.audit(EntityType::Worker, &key.to_string(), "quarantined");
     audit.detail = json!({"until": until.to_string(), "info": body.quarantine_info});
-    let (now, pool_id) = (call.now, key.pool_id.clone());
-    let written = call.app.write("queue_worker_quarantine", move |tx| {
-        let Some(mut worker) = store::queue_worker_get(tx, &key)? else {
+    let written = call.change("queue_worker_quarantine", move |change| {
+        let Some(mut worker) = store::queue_worker_get(change.tx, &key)? else {
             return Ok::<_, StoreError>(None);
         };
-        worker.quarantine(until, &audit.client_id, body.quarantine_info.clone(), now);
-        store::queue_worker_upsert(tx, &worker)?;
-        store::audit_insert(tx, &audit)?;
+        let info = body.quarantine_info.clone();
+        worker.quarantine(until, &audit.client_id, info, change.now);
+        store::queue_worker_upsert(change.tx, &worker)?;
+        store::audit_insert(change.tx, &audit)?;
+        // What it could have done, others must do now; or it waits for work itself, and may have some now.
+        change.wake_queue(&key.pool_id);
         Ok(Some(worker))
     });
     let worker = written.await?.ok_or_else(|| not_found(&call))?;
-    // What it could have done, others must do now; or it waits for work itself, and may have some now.
-    call.app.wake.pool(&pool_id);
-    call.app.queue.broker.ring(&call.app, &pool_id);
     Reply::json(&details(&worker))
 }
 
@@ -57,8 +56,8 @@ pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
     let body: DeclareBody = call.body()?;
     call.authorize(declared_properties(&call)).await?;
     let expires = moment("expires", &body.expires)?;
-    let now = call.now;
-    let written = call.app.write("queue_worker_declare", move |tx| {
+    let written = call.change("queue_worker_declare", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         store::task_queue_seen(tx, &key.pool_id, now, true)?;
         let known = store::queue_worker_get(tx, &key)?;
         let mut worker = known.unwrap_or_else(|| QueueWorker::new(key.clone(), now, expires));

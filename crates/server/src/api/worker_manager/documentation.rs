@@ -77,7 +77,8 @@ pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
     };
     let audit = audit(&call, &record.subject, "documentation-updated");
     let tarball = Bytes::from(packed.tarball);
-    let written = call.app.write("documentation_put", move |tx| {
+    let written = call.change("documentation_put", move |change| {
+        let tx = &mut *change.tx;
         if !store::documentation_subject_exists(tx, &record.subject)? {
             return Err(nothing_to_document(&record.subject));
         }
@@ -100,9 +101,9 @@ pub(super) async fn put(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let audit = audit(&call, &subject, "documentation-deleted");
-    let written = call.app.write("documentation_delete", move |tx| {
-        if store::documentation_delete(tx, &subject)? {
-            store::audit_insert(tx, &audit)?;
+    let written = call.change("documentation_delete", move |change| {
+        if store::documentation_delete(change.tx, &subject)? {
+            store::audit_insert(change.tx, &audit)?;
         }
         Ok::<_, ApiError>(())
     });

@@ -82,17 +82,16 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         extra,
         launch_config_id: None,
     };
-    let (app, now) = (call.app.clone(), call.now);
-    let written = call.app.write("error_report", move |tx| {
-        let worker = store::worker_get(tx, &key)?;
+    let written = call.change("error_report", move |change| {
+        let worker = store::worker_get(change.tx, &key)?;
         report.launch_config_id = worker.and_then(|worker| worker.launch_config_id);
-        store::error_insert(tx, &report)?;
+        store::error_insert(change.tx, &report)?;
         let event = EventBody::PoolError {
             provider_id: provider_id.clone(),
             report: Box::new(report.clone()),
             worker: Some((key.group.to_string(), key.id.to_string())),
         };
-        app.announce(tx, now, [event])?;
+        change.announce([event])?;
         Ok::<_, ApiError>(report.clone())
     });
     let report = written.await?;

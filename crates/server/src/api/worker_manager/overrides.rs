@@ -17,6 +17,7 @@ use super::super::reply::Reply;
 use super::pools::no_such_pool;
 use super::wire::When;
 use crate::app::App;
+use crate::change::Change;
 use crate::fleet;
 
 /// So many overrides may be in force: each is looked at in every decision.
@@ -256,15 +257,17 @@ async fn put(call: Call, asked: Override) -> Result<Reply, ApiError> {
     let (app, now) = (call.app.clone(), call.now);
     let mut audit = call.audit(EntityType::Override, asked.id.as_str(), "set");
     audit.detail = json!(shown(&asked, now));
-    let written = call.app.write("override_set", move |tx| {
-        target_exists(&app, tx, &asked.target)?;
-        let known = match store::override_get(tx, &asked.id)? {
+    let written = call.change("override_set", move |change| {
+        target_exists(&app, change.tx, &asked.target)?;
+        fleet::wake_target(change, &asked);
+        let known = match store::override_get(change.tx, &asked.id)? {
             Some(known) if !known.is_in_force(now) => {
-                forget(&app, tx, known, now)?;
+                forget(change, known)?;
                 None
             }
             known => known,
         };
+        let tx = &mut *change.tx;
         let mut given = asked.clone();
         match &known {
             // The same again is a repeat of a request whose answer was lost.
@@ -286,57 +289,43 @@ async fn put(call: Call, asked: Override) -> Result<Reply, ApiError> {
         if !given.is_pause()
             && let Some(known) = &known
         {
-            fleet::tell_pause(&app, tx, known, PauseChange::Resumed, now)?;
+            fleet::tell_pause(change, known, PauseChange::Resumed)?;
         }
-        fleet::tell_pause(&app, tx, &given, PauseChange::Paused, now)?;
-        store::audit_insert(tx, &audit)?;
+        fleet::tell_pause(change, &given, PauseChange::Paused)?;
+        store::audit_insert(change.tx, &audit)?;
         Ok(given)
     });
-    let given = written.await?;
-    wake(&call.app, &given);
-    Reply::json(&shown(&given, now))
+    Reply::json(&shown(&written.await?, now))
 }
 
 /// Makes room for one of the same name.
-fn forget(
-    app: &App,
-    tx: &mut Tx<'_>,
-    mut known: Override,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+fn forget(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), StoreError> {
     if known.ended.is_none() {
-        fleet::end_override(app, tx, &mut known, now)?;
+        fleet::end_override(change, &mut known)?;
     }
-    store::override_delete(tx, &known)
+    store::override_delete(change.tx, &known)
 }
 
 /// Takes an override back, if it is still about what it was about when its caller was let in.
 async fn take_away(call: Call, seen: Override) -> Result<Reply, ApiError> {
-    let (app, now) = (call.app.clone(), call.now);
     let mut audit = call.audit(EntityType::Override, seen.id.as_str(), "removed");
-    audit.detail = json!(shown(&seen, now));
-    let written = call.app.write("override_remove", move |tx| {
-        let known = store::override_get(tx, &seen.id)?;
+    audit.detail = json!(shown(&seen, call.now));
+    let written = call.change("override_remove", move |change| {
+        let known = store::override_get(change.tx, &seen.id)?;
         let known = known.filter(|known| known.target == seen.target);
         let Some(known) = known else {
             return Err(no_such_override());
         };
-        store::override_delete(tx, &known)?;
+        store::override_delete(change.tx, &known)?;
         if known.ended.is_none() {
-            fleet::tell_pause(&app, tx, &known, PauseChange::Resumed, now)?;
+            fleet::tell_pause(change, &known, PauseChange::Resumed)?;
         }
-        store::audit_insert(tx, &audit)?;
-        Ok(known)
+        fleet::wake_target(change, &known);
+        store::audit_insert(change.tx, &audit)?;
+        Ok(())
     });
-    wake(&call.app, &written.await?);
+    written.await?;
     Reply::done()
-}
-
-/// What is about no single pool is seen by the next round.
-fn wake(app: &App, given: &Override) {
-    if let Some(pool_id) = given.target.pool_id() {
-        app.wake.pool(pool_id);
-    }
 }
 
 fn target_exists(app: &App, tx: &mut Tx<'_>, target: &Target) -> Result<(), ApiError> {

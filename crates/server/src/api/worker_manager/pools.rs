@@ -40,9 +40,9 @@ struct PoolsReply {
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
     let wanted = wanted(&mut call, body).await?;
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "created");
-    let written = call.app.write("pool_create", move |tx| {
+    let written = call.change("pool_create", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let Wanted {
             definition,
             launch_configs,
@@ -69,14 +69,13 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
             provider_id,
         };
         let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
-        app.announce(tx, now, events)?;
-        write_launch_configs(tx, &done, now)?;
-        store::audit_insert(tx, &audit)?;
-        load(tx, pool)
+        change.announce(events)?;
+        change.wake_pool(&id);
+        write_launch_configs(change.tx, &done, now)?;
+        store::audit_insert(change.tx, &audit)?;
+        load(change.tx, pool)
     });
-    let loaded = written.await?;
-    call.app.wake.pool(&loaded.pool.id);
-    loaded.reply()
+    written.await?.reply()
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -214,9 +213,9 @@ async fn redefine(
     action: &str,
     wanted: impl Fn(&Pool) -> Wanted + Send + 'static,
 ) -> Result<Reply, ApiError> {
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), action);
-    let written = call.app.write("pool_redefine", move |tx| {
+    let written = call.change("pool_redefine", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let mut pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
         refuse_compiled(&pool)?;
         let previous_provider_id = pool.definition.provider_id.clone();
@@ -234,14 +233,13 @@ async fn redefine(
             previous_provider_id,
         };
         let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
-        app.announce(tx, now, events)?;
-        write_launch_configs(tx, &done, now)?;
-        store::audit_insert(tx, &audit)?;
-        load(tx, pool)
+        change.announce(events)?;
+        change.wake_pool(&id);
+        write_launch_configs(change.tx, &done, now)?;
+        store::audit_insert(change.tx, &audit)?;
+        load(change.tx, pool)
     });
-    let loaded = written.await?;
-    call.app.wake.pool(&loaded.pool.id);
-    loaded.reply()
+    written.await?.reply()
 }
 
 /// What is made of rules is changed by changing the rules.

@@ -254,31 +254,27 @@ impl Registered {
 
     /// `None`: somebody else changed the worker since it was read.
     async fn store(self, call: &Call) -> Result<Option<Self>, ApiError> {
-        let (app, now) = (call.app.clone(), call.now);
         let (mut worker, is_new) = (self.worker.clone(), self.is_new);
-        let written = call.app.write("worker_register", move |tx| {
-            let seen = store::worker_get(tx, &worker.key)?.map(|current| current.version);
+        let written = call.change("worker_register", move |change| {
+            let seen = store::worker_get(change.tx, &worker.key)?.map(|current| current.version);
             if seen != Some(worker.version) {
                 return Ok::<_, ApiError>(None);
             }
-            let version = store::worker_update(tx, &worker)?;
+            let version = store::worker_update(change.tx, &worker)?;
             if is_new {
-                note_registered(tx, &worker, now)?;
+                note_registered(change.tx, &worker, change.now)?;
                 let boxed = Box::new(worker.clone());
                 let event = EventBody::Worker {
                     change: WorkerChange::Running,
                     worker: boxed,
                 };
-                app.announce(tx, now, [event])?;
+                change.announce([event])?;
+                change.wake_pool(&worker.key.pool_id);
             }
             worker.version = version;
             Ok(Some(worker.clone()))
         });
-        let written = written.await?;
-        if is_new {
-            call.app.wake.pool(&self.worker.key.pool_id);
-        }
-        Ok(written.map(|worker| Self { worker, ..self }))
+        Ok(written.await?.map(|worker| Self { worker, ..self }))
     }
 
     /// The reply to a worker: its credentials, and the secret for the next time.
@@ -330,7 +326,8 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
     let (app, now, secret) = (call.app.clone(), call.now, body.secret);
     let next = app.random.secret();
     let for_reply = next.clone();
-    let written = call.app.write("worker_reregister", move |tx| {
+    let written = call.change("worker_reregister", move |change| {
+        let tx = &mut *change.tx;
         let worker = store::worker_get(tx, &key)?
             .filter(|worker| knows_secret(&app, worker, &secret, now))
             .ok_or_else(wrong_secret)?;

@@ -152,23 +152,17 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let capacity = capacity(&body)?.unwrap_or(1);
     let mut worker = new_worker(provider_id, key, expires, capacity, call.now);
     describe(&call.app, &pool, &mut worker, body.provider_info.as_ref())?;
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "created");
-    let written = call.app.write("worker_create", move |tx| {
-        if store::worker_insert(tx, &worker)? {
-            let (change, boxed) = (WorkerChange::Running, Box::new(worker.clone()));
-            app.announce(
-                tx,
-                now,
-                [EventBody::Worker {
-                    change,
-                    worker: boxed,
-                }],
-            )?;
-            store::audit_insert(tx, &audit)?;
+    let written = call.change("worker_create", move |change| {
+        if store::worker_insert(change.tx, &worker)? {
+            change.announce([EventBody::Worker {
+                change: WorkerChange::Running,
+                worker: Box::new(worker.clone()),
+            }])?;
+            store::audit_insert(change.tx, &audit)?;
             return Ok(worker.clone());
         }
-        match store::worker_get(tx, &worker.key)? {
+        match store::worker_get(change.tx, &worker.key)? {
             // The same again is a repeat of a request whose answer was lost.
             Some(known) if is_repeat(&known, &worker) => Ok(known),
             _ => Err(ApiError::conflict("Worker already exists")),
@@ -192,10 +186,11 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let provider = provider_of_pool(&call.app, &pool, declaring(&call.app, &pool))?;
     let by_hand_problem = provider.by_hand().is_none().then(Refused::not_supported);
     let (expires, capacity) = (expires(&body)?, capacity(&body)?);
-    let (app, now) = (call.app.clone(), call.now);
+    let app = call.app.clone();
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
     let info = body.provider_info;
-    let written = call.app.write("worker_update", move |tx| {
+    let written = call.change("worker_update", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let mut worker = store::worker_get(tx, &key)?
             .ok_or_else(|| ApiError::not_found(format!("Worker {key} does not exist")))?;
         if let Some(refused) = &by_hand_problem {
@@ -227,12 +222,12 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
         (None, Some(_)) => worker.state.stop(),
         (None, None) => return Err(ApiError::input(Refused::not_supported().0)),
     };
-    let (app, now) = (call.app.clone(), call.now);
     let audit = call.audit(EntityType::Worker, &worker.key.to_string(), "removed");
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     let by_itself = audit.client_id == own_name;
-    let written = call.app.write("worker_remove", move |tx| {
-        let mut worker = store::worker_get(tx, &worker.key)?.ok_or_else(worker_not_found)?;
+    let written = call.change("worker_remove", move |change| {
+        let found = store::worker_get(change.tx, &worker.key)?;
+        let mut worker = found.ok_or_else(worker_not_found)?;
         // Nothing ever moves back, and telling twice changes nothing.
         if worker.state >= state {
             return Ok(None);
@@ -240,17 +235,15 @@ pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
         if by_itself {
             worker.terms.end_reason = Some(left_by_itself(&worker));
         }
-        fleet::told_to_go(&app, tx, &mut worker, REMOVED_BY_API, now)?;
+        fleet::told_to_go(change, &mut worker, REMOVED_BY_API)?;
         if state == WorkerState::Stopped {
-            fleet::gone(&app, tx, &mut worker, REMOVED_BY_API, now)?;
+            fleet::gone(change, &mut worker, REMOVED_BY_API)?;
         }
-        store::audit_insert(tx, &audit)?;
+        store::audit_insert(change.tx, &audit)?;
         Ok::<_, ApiError>(Some(worker))
     });
     if let Some(worker) = written.await? {
         measure_end(&worker, call.now);
-        call.app.wake.pool(&worker.key.pool_id);
-        call.app.wake.ending(&worker.provider_id).notify_one();
     }
     Reply::done()
 }

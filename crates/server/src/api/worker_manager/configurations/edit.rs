@@ -21,7 +21,7 @@ use super::cache::usable;
 use super::judge::{Before, Judged, judge};
 use super::market::market;
 use super::wire::ConfigurationReply;
-use super::write::{self, Written};
+use super::write;
 use crate::app::App;
 
 /// Who is overtaken so often is told to come back later.
@@ -207,8 +207,7 @@ async fn write(
     stored: StoredConfiguration,
     judged: Judged,
 ) -> Result<Option<StoredConfiguration>, ApiError> {
-    let (app, now, adopts) = (Arc::clone(&call.app), call.now, edit.adopts);
-    let (action, reason) = (edit.action, edit.reason.clone());
+    let (action, reason, adopts) = (edit.action, edit.reason.clone(), edit.adopts);
     let mut audit = call.audit(
         EntityType::WorkerConfiguration,
         edit.id.as_str(),
@@ -216,7 +215,8 @@ async fn write(
     );
     let client_id = audit.client_id.clone();
     let seen = known.map(|known| known.version);
-    let written = call.app.write("configuration_write", move |tx| {
+    let written = call.change("configuration_write", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let mut stored = stored.clone();
         let there = store::configuration_get(tx, &stored.id)?.map(|there| there.version);
         if there != seen {
@@ -246,15 +246,12 @@ async fn write(
             created: now,
         };
         store::configuration_version_insert(tx, &record)?;
-        let Written { pools } = write::pools(&app, tx, &stored.id, &judged, adopts, now)?;
+        write::pools(change, &stored.id, &judged, adopts)?;
         audit.detail = json!({"version": stored.version.0, "reason": reason});
-        store::audit_insert(tx, &audit)?;
-        Ok(Some((stored, pools)))
+        store::audit_insert(change.tx, &audit)?;
+        Ok(Some(stored))
     });
-    Ok(written.await?.map(|(stored, pools)| {
-        pools.iter().for_each(|pool| call.app.wake.pool(pool));
-        stored
-    }))
+    written.await
 }
 
 async fn remove(
@@ -266,14 +263,14 @@ async fn remove(
     let (Some(known), Some(before)) = (known, before) else {
         return Err(super::no_such_configuration());
     };
-    let (app, now) = (Arc::clone(&call.app), call.now);
     let audit = call.audit(EntityType::WorkerConfiguration, edit.id.as_str(), "deleted");
     let judged = Judged::nothing_left_of(before);
     let stored = known.clone();
-    let written = call.app.write("configuration_delete", move |tx| {
+    let written = call.change("configuration_delete", move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
         let there = store::configuration_get(tx, &known.id)?.map(|there| there.version);
         if there != Some(known.version) {
-            return Ok::<_, ApiError>(None);
+            return Ok::<_, ApiError>(false);
         }
         store::configuration_delete(tx, &known.id, known.version)?;
         store::documentation_delete(tx, &Subject::Configuration(known.id.clone()))?;
@@ -288,12 +285,9 @@ async fn remove(
             created: now,
         };
         store::configuration_version_insert(tx, &record)?;
-        let Written { pools } = write::pools(&app, tx, &known.id, &judged, false, now)?;
-        store::audit_insert(tx, &audit)?;
-        Ok(Some(pools))
+        write::pools(change, &known.id, &judged, false)?;
+        store::audit_insert(change.tx, &audit)?;
+        Ok(true)
     });
-    Ok(written.await?.map(|pools| {
-        pools.iter().for_each(|pool| call.app.wake.pool(pool));
-        Edited(stored)
-    }))
+    Ok(written.await?.then_some(Edited(stored)))
 }

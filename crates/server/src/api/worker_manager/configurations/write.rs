@@ -11,25 +11,18 @@ use store::Tx;
 use super::super::super::error::ApiError;
 use super::super::pools::{changes_nothing, launch_config_events, write_launch_configs};
 use super::judge::{Judged, JudgedPool};
-use crate::app::App;
+use crate::change::Change;
 
-pub(super) struct Written {
-    /// Those that changed.
-    pub(super) pools: Vec<PoolId>,
-}
-
+/// Wakes those that change.
 pub(super) fn pools(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     id: &ConfigurationId,
     judged: &Judged,
     adopts: bool,
-    now: Timestamp,
-) -> Result<Written, ApiError> {
-    let mut changed = Vec::new();
+) -> Result<(), ApiError> {
     for pool_id in &judged.gone {
-        store::worker_type_release(tx, pool_id, id)?;
-        if let Some(pool) = store::pool_get(tx, pool_id)?
+        store::worker_type_release(change.tx, pool_id, id)?;
+        if let Some(pool) = store::pool_get(change.tx, pool_id)?
             && pool.worker_configuration_id.as_ref() == Some(id)
         {
             let emptied = PoolDefinition {
@@ -42,17 +35,17 @@ pub(super) fn pools(
                 judged: None,
                 owner: None,
             };
-            redefine(app, tx, pool, target, now)?;
-            changed.push(pool_id.clone());
+            redefine(change, pool, target)?;
+            change.wake_pool(pool_id);
         }
     }
     for pool in &judged.pools {
-        claim(tx, id, &pool.compiled)?;
-        if write_pool(app, tx, id, pool, adopts, now)? {
-            changed.push(pool.compiled.pool_id().clone());
+        claim(change.tx, id, &pool.compiled)?;
+        if write_pool(change, id, pool, adopts)? {
+            change.wake_pool(pool.compiled.pool_id());
         }
     }
-    Ok(Written { pools: changed })
+    Ok(())
 }
 
 /// The database decides whose a worker type is.
@@ -101,12 +94,10 @@ impl Target<'_> {
 
 /// Whether anything changed.
 fn write_pool(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     id: &ConfigurationId,
     judged: &JudgedPool,
     adopts: bool,
-    now: Timestamp,
 ) -> Result<bool, ApiError> {
     let target = Target {
         definition: judged.definition.clone(),
@@ -114,8 +105,8 @@ fn write_pool(
         owner: Some(id.clone()),
     };
     let pool_id = judged.compiled.pool_id();
-    let Some(pool) = store::pool_get(tx, pool_id)? else {
-        create(app, tx, pool_id, target, now)?;
+    let Some(pool) = store::pool_get(change.tx, pool_id)? else {
+        create(change, pool_id, target)?;
         return Ok(true);
     };
     let is_ours = pool.worker_configuration_id.as_ref() == Some(id);
@@ -126,16 +117,11 @@ fn write_pool(
              the configuration's with `adoptPools`."
         )));
     }
-    redefine(app, tx, pool, target, now)
+    redefine(change, pool, target)
 }
 
-fn create(
-    app: &App,
-    tx: &mut Tx<'_>,
-    id: &PoolId,
-    target: Target<'_>,
-    now: Timestamp,
-) -> Result<(), ApiError> {
+fn create(change: &mut Change<'_, '_>, id: &PoolId, target: Target<'_>) -> Result<(), ApiError> {
+    let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_config_all(tx, id)?;
     let done = target.reconcile(id, known, now)?;
     let mut pool = Pool::new(id.clone(), target.definition, now);
@@ -148,19 +134,18 @@ fn create(
         provider_id: pool.definition.provider_id.clone(),
     };
     let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
-    app.announce(tx, now, events)?;
-    write_launch_configs(tx, &done, now)?;
+    change.announce(events)?;
+    write_launch_configs(change.tx, &done, now)?;
     Ok(())
 }
 
 /// As an edit by the API does it; a pool that stays as it is costs nothing and is not told of.
 fn redefine(
-    app: &App,
-    tx: &mut Tx<'_>,
+    change: &mut Change<'_, '_>,
     mut pool: Pool,
     target: Target<'_>,
-    now: Timestamp,
 ) -> Result<bool, ApiError> {
+    let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_config_all(tx, &pool.id)?;
     let done = target.reconcile(&pool.id, known.clone(), now)?;
     let same = pool.definition == target.definition
@@ -179,7 +164,7 @@ fn redefine(
         previous_provider_id,
     };
     let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
-    app.announce(tx, now, events)?;
-    write_launch_configs(tx, &done, now)?;
+    change.announce(events)?;
+    write_launch_configs(change.tx, &done, now)?;
     Ok(true)
 }
