@@ -1,4 +1,5 @@
 //! What many processes share: events over AMQP, and demand and outcomes from a queue elsewhere.
+#![doc = include_str!("../README.md")]
 
 mod broker;
 mod inbox;

@@ -1,4 +1,5 @@
 //! Where workers come from. The only crate that knows vendors.
+#![doc = include_str!("../README.md")]
 
 mod aws;
 mod config;

@@ -1,4 +1,5 @@
 //! What Fleetwright thinks about: ids, pools, launch configs, workers, errors, events. No I/O.
+#![doc = include_str!("../README.md")]
 
 pub mod access;
 pub mod artifact;

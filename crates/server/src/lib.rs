@@ -1,4 +1,5 @@
 //! The HTTP API, the background tasks, the configuration, and how they are wired together.
+#![doc = include_str!("../README.md")]
 
 pub mod api;
 pub mod app;

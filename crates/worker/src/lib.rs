@@ -1,4 +1,5 @@
 //! The reference worker: proves who it is, claims tasks, runs them, and reports.
+#![doc = include_str!("../README.md")]
 
 mod api;
 mod artifacts;
