@@ -239,27 +239,33 @@ fn there_is_one_library_for_cryptography() {
 const MAP_START: &str = "<!-- code map -->\n\n";
 const MAP_END: &str = "<!-- end of code map -->";
 
-/// `UPDATE_DOCS=1` writes it instead. The lines about whole crates are written by hand.
+/// One line for each folder: the caption of its module. `UPDATE_DOCS=1` writes it instead. The lines about whole
+/// crates are written by hand.
 #[test]
-fn the_code_map_says_of_every_file_what_the_file_says_of_itself() {
+fn the_code_map_says_of_every_folder_what_its_module_says_of_itself() {
     let path = repository().join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(MAP_START).unwrap();
     let (map, after) = rest.split_once(MAP_END).unwrap();
     let headings: Vec<&str> = map.lines().filter(|line| line.starts_with('`')).collect();
     assert_eq!(headings.len(), MAY_USE.len(), "one line about each crate");
-    let files = rust_files(&["src"]);
+    let captions: BTreeMap<String, String> = rust_files(&["src"])
+        .into_iter()
+        .map(|(name, text)| (name, caption(&text).to_owned()))
+        .collect();
     let mut lines = Vec::new();
     for heading in headings {
-        let folder = heading.split('`').nth(1).unwrap();
+        let source = heading.split('`').nth(1).unwrap();
         lines.extend([heading.to_owned(), String::new()]);
-        let own = files.iter().filter_map(|(name, text)| {
-            let name = name.strip_prefix(folder)?.strip_prefix('/')?;
-            let caption = text.lines().next()?.strip_prefix("//! ")?;
-            Some(format!("- `{name}` {caption}"))
-        });
-        lines.extend(own);
-        lines.push(String::new());
+        for folder in folders_below(source, captions.keys()) {
+            let module = format!("{source}/{folder}.rs");
+            let caption = captions.get(&module);
+            let caption = caption.unwrap_or_else(|| panic!("{source}/{folder}/ has no {module}"));
+            lines.push(format!("- `{folder}/` {caption}"));
+        }
+        if lines.last().is_some_and(|last| !last.is_empty()) {
+            lines.push(String::new());
+        }
     }
     lines.pop();
     let map = lines.join("\n");
@@ -272,4 +278,35 @@ fn the_code_map_says_of_every_file_what_the_file_says_of_itself() {
         written == wanted,
         "the code map of ARCHITECTURE.md is out of date: run this test with UPDATE_DOCS=1"
     );
+}
+
+fn caption(text: &str) -> &str {
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("//! ").unwrap_or_default()
+}
+
+/// Those with code in them; tests are found beside what they test.
+fn folders_below<'a>(source: &str, files: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+    let mut folders = BTreeSet::new();
+    for file in files {
+        let below = file
+            .strip_prefix(source)
+            .and_then(|rest| rest.strip_prefix('/'));
+        let mut folder = below.and_then(|below| below.rsplit_once('/'));
+        while let Some((path, _)) = folder {
+            let is_for_tests = path.split('/').any(|part| part == "tests");
+            if !is_for_tests {
+                folders.insert(path.to_owned());
+            }
+            folder = path.rsplit_once('/');
+        }
+    }
+    folders
+}
+
+#[test]
+fn the_architecture_is_short_enough_to_be_read() {
+    let path = repository().join("ARCHITECTURE.md");
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    assert!(bytes <= 20_480, "{bytes} bytes");
 }
