@@ -24,7 +24,7 @@ fn on_small_disk() -> Option<Database> {
         );
         return None;
     }
-    let mut database = Database::postgres()?;
+    let mut database = Database::empty_postgres()?;
     let space = format!("CREATE TABLESPACE small_disk LOCATION '{place}'");
     database.raw(&space);
     // The last parameter of the address says where the tables are.
