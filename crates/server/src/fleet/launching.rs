@@ -294,10 +294,12 @@ pub(super) fn adopt(
     launch: &Launch,
     machine: &Launched,
 ) -> Result<(), StoreError> {
-    let (tx, now) = (&mut *change.tx, change.now);
+    // No machine is older than its launch: then the clock has been set back, and once it is right again the machine
+    // would seem to be late for hours.
+    let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
     let pool = store::pool_get(tx, &launch.pool_id)?;
     let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
-    let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, now);
+    let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, made);
     if !store::worker_insert(tx, &worker)? {
         return Ok(());
     }
@@ -351,7 +353,7 @@ fn requested(
     launch: &Launch,
     config: Option<&LaunchConfig>,
     machine: &Launched,
-    now: Timestamp,
+    made: Timestamp,
 ) -> Worker {
     let worker_config = config.and_then(|config| config.configuration.get("workerConfig"));
     let worker_config = worker_config.cloned().unwrap_or_else(|| json!({}));
@@ -367,11 +369,11 @@ fn requested(
         launch_config_id: Some(launch.launch_config_id.clone()),
         state: WorkerState::Requested,
         capacity: launch.capacity_each,
-        created: now,
-        expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
-        last_modified: now,
-        last_checked: now,
-        terms: lifecycle::at_launch(pool_config, now, worker_config, &launch.token),
+        created: made,
+        expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
+        last_modified: made,
+        last_checked: made,
+        terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
         provider_data: machine.provider_data.clone(),
         secret: None,
         previous_secret: None,

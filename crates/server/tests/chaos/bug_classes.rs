@@ -249,6 +249,23 @@ async fn b04_a_process_that_is_held_up_after_a_look_judges_by_when_it_looked() {
 }
 
 #[tokio::test]
+async fn b04_a_machine_that_is_found_while_the_clocks_are_set_back_is_not_late_afterwards() {
+    const STEP_MS: i64 = 120 * MINUTE_MS;
+    let world = quiet().await;
+    world.tasks("p/a", 1).await;
+    world.clouds[0].next_launches([Fate::AnswerLost]);
+    world.plan_all().await;
+    world.set_clocks_by_ms(-STEP_MS);
+    world.look_around().await;
+    assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
+    world.set_clocks_by_ms(STEP_MS);
+    world.plan_all().await;
+    world.look_around().await;
+    assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
+    assert_eq!(world.machines_of("p/a").len(), 1);
+}
+
+#[tokio::test]
 async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let world = quiet().await;
     world.plan_all().await;

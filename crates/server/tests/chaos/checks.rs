@@ -26,6 +26,14 @@ const UNEXPECTED: [&str; 3] = [
 /// The outcome of a launch in a cloud that cannot be listed is waited for no longer.
 const GIVE_UP_MS: i64 = 6 * HOUR_MS;
 
+/// More launched than is wanted, as far as the pictures before and after show.
+struct Excess {
+    pool_id: PoolId,
+    /// Units more than the tasks before the step explain.
+    beyond_tasks_before: u64,
+    text: String,
+}
+
 impl World {
     /// Takes a picture and compares it with the one before.
     pub(crate) async fn check(self: &Arc<Self>) {
@@ -35,7 +43,7 @@ impl World {
         let before = before.unwrap_or_else(|| after.clone());
         self.check_limits(&before, &after);
         self.check_machines(&before, &after);
-        self.check_demand(&before, &after, now);
+        self.check_demand(&before, &after, now).await;
         self.check_refusals(&before, &after);
         self.check_ends(&before, &after, now);
         self.check_foreign();
@@ -141,7 +149,8 @@ impl World {
 
     /// I2: what was launched in this step, with what was coming already and what has just come, is not more than is
     /// wanted.
-    fn check_demand(&self, before: &Picture, after: &Picture, now: Timestamp) {
+    fn find_excess(&self, before: &Picture, after: &Picture, now: Timestamp) -> Vec<Excess> {
+        let mut too_many = Vec::new();
         // Nobody counts on machines of launch configs that are archived.
         let is_kept = |pool: &PoolId, id: &LaunchConfigId| {
             before.has_active(pool, id) && after.has_active(pool, id)
@@ -197,9 +206,49 @@ impl World {
             let said = self.state().said.get(id).copied().unwrap_or(0);
             let wanted = pending(before).max(pending(after)).max(said).max(min);
             if coming > wanted + largest - 1 {
-                self.problem(format!("I2: {coming} units come for {wanted} in {id}"));
+                let text = format!(
+                    "I2: {coming} units come for {wanted} in {id}: {requested} on machines; tasks {} then and {} now, \
+                     {said} said, minimum {min}, launches of this step {new:?}",
+                    pending(before),
+                    pending(after)
+                );
+                let most = before.demand[id].pending + largest - 1;
+                too_many.push(Excess {
+                    pool_id: id.clone(),
+                    beyond_tasks_before: coming.saturating_sub(most),
+                    text,
+                });
             }
         }
+        too_many
+    }
+
+    /// In the middle of a step there may have been more tasks than before and after it: each that began to wait
+    /// meanwhile excuses one unit.
+    async fn check_demand(&self, before: &Picture, after: &Picture, now: Timestamp) {
+        for excess in self.find_excess(before, after, now) {
+            let n_new = self.count_new_runs(&excess.pool_id, before.at, now).await;
+            if excess.beyond_tasks_before > n_new {
+                self.problem(excess.text);
+            }
+        }
+    }
+
+    /// Runs that began to wait after one moment and up to another.
+    async fn count_new_runs(&self, pool_id: &PoolId, after: Timestamp, until: Timestamp) -> u64 {
+        let (ids, pool_id) = (self.state().tasks.clone(), pool_id.clone());
+        let read = self.observer.read("new_runs", move |tx| {
+            let mut n_new = 0;
+            for id in &ids {
+                let task = store::task_get(tx, &id.parse().unwrap())?;
+                let task = task.filter(|task| task.definition.task_queue_id == pool_id);
+                let runs = task.iter().flat_map(|task| &task.runs);
+                let new = runs.filter(|run| after < run.scheduled && run.scheduled <= until);
+                n_new += new.count() as u64;
+            }
+            Ok::<_, StoreError>(n_new)
+        });
+        read.await.unwrap()
     }
 
     /// I5, I6: nobody is ended but for a reason that is true now.

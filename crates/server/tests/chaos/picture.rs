@@ -19,6 +19,7 @@ const MANY: u32 = 10_000;
 
 #[derive(Clone)]
 pub(crate) struct Picture {
+    pub(crate) at: Timestamp,
     pub(crate) pools: BTreeMap<PoolId, Pool>,
     pub(crate) configs: Vec<LaunchConfig>,
     pub(crate) workers: BTreeMap<WorkerKey, Worker>,
@@ -49,6 +50,7 @@ impl Picture {
 
 fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
     let mut picture = Picture {
+        at: now,
         pools: BTreeMap::new(),
         configs: Vec::new(),
         workers: BTreeMap::new(),
