@@ -14,6 +14,8 @@ use crate::weather::LONGEST_ROUND_MS;
 use crate::world::World;
 
 const MINUTE_MS: i64 = 60_000;
+/// Of time in a turn, but for the first ones.
+const TURN_MS: i64 = 10 * MINUTE_MS;
 /// While one cloud is down, the pools of the other must be done within so many turns (I9).
 const TURNS_BESIDE_A_FAILURE: u32 = 40;
 /// All that waits is done within so many (I10).
@@ -36,9 +38,10 @@ impl World {
         }
         self.set_down(0, false);
         self.set_down(1, true);
+        let late = self.turns_behind();
         self.until(
             "I9: pools beside a failing cloud wait",
-            TURNS_BESIDE_A_FAILURE,
+            TURNS_BESIDE_A_FAILURE + late,
             |world, picture| world.is_done(picture, "one"),
         )
         .await;
@@ -49,6 +52,14 @@ impl World {
         .await;
         self.until("I11: something stays", TURNS_TO_GO, World::is_empty)
             .await;
+    }
+
+    /// How many turns it takes until the clocks show again what they had shown before they were set back. A machine that
+    /// was asked for then and never comes up is waited for as long.
+    fn turns_behind(&self) -> u32 {
+        let latest = self.state().latest.unwrap_or(self.now());
+        let behind_ms = latest.millis_since(self.now()).max(0);
+        u32::try_from(behind_ms / TURN_MS).unwrap() + 1
     }
 
     /// Turn after turn, until this is so.
@@ -73,7 +84,7 @@ impl World {
 
     async fn turn(self: &Arc<Self>, turn: u32) {
         self.bury_the_dead().await;
-        self.listen_ms(if turn < 6 { MINUTE_MS } else { 10 * MINUTE_MS });
+        self.listen_ms(if turn < 6 { MINUTE_MS } else { TURN_MS });
         self.workers_act().await;
         for process in self.processes() {
             process.provision(self.rings).await;

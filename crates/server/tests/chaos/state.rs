@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) refusing: [Option<Cause>; 2],
     /// Of each cloud: the region that answers nothing now.
     pub(crate) hung: [Option<&'static str>; 2],
+    /// The latest moment at which clocks were set.
+    pub(crate) latest: Option<Timestamp>,
     /// What an outside queue has said since the last check: the most tasks that wait, by pool.
     pub(crate) said: BTreeMap<PoolId, u64>,
     /// What the last check saw.

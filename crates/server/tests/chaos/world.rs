@@ -156,6 +156,10 @@ impl World {
 
     /// The clocks of the servers are set.
     pub(crate) fn set_clocks_by_ms(&self, millis: i64) {
+        let now = self.now();
+        let mut state = self.state();
+        state.latest = state.latest.max(Some(now));
+        drop(state);
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
     }
 
