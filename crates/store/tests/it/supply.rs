@@ -72,12 +72,12 @@ on_both!(
             Ok(())
         })
         .await;
-        for (number, _) in signs.iter().enumerate().filter(|(_, signs)| signs.has_task) {
-            database.raw(&format!(
-            "INSERT INTO claimed_tasks VALUES ('t{number}', 0, 'a/b', 'g', 'w{number:05}', 1, {})",
-            NOW + 1
-        ));
-        }
+        let until = NOW + 1;
+        let busy = signs.iter().enumerate().filter(|(_, signs)| signs.has_task);
+        let values = busy
+            .map(|(number, _)| format!("('t{number}', 0, 'a/b', 'g', 'w{number:05}', 1, {until})"));
+        let values = values.collect::<Vec<_>>().join(",");
+        database.raw(&format!("INSERT INTO claimed_tasks VALUES {values}"));
         for listening in [Some(ago(DAY_MS)), Some(ago(ASKED_MS)), None] {
             let horizon = Horizon::new(at(NOW), listening);
             let (silent, listed, fresh) = read(&store, move |tx| {
