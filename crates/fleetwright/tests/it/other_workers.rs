@@ -541,7 +541,9 @@ fn taskclusters_own_worker_runs_a_task_if_it_is_on_the_path() {
         {"cacheName": "a-cache", "directory": "cache"},
     ]});
     let mounting = payload("cat mounted; echo warm > cache/x", mounts);
-    let second = server.create_task_with(POOL, &mounting, &["generic-worker:cache:a-cache"]);
+    // It mounts artifacts of dependencies only.
+    let further = json!({"dependencies": [first], "scopes": ["generic-worker:cache:a-cache"]});
+    let second = server.create_task_with(POOL, &mounting, &further);
     let state = server.resolved(&second)["state"].clone();
     let log = server.ok(&["task", "log", &second]);
     assert_eq!(state, "completed", "{log}\n{}", worker());

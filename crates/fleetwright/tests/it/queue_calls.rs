@@ -70,20 +70,22 @@ impl Server {
 
     /// Makes a task and returns its id.
     pub(crate) fn create_task(&self, queue: &str, payload: &Value) -> String {
-        self.create_task_with(queue, payload, &[])
+        self.create_task_with(queue, payload, &json!({}))
     }
 
-    pub(crate) fn create_task_with(&self, queue: &str, payload: &Value, scopes: &[&str]) -> String {
+    /// With further members of the definition.
+    pub(crate) fn create_task_with(&self, queue: &str, payload: &Value, further: &Value) -> String {
         let task = slugid::nice(&mut StdRng::try_from_rng(&mut SysRng).unwrap());
-        let body = json!({
+        let mut body = json!({
             "taskQueueId": queue,
             "created": moment(0),
             "deadline": moment(DEADLINE_SECONDS),
             "payload": payload,
-            "scopes": scopes,
             "metadata": {"name": "test", "description": "a task of a test",
                 "owner": "owner@example.com", "source": "https://example.com/"},
         });
+        let further = further.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(further);
         self.queue("PUT", &format!("/task/{task}"), Some(&body));
         task
     }
