@@ -166,7 +166,7 @@ async fn assemble(
     let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
-    let listening = Listening::new(now, config.fleet.round());
+    let listening = Listening::new(now);
     Ok(Arc::new(App {
         root_url: config.root_url(),
         config,

@@ -48,6 +48,7 @@ pub use tls_files::TlsReload;
 
 use crate::app::App;
 use crate::config::Role;
+use crate::listening::LOOK_EVERY;
 
 /// Starts the tasks of the roles that this process plays.
 pub fn start(app: &Arc<App>, driver: &mut Driver) {
@@ -58,7 +59,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start_woken(every(1), Arc::clone(&app.wake.publish), Publish(own()));
     let bell = Arc::clone(&app.queue.releases.bell);
     driver.start_woken(every(5), bell, QueueReleases(own()));
-    driver.start(every(30), CheckVitals(own()));
+    driver.start(LOOK_EVERY, CheckVitals(own()));
     driver.start(every(60), ProviderSetup(own()));
     driver.start_woken(every(300), Arc::clone(&app.wake.refresh), Refresh(own()));
     if let Some(tls) = &app.tls {

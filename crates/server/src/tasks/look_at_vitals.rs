@@ -15,7 +15,9 @@ impl Task for CheckVitals {
     const NAME: &'static str = "check_vitals";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let health = self.0.vitals.check(&self.0).await;
-        health.database.map(|()| Value::Null)
+        let app = &self.0;
+        app.vitals.check(app).await.database?;
+        app.listening.note(app.clock.now());
+        Ok(Value::Null)
     }
 }

@@ -52,6 +52,27 @@ on_both!(
     }
 );
 
+on_both!(
+    every_process_hears_workers_as_long_as_its_database_answers,
+    |world| {
+        let mut task = CheckVitals(world.app.clone());
+        let listening = &world.app.listening;
+        let started = listening.since(world.now());
+        for _ in 0..3 {
+            world.clock.advance_ms(50_000);
+            task.activate().await.unwrap();
+            assert_eq!(listening.since(world.now()), started);
+        }
+        world.errors_expected.set(true);
+        world.database.raw("DROP TABLE revisions");
+        world.clock.advance_ms(50_000);
+        task.activate().await.unwrap_err();
+        assert_eq!(listening.gap(world.now()), None);
+        world.clock.advance_ms(10_001);
+        assert_eq!(listening.gap(world.now()), Some(world.now()));
+    }
+);
+
 fn config(folder: &Path) -> Config {
     std::fs::write(
         folder.join("keys"),
