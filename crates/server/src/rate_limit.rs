@@ -4,6 +4,8 @@
 //! often, the bucket fills half as fast, and for a while nothing is asked there at all, by no pool; then it fills faster
 //! again, little by little. A launch that would wait too long is refused here, as the cloud would.
 
+mod bucket;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +26,7 @@ use domain::worker::Worker;
 use metrics::{counter, gauge};
 use serde_json::Value;
 
+use self::bucket::Bucket;
 use crate::config::RateLimits;
 use crate::telemetry::{CLOUD_CALLS, CLOUD_RATE};
 
@@ -31,16 +34,6 @@ use crate::telemetry::{CLOUD_CALLS, CLOUD_RATE};
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
 const MAX_LAUNCH_WAIT_MS: i64 = 10 * SECOND_MS;
 const MAX_END_WAIT_MS: i64 = 20 * SECOND_MS;
-/// How many seconds' worth of calls may be made at once.
-const BURST_SECONDS: f64 = 5.0;
-/// A bucket fills no slower than this part of its full speed.
-const MAX_SLOWDOWN: f64 = 64.0;
-/// From a standstill back to full speed.
-const RECOVERY_SECONDS: f64 = 300.0;
-/// For how long nothing is asked after the first answer that we ask too often. Each further one doubles that.
-const FIRST_PAUSE_MS: i64 = SECOND_MS;
-const MAX_DOUBLINGS: u32 = 6;
-
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -75,21 +68,6 @@ pub struct RateLimited {
     buckets: Mutex<BTreeMap<(Region, Kind), Bucket>>,
 }
 
-#[derive(Debug)]
-struct Bucket {
-    /// Calls a second, when nobody complains and now.
-    full_rate: f64,
-    rate: f64,
-    /// Calls that may be made now; below zero: calls that wait.
-    tokens: f64,
-    at: Timestamp,
-    /// Nothing is asked before this.
-    closed_until: Option<Timestamp>,
-    last_throttled: Option<Timestamp>,
-    /// Complaints in a row.
-    n_throttled: u32,
-}
-
 impl Kind {
     fn as_str(self) -> &'static str {
         match self {
@@ -106,75 +84,6 @@ impl Kind {
             Self::End => MAX_END_WAIT_MS,
         }
     }
-}
-
-impl Bucket {
-    fn new(full_rate: f64, now: Timestamp) -> Self {
-        Self {
-            full_rate,
-            rate: full_rate,
-            tokens: burst(full_rate),
-            at: now,
-            closed_until: None,
-            last_throttled: None,
-            n_throttled: 0,
-        }
-    }
-
-    /// Up to this moment.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "milliseconds between calls are far below what an f64 holds exactly"
-    )]
-    fn fill(&mut self, now: Timestamp) {
-        let seconds = now.millis_since(self.at).max(0) as f64 / 1_000.0;
-        self.at = self.at.max(now);
-        self.tokens = (self.tokens + self.rate * seconds).min(burst(self.full_rate));
-        let faster = self.rate + self.full_rate * seconds / RECOVERY_SECONDS;
-        self.rate = faster.min(self.full_rate);
-    }
-
-    fn closed_ms(&self, now: Timestamp) -> i64 {
-        self.closed_until
-            .map_or(0, |until| until.millis_since(now).max(0))
-    }
-
-    /// How long the next call would wait.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a float too large for an integer becomes the largest one"
-    )]
-    fn wait_ms(&self, now: Timestamp) -> i64 {
-        let missing = (1.0 - self.tokens).max(0.0);
-        let for_token = (missing / self.rate * 1_000.0).ceil() as i64;
-        for_token.max(self.closed_ms(now))
-    }
-
-    /// The cloud complained about a call that began then. What began before the last complaint says nothing new: many
-    /// calls at once are one event.
-    fn throttled(&mut self, began: Timestamp, now: Timestamp) {
-        if self.last_throttled.is_some_and(|last| began <= last) {
-            return;
-        }
-        self.fill(now);
-        self.last_throttled = Some(now);
-        self.rate = (self.rate / 2.0).max(self.full_rate / MAX_SLOWDOWN);
-        self.tokens = self.tokens.min(0.0);
-        let pause_ms = FIRST_PAUSE_MS << self.n_throttled.min(MAX_DOUBLINGS);
-        self.n_throttled = self.n_throttled.saturating_add(1);
-        self.closed_until = Some(now.plus_millis(pause_ms));
-    }
-
-    fn answered(&mut self, began: Timestamp) {
-        if self.last_throttled.is_none_or(|last| began > last) {
-            self.n_throttled = 0;
-        }
-    }
-}
-
-/// At least one, else nothing could ever be asked.
-fn burst(rate: f64) -> f64 {
-    (rate * BURST_SECONDS).max(1.0)
 }
 
 impl RateLimited {
@@ -204,6 +113,11 @@ impl RateLimited {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// By a clock that nobody sets: a region is not closed for hours because the time was put right.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock.steady_ms())
+    }
+
     fn with_bucket<T>(
         &self,
         region: &Region,
@@ -226,30 +140,24 @@ impl RateLimited {
 
     /// Waits for the turn of a call, and returns when it came. The error says why it does not come.
     async fn turn(&self, region: &Region, kind: Kind) -> Result<Timestamp, String> {
-        let (begin, limit) = (self.clock.now(), kind.max_wait_ms());
-        let wait_ms = self.with_bucket(region, kind, begin, |bucket| {
-            let wait_ms = bucket.wait_ms(begin);
-            if wait_ms <= limit {
-                bucket.tokens -= 1.0;
-            }
-            wait_ms
-        });
-        let mut wait_ms = wait_ms;
+        let limit = self.now().plus_millis(kind.max_wait_ms());
+        let mut turn = None;
         loop {
-            let waited = self.clock.now().millis_since(begin).max(0);
-            if waited + wait_ms > limit {
+            let now = self.now();
+            let taken = self.with_bucket(region, kind, now, |bucket| {
+                bucket.take_turn(turn, now, limit.millis_since(now))
+            });
+            let taken = taken.map_err(|wait_ms| {
                 self.count(region, kind, "refused");
-                return Err(self.too_often(region, wait_ms));
+                self.too_often(region, wait_ms)
+            })?;
+            if taken.due <= now {
+                return Ok(now);
             }
-            if wait_ms == 0 {
-                return Ok(self.clock.now());
-            }
-            self.pauses
-                .pause(Duration::from_millis(wait_ms.unsigned_abs()))
-                .await;
-            // The cloud may have complained meanwhile.
-            let now = self.clock.now();
-            wait_ms = self.with_bucket(region, kind, now, |bucket| bucket.closed_ms(now));
+            turn = Some(taken);
+            // The cloud may complain meanwhile.
+            let wait_ms = taken.due.millis_since(now).unsigned_abs();
+            self.pauses.pause(Duration::from_millis(wait_ms)).await;
         }
     }
 
@@ -259,7 +167,7 @@ impl RateLimited {
     }
 
     fn note(&self, region: &Region, kind: Kind, began: Timestamp, is_throttled: bool) {
-        let now = self.clock.now();
+        let now = self.now();
         let rate = self.with_bucket(region, kind, now, |bucket| {
             match is_throttled {
                 true => bucket.throttled(began, now),
@@ -363,7 +271,7 @@ impl Machines for RateLimited {
         let Ok(machines) = self.inner() else {
             return vec![Err("it makes no machines".to_owned()); ask.launch_configs.len()];
         };
-        let now = self.clock.now();
+        let now = self.now();
         let bids = machines.bids(ask).into_iter();
         let allowed = bids.zip(ask.launch_configs).map(|(bid, config)| {
             let bid = bid?;
@@ -477,65 +385,49 @@ impl Machines for RateLimited {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use super::*;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
     }
 
-    /// How many calls can be made at once at this moment.
-    fn at_once(bucket: &mut Bucket, now: Timestamp) -> usize {
-        bucket.fill(now);
-        let mut count = 0;
-        while bucket.wait_ms(now) == 0 {
-            bucket.tokens -= 1.0;
-            count += 1;
-        }
-        count
+    struct ClockThatIsSet {
+        now: Timestamp,
+        steady_ms: AtomicI64,
     }
 
-    #[test]
-    fn a_bucket_holds_five_seconds_worth_of_calls_and_fills_steadily() {
-        let mut bucket = Bucket::new(2.0, at(0));
-        assert_eq!(at_once(&mut bucket, at(0)), 10);
-        assert_eq!(bucket.wait_ms(at(0)), 500);
-        assert_eq!(at_once(&mut bucket, at(499)), 0);
-        assert_eq!(at_once(&mut bucket, at(500)), 1);
-        assert_eq!(at_once(&mut bucket, at(1_000_000)), 10);
-        // A clock that is set back fills nothing, and takes nothing.
-        assert_eq!(at_once(&mut bucket, at(0)), 0);
+    impl Clock for ClockThatIsSet {
+        fn now(&self) -> Timestamp {
+            // Set back by a millisecond whenever one passes.
+            self.now.plus_millis(-self.steady_ms())
+        }
+
+        fn steady_ms(&self) -> i64 {
+            self.steady_ms.load(Ordering::SeqCst)
+        }
     }
 
-    #[test]
-    fn after_complaints_a_bucket_stays_closed_for_longer_and_fills_half_as_fast_each_time() {
-        let mut bucket = Bucket::new(8.0, at(0));
-        let mut closed = Vec::new();
-        let mut now = at(0);
-        for _ in 0..9 {
-            bucket.throttled(now.plus_millis(1), now.plus_millis(2));
-            now = now.plus_millis(2);
-            closed.push(bucket.closed_ms(now) / SECOND_MS);
-        }
-        assert_eq!(closed, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
-        assert!((0.12..0.13).contains(&bucket.rate), "{}", bucket.rate);
-        // It recovers by itself.
-        bucket.fill(now.plus_millis(150 * SECOND_MS));
-        assert!((4.0..4.3).contains(&bucket.rate), "{}", bucket.rate);
-        bucket.fill(now.plus_millis(400 * SECOND_MS));
-        assert!((7.99..8.01).contains(&bucket.rate), "{}", bucket.rate);
-    }
-
-    #[test]
-    fn many_calls_at_once_that_are_throttled_are_one_event() {
-        let mut bucket = Bucket::new(8.0, at(0));
-        for number in 0..16 {
-            bucket.throttled(at(10), at(20 + number));
-        }
-        assert_eq!((bucket.n_throttled, bucket.closed_ms(at(20))), (1, 1_000));
-        // An answer to what was asked before says nothing either.
-        bucket.answered(at(15));
-        assert_eq!(bucket.n_throttled, 1);
-        bucket.answered(at(2_000));
-        assert_eq!(bucket.n_throttled, 0);
+    #[tokio::test]
+    async fn a_clock_that_is_set_back_keeps_no_region_closed() {
+        let clock = Arc::new(ClockThatIsSet {
+            now: at(0),
+            steady_ms: AtomicI64::new(1),
+        });
+        let limits = RateLimits {
+            reads_per_second: 1.0,
+            launches_per_second: 1.0,
+            ends_per_second: 1.0,
+        };
+        let id = "one".parse().unwrap();
+        let same = Arc::clone(&clock) as Arc<dyn Clock>;
+        let provider = Arc::new(cloud::NullProvider);
+        let limited = RateLimited::new(id, provider, limits, same, Arc::new(RealPauses));
+        let region = Region::Everything;
+        limited.note(&region, Kind::Read, limited.now(), true);
+        clock.steady_ms.fetch_add(SECOND_MS, Ordering::SeqCst);
+        let turn = limited.turn(&region, Kind::Read).await;
+        assert_eq!(turn, Ok(at(1 + SECOND_MS)));
     }
 }

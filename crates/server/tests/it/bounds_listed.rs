@@ -101,7 +101,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "worker::aws::MAX_ATTEMPTS",
             "worker::stragglers::MAX_ROUNDS",
             "server::tasks::notify::MAX_REFUSALS",
-            "server::rate_limit::MAX_DOUBLINGS",
+            "server::rate_limit::bucket::MAX_DOUBLINGS",
             "fleetwright::commands::task::log::MAX_TRIES",
             "fleetwright::client::send::MAX_REDIRECTS",
             "server::api::queue::log_stream::QUIET_LOOKS",
