@@ -5,8 +5,8 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::lock::lock;
 use crate::statement::Statement;
-use crate::store::{Store, lock};
 
 /// What the transactions of a store did, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,12 @@ impl Counter {
         }
     }
 
+    /// What was counted since the last call. The first call starts the counting.
+    pub(crate) fn take(&self) -> Counts {
+        self.0.is_on.store(true, Ordering::Relaxed);
+        std::mem::take(&mut lock(&self.0.counts))
+    }
+
     pub(crate) fn transaction(&self, name: &'static str) {
         self.add(|counts| *counts.transactions.entry(name).or_default() += 1);
     }
@@ -86,14 +92,5 @@ impl Counter {
             *counts.statements.entry(statement.name).or_default() += 1;
             *counts.rows.entry(statement.name).or_default() += n_rows as u64;
         });
-    }
-}
-
-impl Store {
-    /// What was done through this handle and its clones since the last call. The first call starts the counting.
-    pub fn take_counts(&self) -> Counts {
-        let counter = &self.inner.counter.0;
-        counter.is_on.store(true, Ordering::Relaxed);
-        std::mem::take(&mut lock(&counter.counts))
     }
 }

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use crate::error::StoreError;
+use crate::lock::lock;
 use crate::options::{Options, Target};
 use crate::session::{Connection, Session};
 use crate::sqlite::{Mode, SqliteSession};
-use crate::store::{Engine, Store, lock};
+use crate::store::{Engine, Store};
 
 /// Nobody counts.
 const UNLIMITED: u64 = u64::MAX;

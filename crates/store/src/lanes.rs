@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::store::lock;
+use crate::lock::lock;
 
 #[derive(Default)]
 pub(crate) struct Lanes {

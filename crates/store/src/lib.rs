@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod access_revision;
+mod all_statements;
 mod artifact;
 mod artifact_run;
 mod audit;
@@ -21,6 +22,7 @@ mod lanes;
 mod launch;
 mod launch_config;
 mod launch_health;
+mod lock;
 mod migration;
 mod notice;
 mod notice_cause;

@@ -7,13 +7,13 @@ use crate::counts::Counter;
 use crate::error::StoreError;
 use crate::failure::Failure;
 use crate::lanes::Lanes;
+use crate::lock::lock;
 use crate::pause::Pause;
 use crate::postgres_session::PostgresSession;
 use crate::row::{BadRow, Row};
 use crate::sqlite::{Mode, SqliteSession};
 use crate::statement::Statement;
 use crate::stopwatch::Stopwatch;
-use crate::store::lock;
 use crate::tx::Tx;
 use crate::value::Value;
 

@@ -5,24 +5,24 @@
 //! threads for long lists, and a few connections on which short reads run at once on the caller's thread;
 //! PostgreSQL has equal threads for everything.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use flume::{Receiver, Sender};
 use tokio::sync::oneshot;
 
-use crate::counts::Counter;
+use crate::counts::{Counter, Counts};
 use crate::error::{DriverError, StoreError};
 use crate::failure::Failure;
 use crate::in_place::InPlace;
 use crate::lanes::Lanes;
+use crate::lock::lock;
 use crate::migration;
 use crate::options::{Options, Target};
 use crate::pause::Pause;
 use crate::postgres_session::PostgresSession;
 use crate::session::{Connection, Session};
 use crate::sqlite::{Mode, SqliteSession};
-use crate::statement;
 use crate::stopwatch::Stopwatch;
 use crate::tls;
 use crate::tx::Tx;
@@ -241,9 +241,9 @@ impl Store {
             .await
     }
 
-    /// Lets the database check every statement of this program; returns how many there are.
-    pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        self.submit(Mode::Read, statement::check_all).await
+    /// What was done through this handle and its clones since the last call. The first call starts the counting.
+    pub fn take_counts(&self) -> Counts {
+        self.inner.counter.take()
     }
 
     /// Refuses new transactions and waits for those under way. Dropping all clones does the same, unwaited.
@@ -260,7 +260,7 @@ impl Store {
         let _ = ended.await;
     }
 
-    async fn submit<T, E>(
+    pub(crate) async fn submit<T, E>(
         &self,
         mode: Mode,
         work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
@@ -397,9 +397,4 @@ fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>, St
             address,
             source: DriverError::from(error),
         })
-}
-
-/// A panic while one of these is held leaves nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
