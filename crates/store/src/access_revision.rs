@@ -6,10 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::access::RoleRecord;
-
 use crate::error::StoreError;
-use crate::role::{role_all, role_changed};
 use crate::statement::{Table, statements};
 use crate::tx::Tx;
 
@@ -36,15 +33,6 @@ statements! { TABLE;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRevision(BTreeMap<String, i64>);
 
-/// What a cache does not know yet of the roles.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleNews {
-    /// These are new or were changed; the others are as they were.
-    Changed(Vec<RoleRecord>),
-    /// All that there are.
-    All(Vec<RoleRecord>),
-}
-
 pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
     let counters = tx.rows(&GET, &[], |row| {
         Ok((row.text(0)?.to_owned(), row.integer(1)?))
@@ -57,29 +45,25 @@ pub fn access_revision(tx: &mut Tx<'_>) -> Result<AccessRevision, StoreError> {
     }
 }
 
-/// What changed between the revision that a cache has seen and the current one.
-pub fn role_news(
-    tx: &mut Tx<'_>,
-    seen: &AccessRevision,
-    current: &AccessRevision,
-) -> Result<RoleNews, StoreError> {
-    if !current.continues(seen) {
-        return role_all(tx).map(RoleNews::All);
-    }
-    let mut changed = Vec::new();
-    for (name, value) in &current.0 {
-        let known = seen.0.get(name).copied().unwrap_or(0);
-        if *value > known {
-            changed.extend(role_changed(tx, name, known)?);
-        }
-    }
-    Ok(RoleNews::Changed(changed))
-}
-
 impl AccessRevision {
     /// How many changes there were.
     pub fn n_changes(&self) -> i64 {
         self.0.values().sum()
+    }
+
+    /// The counters that grew since a cache has seen the other one, and how far it knows them. `None` if that is not all
+    /// that the cache lacks.
+    pub(crate) fn grown_since<'a>(
+        &'a self,
+        seen: &'a Self,
+    ) -> Option<impl Iterator<Item = (&'a str, i64)>> {
+        let known = |name| seen.0.get(name).copied().unwrap_or(0);
+        let grown = self
+            .0
+            .iter()
+            .filter(move |(name, value)| **value > known(*name));
+        self.continues(seen)
+            .then(|| grown.map(move |(name, _)| (name.as_str(), known(name))))
     }
 
     /// Whether a cache that has seen the other one lacks nothing but roles that can be found by their counters. It is

@@ -36,6 +36,7 @@ mod pool;
 mod postgres_session;
 mod queue_worker;
 mod role;
+mod role_news;
 mod row;
 mod run_count;
 mod run_message;
@@ -67,7 +68,7 @@ mod worker_supply;
 mod worker_type;
 mod write_probe;
 
-pub use access_revision::{AccessRevision, RoleNews, access_revision, role_news};
+pub use access_revision::{AccessRevision, access_revision};
 pub use artifact::{
     artifact_delete_expired, artifact_get, artifact_insert, artifact_list, artifact_update,
 };
@@ -140,6 +141,7 @@ pub use queue_worker::{
     queue_worker_upsert,
 };
 pub use role::{role_all, role_delete, role_get, role_insert, role_list, role_update};
+pub use role_news::{RoleNews, role_news};
 pub use run_count::{
     Tallies, run_count_delete_before, run_count_of_configuration, run_count_of_pool,
 };
