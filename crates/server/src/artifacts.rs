@@ -16,7 +16,7 @@ use crate::wakeups::Wakeups;
 
 pub use folder::{Folder, N_SHELVES, file_name};
 pub use log_file::{AppendRefused, LogState, append, state};
-pub use reading::{Reader, whole_file};
+pub use reading::{ByteStream, Reader, whole_file};
 pub use sweep::{RunFolder, Wanted, remove, runs_in, tasks_after};
 pub use upload::{Complete, Upload};
 

@@ -11,10 +11,23 @@ use access::scope::ScopeSet;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 
-use crate::api::error::{ApiError, Code};
+use access::authenticate::AuthFailed;
+use store::StoreError;
 
 pub use embedded::{Embedded, token_purpose};
 pub use remote::Remote;
+
+/// Why it is not known who is asking, or what they may do.
+#[derive(Debug)]
+pub enum GateError {
+    /// The credentials are no good.
+    Refused(String),
+    /// The scopes that were asked about cannot be expanded.
+    NotExpanded(String),
+    /// The deployment that knows did not answer as it should.
+    NoAnswer(&'static str),
+    Store(StoreError),
+}
 
 /// What of a request matters for who sent it.
 #[derive(Clone, Debug, Default)]
@@ -47,17 +60,16 @@ pub struct Caller {
 
 impl Caller {
     /// Whether the body is the one that was signed; call it once the body has been read.
-    pub fn check_payload(&self, asking: &Asking) -> Result<(), ApiError> {
+    pub fn check_payload(&self, asking: &Asking) -> Result<(), GateError> {
         let signed = self.payload_hash.as_deref();
-        check_payload(signed, &asking.content_type, &asking.body)
-            .map_err(|refused| failed(refused.message))
+        Ok(check_payload(signed, &asking.content_type, &asking.body)?)
     }
 }
 
 /// Authenticates requests by their heads: nothing of a body needs to be there.
 #[async_trait]
 pub trait Gate: Send + Sync {
-    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, ApiError>;
+    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, GateError>;
 
     /// Clients or roles have changed here: look at them anew before the next answer.
     fn forget(&self) {}
@@ -85,6 +97,14 @@ impl Asking {
     }
 }
 
-pub(crate) fn failed(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::AuthenticationFailed, message)
+impl From<StoreError> for GateError {
+    fn from(problem: StoreError) -> Self {
+        Self::Store(problem)
+    }
+}
+
+impl From<AuthFailed> for GateError {
+    fn from(refused: AuthFailed) -> Self {
+        Self::Refused(refused.message)
+    }
 }

@@ -17,6 +17,7 @@ pub mod notify;
 mod open_files;
 pub mod rate_limit;
 pub mod run;
+pub mod service;
 pub mod start;
 pub mod tasks;
 pub mod telemetry;

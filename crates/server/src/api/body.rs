@@ -6,15 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::unheard::Piece;
-
-/// What a streaming reply consists of. An error breaks the connection off, so that the client knows
-/// that this was not all.
-pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+use crate::artifacts::ByteStream;
 
 /// Most replies are whole and cost no more than their bytes.
 pub enum Body {

@@ -13,18 +13,10 @@ use super::call::Call;
 use super::error::ApiError;
 use super::reply::Reply;
 
+pub use crate::service::Service;
+
 /// Runs an endpoint once its caller, parameters, query and body have been checked.
 pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Service {
-    WorkerManager,
-    Queue,
-    PurgeCache,
-    Auth,
-    /// What is ours alone.
-    Fleetwright,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
@@ -91,54 +83,6 @@ pub enum Verb {
     Put,
     Post,
     Delete,
-}
-
-impl Service {
-    pub const ALL: [Self; 5] = [
-        Self::Auth,
-        Self::Fleetwright,
-        Self::PurgeCache,
-        Self::Queue,
-        Self::WorkerManager,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WorkerManager => "worker-manager",
-            Self::Queue => "queue",
-            Self::PurgeCache => "purge-cache",
-            Self::Auth => "auth",
-            Self::Fleetwright => "fleetwright",
-        }
-    }
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::WorkerManager => "Worker Manager",
-            Self::Queue => "Queue",
-            Self::PurgeCache => "Purge Cache",
-            Self::Auth => "Auth",
-            Self::Fleetwright => "Fleetwright",
-        }
-    }
-
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::WorkerManager => {
-                "Worker pools, their launch configs and their workers: how many there are, where \
-                 they come from, and who they prove to be."
-            }
-            Self::Queue => {
-                "Tasks: made, kept until their dependencies are done, handed to workers, and \
-                 remembered with what became of them."
-            }
-            Self::PurgeCache => "Which caches workers are to delete.",
-            Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
-            Self::Fleetwright => {
-                "What Fleetwright has beyond Taskcluster: live events, logs, reasons."
-            }
-        }
-    }
 }
 
 impl Stability {

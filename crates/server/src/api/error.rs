@@ -12,6 +12,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use store::StoreError;
 
+use crate::gate::GateError;
+
 /// A client that is refused because there is too much to do may try again after this time.
 const RETRY_SECONDS: u32 = 5;
 
@@ -236,6 +238,17 @@ impl From<StoreError> for ApiError {
             return Self::new(Code::ServerBusy, message);
         }
         Self::caused_by(cause.into())
+    }
+}
+
+impl From<GateError> for ApiError {
+    fn from(problem: GateError) -> Self {
+        match problem {
+            GateError::Refused(message) => Self::new(Code::AuthenticationFailed, message),
+            GateError::NotExpanded(message) => Self::input(message),
+            GateError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
+            GateError::Store(problem) => problem.into(),
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::body::ByteStream;
 use super::error::ApiError;
 use super::unheard::IfUnheard;
+
+use crate::artifacts::ByteStream;
 
 #[derive(Debug)]
 pub enum Reply {

@@ -2,13 +2,15 @@
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
-use crate::api::body::ByteStream;
+/// Who reads it breaks off at an error, so that nobody takes a part for the whole.
+pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// So much is read at once.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -20,8 +20,7 @@ use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use store::{AccessRevision, RoleNews, Store, StoreError};
 
-use super::{Asking, Caller, Gate, failed};
-use crate::api::error::ApiError;
+use super::{Asking, Caller, Gate, GateError};
 
 /// How long a revision counts as fresh.
 const FRESH_MS: i64 = 1_000;
@@ -158,8 +157,8 @@ impl Embedded {
         line: &RequestLine<'_>,
         authorization: Option<&str>,
         now: Timestamp,
-    ) -> Result<Option<Authenticated>, ApiError> {
-        let presented = read(line, authorization).map_err(|refused| failed(refused.message))?;
+    ) -> Result<Option<Authenticated>, GateError> {
+        let presented = read(line, authorization)?;
         if matches!(presented, Presented::Nothing) {
             return Ok(None);
         }
@@ -180,13 +179,11 @@ impl Embedded {
         if let (Ok(_), Some(client)) = (&verified, &client) {
             self.note_use(&client.client_id);
         }
-        verified
-            .map(Some)
-            .map_err(|refused| failed(refused.message))
+        Ok(Some(verified?))
     }
 
     /// What anybody may do, and for how long that answer holds.
-    pub async fn anonymous(&self, now: Timestamp) -> Result<(Arc<ScopeSet>, Timestamp), ApiError> {
+    pub async fn anonymous(&self, now: Timestamp) -> Result<(Arc<ScopeSet>, Timestamp), GateError> {
         let scopes = Arc::clone(&self.known(now).await?.anonymous);
         Ok((scopes, now.plus_millis(NO_CREDENTIALS_LAST_MS)))
     }
@@ -195,9 +192,9 @@ impl Embedded {
         &self,
         scopes: &[String],
         now: Timestamp,
-    ) -> Result<Arc<ScopeSet>, ApiError> {
+    ) -> Result<Arc<ScopeSet>, GateError> {
         let expanded = self.known(now).await?.expand(scopes);
-        expanded.map_err(|problem| ApiError::input(problem.to_string()))
+        expanded.map_err(|problem| GateError::NotExpanded(problem.to_string()))
     }
 
     async fn known(&self, now: Timestamp) -> Result<Arc<Known>, StoreError> {
@@ -266,7 +263,7 @@ impl Embedded {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn client(&self, known: &Known, id: &str) -> Result<Option<Arc<Client>>, ApiError> {
+    async fn client(&self, known: &Known, id: &str) -> Result<Option<Arc<Client>>, GateError> {
         let kept = known
             .clients
             .lock()
@@ -290,7 +287,7 @@ impl Embedded {
         Ok(Some(client))
     }
 
-    fn open(&self, record: &ClientRecord) -> Result<Client, ApiError> {
+    fn open(&self, record: &ClientRecord) -> Result<Client, GateError> {
         let purpose = token_purpose(&record.client_id);
         let access_token = self
             .keyring
@@ -299,7 +296,7 @@ impl Embedded {
                 tracing::error!(client.id = %record.client_id, error = %problem,
                     "the access token of {} cannot be opened: is its key still configured?",
                     record.client_id);
-                failed("Unknown credentials")
+                GateError::Refused("Unknown credentials".to_owned())
             })?;
         Ok(Client {
             client_id: record.client_id.to_string(),
@@ -337,7 +334,7 @@ pub fn token_purpose(client_id: &ClientId) -> String {
 
 #[async_trait]
 impl Gate for Embedded {
-    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, ApiError> {
+    async fn authenticate(&self, asking: &Asking, now: Timestamp) -> Result<Caller, GateError> {
         let line = asking.line();
         let Some(authenticated) = self
             .verify(&line, asking.authorization.as_deref(), now)

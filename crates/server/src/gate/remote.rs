@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Caller, Gate, failed};
-use crate::api::error::{ApiError, Code};
+use super::{Asking, Caller, Gate, GateError};
 
 /// The other side has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
@@ -76,29 +75,23 @@ impl Remote {
         reply.error_for_status()?.json().await
     }
 
-    fn unreachable(&self, problem: &reqwest::Error) -> ApiError {
+    fn unreachable(&self, problem: &reqwest::Error) -> GateError {
         tracing::error!(auth.url = %self.url, error = %problem,
             "the auth service did not answer: {problem}");
-        ApiError::new(
-            Code::InternalServerError,
-            "The auth service cannot be asked at the moment",
-        )
+        GateError::NoAnswer("The auth service cannot be asked at the moment")
     }
 
-    fn expires(&self, text: &str) -> Result<Timestamp, ApiError> {
+    fn expires(&self, text: &str) -> Result<Timestamp, GateError> {
         text.parse().map_err(|_| {
             tracing::error!(auth.url = %self.url, "the auth service sent a bad date: {text:?}");
-            ApiError::new(
-                Code::InternalServerError,
-                "The auth service sent a bad answer",
-            )
+            GateError::NoAnswer("The auth service sent a bad answer")
         })
     }
 }
 
 #[async_trait]
 impl Gate for Remote {
-    async fn authenticate(&self, asking: &Asking, _now: Timestamp) -> Result<Caller, ApiError> {
+    async fn authenticate(&self, asking: &Asking, _now: Timestamp) -> Result<Caller, GateError> {
         let question = Question {
             method: asking.method.to_lowercase(),
             resource: &asking.resource,
@@ -112,7 +105,7 @@ impl Gate for Remote {
             .await
             .map_err(|problem| self.unreachable(&problem))?
         {
-            Answer::AuthFailed { message } => Err(failed(message)),
+            Answer::AuthFailed { message } => Err(GateError::Refused(message)),
             Answer::NoAuth { scopes, expires } => Ok(Caller {
                 client_id: None,
                 scopes: Arc::new(ScopeSet::new(scopes)),

@@ -8,7 +8,7 @@ use super::{
     REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, REQUESTED_CAPACITY,
     STARTUP_SECONDS, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
 };
-use crate::api::endpoint::Service;
+use crate::service::Service;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -14,7 +14,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::embedded;
-use crate::gate::{Caller, failed};
+use crate::gate::{Caller, GateError};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -51,12 +51,12 @@ pub(super) async fn authenticate(call: Call) -> Result<Reply, ApiError> {
         .verify(&line, body.authorization.as_deref(), call.now)
         .await
     {
-        // Something is wrong with us, not with the request that is asked about.
-        Err(ours) if ours.cause.is_some() => return Err(ours),
-        Err(refused) => {
+        Err(GateError::Refused(message)) => {
             metrics::counter!(crate::telemetry::AUTH_FAILURE).increment(1);
-            json!({"status": "auth-failed", "message": refused.message})
+            json!({"status": "auth-failed", "message": message})
         }
+        // Something is wrong with us, not with the request that is asked about.
+        Err(ours) => return Err(ours.into()),
         Ok(None) => {
             let (scopes, expires) = gate.anonymous(call.now).await?;
             json!({"status": "no-auth", "scheme": "none", "scopes": scopes.to_vec(),
@@ -99,9 +99,8 @@ fn test_client(
     client_scopes: Vec<String>,
     required: Vec<String>,
 ) -> Result<Reply, ApiError> {
-    let refuse = |refused: access::authenticate::AuthFailed| failed(refused.message);
     let line = call.asking.line();
-    let presented = read(&line, call.asking.authorization.as_deref()).map_err(refuse)?;
+    let presented = read(&line, call.asking.authorization.as_deref()).map_err(GateError::from)?;
     let tester = Client {
         client_id: "tester".to_owned(),
         access_token: Secret::new("no-secret"),
@@ -117,7 +116,7 @@ fn test_client(
     let now_ms = call.now.as_millis();
     let policy = Policy::default();
     let authenticated =
-        verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(refuse)?;
+        verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(GateError::from)?;
     let with_credentials = !matches!(presented, Presented::Nothing);
     let caller = Caller {
         client_id: with_credentials.then(|| authenticated.client_id.clone()),

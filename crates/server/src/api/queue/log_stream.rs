@@ -14,13 +14,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use store::{StoreError, Tx};
 
-use super::super::body::ByteStream;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::{Reply, Streamed};
 use super::files::headers;
 use super::runs::{folder, runs_of};
 use crate::app::App;
+use crate::artifacts::ByteStream;
 use crate::artifacts::{self, Reader, whole_file};
 use crate::wakeups::Listener;
 
