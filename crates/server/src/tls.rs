@@ -13,18 +13,19 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::Acceptor;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::TlsFiles;
 
 /// A handshake takes at most this long, its wait for a turn included.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// At most this many handshakes at a time; more wait.
+/// At most this many handshakes at a time, from the client's whole greeting on; more wait.
 const MAX_HANDSHAKES: usize = 1_000;
 /// A larger file is neither a certificate nor a key.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -120,13 +121,15 @@ impl Tls {
             if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
                 return refuse_plain(&mut stream).await;
             }
+            // Reading a greeting costs little, so a client that does not send all of it takes no turn.
+            let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
             let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
             let config = self
                 .config
                 .read()
                 .unwrap_or_else(PoisonError::into_inner)
                 .clone();
-            TlsAcceptor::from(config).accept(stream).await
+            greeted.into_stream(config).await
         };
         let late = || {
             let text = format!("no handshake within {:?}", self.handshake_limit);
@@ -207,21 +210,41 @@ fn chain(problem: &BadTls) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
     use testing::sizes_around;
     use tokio::net::TcpListener;
 
     use super::*;
 
-    /// Without a certificate: no handshake here gets as far as that.
-    fn tls(max_handshakes: usize) -> Tls {
+    #[derive(Debug)]
+    struct OneKey(Arc<CertifiedKey>);
+
+    impl ResolvesServerCert for OneKey {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+    }
+
+    /// With a certificate that no client looks at: no handshake here gets as far as that.
+    fn tls(max_handshakes: usize) -> Arc<Tls> {
+        use ::aws_lc_rs::rand::SystemRandom;
+        use ::aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
         let nowhere = PathBuf::from("nowhere");
+        let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
+        let key = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).unwrap();
+        let key = PrivateKeyDer::Pkcs8(key.as_ref().to_vec().into());
+        let key = any_ecdsa_type(&key).unwrap();
+        let key = CertifiedKey::new(vec![vec![0].into()], key);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
-        Tls {
+            .with_cert_resolver(Arc::new(OneKey(Arc::new(key))));
+        Arc::new(Tls {
             files: TlsFiles {
                 certificate_file: nowhere.clone(),
                 key_file: nowhere,
@@ -230,34 +253,75 @@ mod tests {
             seen: Mutex::new(Seen::Problem(String::new())),
             handshakes: Semaphore::new(max_handshakes),
             handshake_limit: HANDSHAKE_LIMIT,
-        }
+        })
+    }
+
+    /// What a client says first.
+    fn greeting() -> Vec<u8> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// A client that says this much, and its connection on its way to be accepted.
+    async fn client(tls: &Arc<Tls>, listener: &TcpListener, says: &[u8]) -> TcpStream {
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(says).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let tls = Arc::clone(tls);
+        tokio::spawn(async move { tls.accept(stream).await.map(drop) });
+        client
+    }
+
+    async fn has_free_turns(tls: &Tls, free: usize) -> bool {
+        let reached = async {
+            while tls.handshakes.available_permits() != free {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reached = tokio::time::timeout(HANDSHAKE_LIMIT / 2, reached).await;
+        reached.is_ok()
     }
 
     #[tokio::test]
     async fn a_bounded_number_of_handshakes_goes_on_at_a_time() {
         let limit = 5;
+        let greeting = greeting();
         for n_clients in sizes_around("server::tls::MAX_HANDSHAKES", limit) {
-            let tls = Arc::new(tls(limit));
+            let tls = tls(limit);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
             let mut clients = Vec::new();
             for _ in 0..n_clients {
-                let mut client = TcpStream::connect(address).await.unwrap();
-                // A greeting that does not go on.
-                client.write_all(&[HANDSHAKE_RECORD, 3, 1]).await.unwrap();
-                clients.push(client);
-                let (stream, _) = listener.accept().await.unwrap();
-                let tls = Arc::clone(&tls);
-                tokio::spawn(async move { tls.accept(stream).await.map(drop) });
+                // A greeting after which nothing comes.
+                clients.push(client(&tls, &listener, &greeting).await);
             }
             let free = limit - n_clients.min(limit);
-            let reached = async {
-                while tls.handshakes.available_permits() != free {
-                    tokio::task::yield_now().await;
-                }
-            };
-            let reached = tokio::time::timeout(HANDSHAKE_LIMIT / 2, reached).await;
-            assert!(reached.is_ok(), "{n_clients} clients");
+            assert!(has_free_turns(&tls, free).await, "{n_clients} clients");
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_send_its_greeting_takes_no_turn() {
+        let tls = tls(1);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let greeting = greeting();
+        let mut clients = Vec::new();
+        for n_bytes in [1, 5, 6, greeting.len() - 1] {
+            clients.push(client(&tls, &listener, &greeting[..n_bytes]).await);
+        }
+        // Those before it have been looked at by then, and one would have the only turn.
+        clients.push(client(&tls, &listener, &greeting).await);
+        assert!(has_free_turns(&tls, 0).await);
+        drop(clients.pop());
+        assert!(has_free_turns(&tls, 1).await);
     }
 }

@@ -1,96 +1,231 @@
 //! How much memory the bodies of all requests may take together, as text and parsed.
 //!
-//! Calls that anybody can make have a budget of their own, so they take nothing from the others. A body
-//! holds what has come of it, not what was announced: a connection that sends nothing holds nothing.
+//! Calls whose senders are unknown have a budget of their own, so they take nothing from the others, and
+//! each address has a share of that. A body holds what has come of it, not what was announced: a
+//! connection that sends nothing holds nothing.
+//!
+//! Texts take at most half of a budget. The other half is for parsing, so texts that have arrived never
+//! wait for each other. Nor does a small body wait behind a large one: the first that fits goes on.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use super::error::{ApiError, Code};
+use super::open_calls;
 
-/// For all calls that anybody can make, together.
+/// For all calls of unknown senders, together.
 const OPEN_BYTES: usize = 32 * 1024 * 1024;
+/// For those from one address: two calls of the largest weight at a time, and many usual ones.
+const ADDRESS_BYTES: usize = 2 * 1024 * 1024;
 /// A body waits at most this long for memory.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Memory for bodies, counted in bytes.
 pub struct BodyBudget {
-    open: Arc<Semaphore>,
-    admitted: Arc<Semaphore>,
-    admitted_bytes: usize,
+    open: Arc<Pool>,
+    admitted: Arc<Pool>,
 }
 
 /// What one request holds of it; given back when it is dropped.
 #[derive(Debug)]
 pub struct BodyShare {
-    of: Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
+    pool: Arc<Pool>,
+    /// The address whose share it takes from, if that is counted.
+    address: Option<IpAddr>,
+    held: Taken,
+}
+
+#[derive(Debug)]
+struct Pool {
+    bytes: usize,
+    taken: Mutex<Ledger>,
+    given_back: Notify,
+}
+
+/// Addresses that hold nothing are not in it, so there are no more of them than connections.
+#[derive(Debug, Default)]
+struct Ledger {
+    together: Taken,
+    by_address: HashMap<IpAddr, Taken>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    text: usize,
+    parsed: usize,
 }
 
 impl BodyBudget {
-    /// `admitted_bytes`: for all requests whose callers were authorised.
+    /// `admitted_bytes`: for all requests whose senders are known clients.
     pub fn new(admitted_bytes: usize) -> Self {
-        let admitted_bytes = admitted_bytes.min(Semaphore::MAX_PERMITS);
         Self {
-            open: Arc::new(Semaphore::new(OPEN_BYTES)),
-            admitted: Arc::new(Semaphore::new(admitted_bytes)),
-            admitted_bytes,
+            open: Pool::new(OPEN_BYTES),
+            admitted: Pool::new(admitted_bytes),
         }
     }
 
-    pub(super) fn open(&self) -> BodyShare {
-        BodyShare::of(&self.open)
+    pub(super) fn open(&self, address: IpAddr) -> BodyShare {
+        BodyShare::of(&self.open, open_calls::counted(address))
     }
 
     pub(super) fn admitted(&self) -> BodyShare {
-        BodyShare::of(&self.admitted)
+        BodyShare::of(&self.admitted, None)
     }
 
-    /// No request can have more than all there is.
-    pub(super) fn admitted_bytes(&self) -> usize {
-        self.admitted_bytes
+    /// What one request may weigh: a part of the budget, so that a few heavy ones leave room for the
+    /// others, but enough for an ordinary body of the largest size, as text and parsed.
+    pub(super) fn admitted_weight(&self, max_body_bytes: usize) -> usize {
+        let bytes = self.admitted.bytes;
+        (bytes / 4).max(2 * max_body_bytes).min(bytes)
     }
 
-    /// How much is free for authorised requests, and for calls that anybody can make.
+    /// How much is free for requests of known clients, and for calls of unknown senders.
     pub fn free(&self) -> (usize, usize) {
-        (
-            self.admitted.available_permits(),
-            self.open.available_permits(),
-        )
+        (self.admitted.free(), self.open.free())
     }
 }
 
 impl BodyShare {
-    fn of(semaphore: &Arc<Semaphore>) -> Self {
+    fn of(pool: &Arc<Pool>, address: Option<IpAddr>) -> Self {
         Self {
-            of: Arc::clone(semaphore),
-            held: None,
+            pool: Arc::clone(pool),
+            address,
+            held: Taken::default(),
         }
     }
 
-    /// Takes this many bytes more, if need be when others have given some back.
-    pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let Ok(permits) = u32::try_from(bytes) else {
-            return Err(busy());
+    /// Takes this many bytes more for text, if need be when others have given some back.
+    pub(super) async fn grow_text(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let text = Taken {
+            text: bytes,
+            parsed: 0,
         };
-        if permits == 0 {
-            return Ok(());
-        }
-        let more = match Arc::clone(&self.of).try_acquire_many_owned(permits) {
-            Ok(more) => more,
-            Err(_) => {
-                let waiting = Arc::clone(&self.of).acquire_many_owned(permits);
-                let waited = tokio::time::timeout(WAIT, waiting).await;
-                waited.ok().and_then(Result::ok).ok_or_else(busy)?
-            }
+        self.grow(text).await
+    }
+
+    /// The same for what is made of the text.
+    pub(super) async fn grow_parsed(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let parsed = Taken {
+            text: 0,
+            parsed: bytes,
         };
-        match &mut self.held {
-            Some(held) => held.merge(more),
-            None => self.held = Some(more),
+        self.grow(parsed).await
+    }
+
+    async fn grow(&mut self, more: Taken) -> Result<(), ApiError> {
+        if !self.take(more) {
+            let pool = Arc::clone(&self.pool);
+            let waiting = async {
+                loop {
+                    let mut given_back = std::pin::pin!(pool.given_back.notified());
+                    // From here on nothing that is given back is missed.
+                    given_back.as_mut().enable();
+                    if self.take(more) {
+                        return;
+                    }
+                    given_back.await;
+                }
+            };
+            let waited = tokio::time::timeout(WAIT, waiting).await;
+            waited.map_err(|_| busy())?;
         }
+        self.held = self.held.plus(more);
         Ok(())
+    }
+
+    fn take(&self, more: Taken) -> bool {
+        self.pool.ledger().take(self.pool.bytes, self.address, more)
+    }
+}
+
+impl Drop for BodyShare {
+    fn drop(&mut self) {
+        if self.held != Taken::default() {
+            self.pool.ledger().give_back(self.address, self.held);
+            self.pool.given_back.notify_waiters();
+        }
+    }
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            taken: Mutex::default(),
+            given_back: Notify::new(),
+        })
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self) -> usize {
+        self.bytes - self.ledger().together.all()
+    }
+}
+
+impl Ledger {
+    /// Takes it, if there is room both in the budget and in the share of the address.
+    fn take(&mut self, bytes: usize, address: Option<IpAddr>, more: Taken) -> bool {
+        let together = self.together.plus(more);
+        if !together.fits(bytes, more) {
+            return false;
+        }
+        if let Some(address) = address {
+            let known = self.by_address.get(&address).copied();
+            let of_address = known.unwrap_or_default().plus(more);
+            if !of_address.fits(ADDRESS_BYTES, more) {
+                return false;
+            }
+            if of_address != Taken::default() {
+                self.by_address.insert(address, of_address);
+            }
+        }
+        self.together = together;
+        true
+    }
+
+    fn give_back(&mut self, address: Option<IpAddr>, held: Taken) {
+        self.together = self.together.minus(held);
+        let Some(address) = address else {
+            return;
+        };
+        if let Some(of_address) = self.by_address.get_mut(&address) {
+            *of_address = of_address.minus(held);
+            if *of_address == Taken::default() {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+impl Taken {
+    fn all(self) -> usize {
+        self.text.saturating_add(self.parsed)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            text: self.text.saturating_add(other.text),
+            parsed: self.parsed.saturating_add(other.parsed),
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            text: self.text - other.text,
+            parsed: self.parsed - other.parsed,
+        }
+    }
+
+    /// Is there room for so much, the last of which is `more`?
+    fn fits(self, bytes: usize, more: Self) -> bool {
+        self.all() <= bytes && (more.text == 0 || self.text <= bytes / 2)
     }
 }
 
@@ -101,24 +236,35 @@ fn busy() -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     const LIMIT: usize = 1_000;
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn client(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0xC000_0200 + number).into()
+    }
 
     #[tokio::test(start_paused = true)]
     async fn bodies_take_what_there_is_and_not_more() {
-        for bytes in [0, 1, LIMIT - 1, LIMIT] {
+        for bytes in [0, 1, LIMIT / 2 - 1, LIMIT / 2] {
             let budget = BodyBudget::new(LIMIT);
             let mut share = budget.admitted();
-            share.grow(bytes).await.unwrap();
+            share.grow_text(bytes).await.unwrap();
             assert_eq!(budget.free(), (LIMIT - bytes, OPEN_BYTES));
+            share.grow_parsed(LIMIT - bytes).await.unwrap();
+            assert_eq!(budget.free(), (0, OPEN_BYTES));
             drop(share);
             assert_eq!(budget.free(), (LIMIT, OPEN_BYTES));
         }
-        for bytes in [LIMIT + 1, 10 * LIMIT] {
+        for bytes in [LIMIT / 2 + 1, LIMIT, LIMIT + 1, usize::MAX] {
             let budget = BodyBudget::new(LIMIT);
-            let refused = budget.admitted().grow(bytes).await.unwrap_err();
+            let refused = budget.admitted().grow_text(bytes).await.unwrap_err();
             assert_eq!(refused.code, Code::ServerBusy);
+            let parsed = budget.admitted().grow_parsed(bytes).await;
+            assert_eq!(parsed.is_ok(), bytes <= LIMIT, "{bytes}");
             assert_eq!(budget.free().0, LIMIT);
         }
     }
@@ -127,27 +273,109 @@ mod tests {
     async fn a_body_waits_for_others_a_while_and_no_longer() {
         let budget = BodyBudget::new(LIMIT);
         let (mut first, mut second) = (budget.admitted(), budget.admitted());
-        first.grow(LIMIT - 1).await.unwrap();
+        first.grow_text(LIMIT / 2 - 1).await.unwrap();
         let start = tokio::time::Instant::now();
-        assert!(second.grow(2).await.is_err());
+        assert!(second.grow_text(2).await.is_err());
         assert_eq!(start.elapsed(), WAIT);
         let later = async {
             tokio::task::yield_now().await;
             drop(first);
         };
-        let (grown, ()) = tokio::join!(second.grow(2), later);
+        let (grown, ()) = tokio::join!(second.grow_text(2), later);
         grown.unwrap();
         assert_eq!(budget.free().0, LIMIT - 2);
         drop(second);
         assert_eq!(budget.free().0, LIMIT);
     }
 
-    #[tokio::test]
-    async fn open_calls_take_nothing_from_authorised_requests() {
+    #[tokio::test(start_paused = true)]
+    async fn texts_leave_room_for_parsing_so_heavy_bodies_do_not_block_each_other() {
         let budget = BodyBudget::new(LIMIT);
-        let mut taken = budget.open();
-        taken.grow(OPEN_BYTES).await.unwrap();
+        let mut shares: Vec<_> = (0..5).map(|_| budget.admitted()).collect();
+        for share in &mut shares {
+            share.grow_text(LIMIT / 10).await.unwrap();
+        }
+        // Each takes all the room for parsing, so they go on one after the other.
+        let parsed = shares.into_iter().map(|mut share| async move {
+            share.grow_parsed(LIMIT / 2).await.unwrap();
+            tokio::task::yield_now().await;
+        });
+        let start = tokio::time::Instant::now();
+        futures_util::future::join_all(parsed).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert_eq!(budget.free().0, LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_light_body_does_not_wait_behind_a_heavy_one() {
+        let budget = BodyBudget::new(LIMIT);
+        let (mut first, mut heavy) = (budget.admitted(), budget.admitted());
+        first.grow_parsed(LIMIT / 2).await.unwrap();
+        let start = tokio::time::Instant::now();
+        let light = async {
+            tokio::task::yield_now().await;
+            let mut light = budget.admitted();
+            light.grow_text(LIMIT / 4).await.unwrap();
+            light.grow_parsed(LIMIT / 4).await.unwrap();
+            drop((light, first));
+        };
+        let (grown, ()) = tokio::join!(heavy.grow_parsed(LIMIT / 2 + 1), light);
+        grown.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_request_weighs_a_quarter_or_what_the_largest_ordinary_body_does() {
+        let budget = BodyBudget::new(LIMIT);
+        for (max_body, expected) in [(1, 250), (125, 250), (126, 252), (500, 1_000)] {
+            assert_eq!(budget.admitted_weight(max_body), expected, "{max_body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn open_calls_take_nothing_from_known_clients() {
+        let budget = BodyBudget::new(LIMIT);
+        let mut taken = budget.open(HERE);
+        taken.grow_parsed(OPEN_BYTES).await.unwrap();
         assert_eq!(budget.free(), (LIMIT, 0));
-        budget.admitted().grow(LIMIT).await.unwrap();
+        budget.admitted().grow_parsed(LIMIT).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_has_a_share_of_what_there_is_for_open_calls() {
+        for bytes in [
+            0,
+            1,
+            ADDRESS_BYTES - 1,
+            ADDRESS_BYTES,
+            ADDRESS_BYTES + 1,
+            OPEN_BYTES,
+        ] {
+            let budget = BodyBudget::new(LIMIT);
+            let mut share = budget.open(client(1));
+            let grown = share.grow_parsed(bytes).await;
+            assert_eq!(grown.is_ok(), bytes <= ADDRESS_BYTES, "{bytes}");
+            // Of several requests together.
+            let rest = ADDRESS_BYTES - share.held.all();
+            let mut second = budget.open(client(1));
+            assert!(second.grow_parsed(rest + 1).await.is_err());
+            second.grow_parsed(rest).await.unwrap();
+            budget.open(client(2)).grow_text(LIMIT).await.unwrap();
+            // This machine has no share: a proxy may run here.
+            let free = budget.free().1;
+            budget.open(HERE).grow_parsed(free).await.unwrap();
+            drop((share, second));
+            assert_eq!(budget.free(), (LIMIT, OPEN_BYTES));
+            assert!(budget.open.ledger().by_address.is_empty());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn texts_of_an_address_take_half_of_its_share() {
+        let budget = BodyBudget::new(LIMIT);
+        let (mut first, mut second) = (budget.open(client(1)), budget.open(client(1)));
+        first.grow_text(ADDRESS_BYTES / 2).await.unwrap();
+        assert!(second.grow_text(1).await.is_err());
+        first.grow_parsed(ADDRESS_BYTES / 2).await.unwrap();
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::body::Body;
+use super::documents::Documents;
 use super::impatient::Impatient;
 use super::request::{self, Head, Tags};
 use super::response::{Private, Response, with_status};
@@ -65,6 +67,7 @@ const HEADERS: [(&str, &str); 8] = [
 pub struct Server {
     app: Arc<App>,
     router: Router,
+    documents: Documents,
     /// Ends the replies that would never end by themselves.
     stopping: CancellationToken,
 }
@@ -78,6 +81,7 @@ impl Server {
         Self {
             app,
             router: Router::new(&services),
+            documents: Documents::default(),
             stopping: CancellationToken::new(),
         }
     }
@@ -232,13 +236,18 @@ impl Server {
             } else if head.uri.path().starts_with("/api/") {
                 request::answer(&self.app, &self.router, head, body).await
             } else {
-                pages::answer(&self.app, &head).await
+                pages::answer(&self.app, &self.documents, &head).await
             }
         };
         let mut response = answering.instrument(span).await;
         let is_private = response.extensions().get::<Private>().is_some();
         dress(response.headers_mut(), &tags, is_private);
         if head_only {
+            let length = response.body().size_hint().exact();
+            if let Some(length) = length.filter(|_| response.status() == StatusCode::OK) {
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
             *response.body_mut() = Body::default();
         }
         response.map(|body| body.until(&self.stopping))

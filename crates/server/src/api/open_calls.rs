@@ -49,11 +49,10 @@ impl OpenCalls {
     /// Takes a token, or refuses the call. Calls from this machine are not counted: a proxy may run
     /// there.
     pub(super) fn take(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
-        let address = address.to_canonical();
-        if self.per_minute == 0 || address.is_loopback() {
-            return Ok(());
-        }
-        let network = network(address);
+        let network = match counted(address) {
+            Some(network) if self.per_minute > 0 => network,
+            Some(_) | None => return Ok(()),
+        };
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let full = self.per_minute.saturating_mul(TOKEN_MS);
         let fresh = Bucket {
@@ -84,6 +83,12 @@ impl Buckets {
         let known = || old.remove(&address).unwrap_or(fresh);
         self.young.entry(address).or_insert_with(known)
     }
+}
+
+/// Whose calls count together with those from this address; `None`: this machine's, which do not count.
+pub(super) fn counted(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    (!address.is_loopback()).then(|| network(address))
 }
 
 /// One customer has one address of IPv4, and at least 2^64 of IPv6.

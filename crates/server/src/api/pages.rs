@@ -8,10 +8,10 @@ use http::header::{CONTENT_TYPE, HOST, HeaderName};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::documents::Documents;
 use super::request::{Head, split_host};
 use super::response::{Private, Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
-use super::{openapi, references};
 use crate::app::App;
 
 /// Headers that proxies add to requests that they pass on, beside `X-Forwarded-…`.
@@ -25,34 +25,30 @@ const FORWARDED: [&str; 6] = [
 ];
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-pub async fn answer(app: &Arc<App>, head: &Head) -> Response {
+pub async fn answer(app: &Arc<App>, documents: &Documents, head: &Head) -> Response {
     if head.method != Method::GET && head.method != Method::HEAD {
         return not_found();
     }
     let path = head.uri.path();
-    if let Some(path) = path.strip_prefix("/references/") {
-        return document(references::document(path, &app.root_url));
-    }
-    if let Some(name) = path.strip_prefix("/schemas/") {
-        return document(app.schemas.served(name, &app.root_url));
+    if let Some(document) = documents.get(app, path) {
+        return json_response(StatusCode::OK, document);
     }
     match path {
-        "/" => document(Some(welcome(&app.root_url))),
+        "/" => small(&welcome(&app.root_url)),
         "/live" => text(StatusCode::OK, "alive\n"),
         "/ready" => ready(app).await,
         "/metrics" => metrics(app, head),
-        "/openapi.json" => document(Some(openapi::document(&app.root_url))),
-        "/__version__" => document(Some(version_document())),
-        "/__heartbeat__" | "/__lbheartbeat__" => document(Some(json!({}))),
+        "/__version__" => small(&version_document()),
+        "/__heartbeat__" | "/__lbheartbeat__" => small(&json!({})),
         "/robots.txt" => text(StatusCode::OK, "User-Agent: *\nDisallow: /\n"),
         _ => not_found(),
     }
 }
 
-fn document(found: Option<Value>) -> Response {
-    match found.map(|document| serde_json::to_vec_pretty(&document)) {
-        Some(Ok(text)) => json_response(StatusCode::OK, text.into()),
-        Some(Err(_)) | None => not_found(),
+fn small(document: &Value) -> Response {
+    match serde_json::to_vec_pretty(document) {
+        Ok(text) => json_response(StatusCode::OK, text.into()),
+        Err(_) => not_found(),
     }
 }
 

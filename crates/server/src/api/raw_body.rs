@@ -106,7 +106,7 @@ impl RawBody {
     pub async fn whole(&mut self) -> Result<Bytes, ApiError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
-            self.memory.grow(piece.len()).await?;
+            self.memory.grow_text(piece.len()).await?;
             whole.extend_from_slice(&piece);
         }
         Ok(whole.into())
@@ -158,7 +158,7 @@ mod tests {
             upload_seconds: 5,
             ..Limits::default()
         };
-        RawBody::new(body, None, &limits, BodyBudget::new(10).admitted())
+        RawBody::new(body, None, &limits, BodyBudget::new(20).admitted())
     }
 
     fn pieces(pieces: Vec<Result<&'static str, &'static str>>) -> RawBody {

@@ -51,11 +51,11 @@ impl BodyLimits {
         }
     }
 
-    /// For callers that were let in.
+    /// For clients that are known.
     pub(super) fn admitted(limits: &Limits, budget: &BodyBudget) -> Self {
         Self {
             bytes: limits.max_body_bytes,
-            weight: budget.admitted_bytes(),
+            weight: budget.admitted_weight(limits.max_body_bytes),
             seconds: limits.body_seconds,
         }
     }
@@ -97,7 +97,7 @@ where
         );
         return Err(ApiError::new(Code::InputTooLarge, text));
     }
-    memory.grow(parsed).await?;
+    memory.grow_parsed(parsed).await?;
     let json = parse(&text)?;
     Ok(Received { json, text, memory })
 }
@@ -125,7 +125,7 @@ where
         if text.len() + piece.len() > limits.bytes {
             return Err(limits.too_large());
         }
-        memory.grow(piece.len()).await?;
+        memory.grow_text(piece.len()).await?;
         // A copy, because a piece keeps the buffer of the connection from which it is cut.
         text.extend_from_slice(&piece);
     }

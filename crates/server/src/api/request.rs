@@ -3,7 +3,7 @@
 //! Credentials, body, parameters, query, schema, handler: the first that refuses decides the error.
 //! Credentials come first, so that those who may not call do not make us read or keep anything.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -19,11 +19,13 @@ use super::body_budget::BodyShare;
 use super::call::Call;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
+use super::query;
 use super::raw_body::RawBody;
 use super::read_body::{self, BodyLimits};
 use super::reply::Reply;
 use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{Found, Router};
+use super::sender;
 use crate::app::App;
 use crate::gate::{Asking, Caller};
 use crate::telemetry::Stopwatch;
@@ -164,11 +166,11 @@ where
     }
     let is_json = if call.endpoint.takes_raw_body {
         let encoding = text_header(&head.headers, CONTENT_ENCODING);
-        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call));
+        let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
         call.raw = Mutex::new(Some(raw));
         false
     } else if call.asking.content_type == JSON {
-        let received = read_body::receive(body, &body_limits(&call), share(&call)).await?;
+        let received = read_body::receive(body, &body_limits(&call), share(&call, head)).await?;
         call.body = received.json;
         call.asking.body = received.text;
         call.memory = Some(received.memory);
@@ -190,7 +192,7 @@ async fn admit(call: &mut Call, head: &Head) -> Result<(), ApiError> {
     if endpoint.scopes.is_none() {
         // Without input there is nothing to work on, and signed URLs count as credentials.
         if endpoint.input.is_some() {
-            let address = source(&call.app, head);
+            let address = sender::address(&call.app, head);
             call.app.open_calls.take(address, call.now)?;
         }
         return Ok(());
@@ -201,26 +203,28 @@ async fn admit(call: &mut Call, head: &Head) -> Result<(), ApiError> {
     call.authenticate().await
 }
 
-/// Was the call let in for what its caller may do? Or can anybody send as much?
-fn is_admitted(call: &Call) -> bool {
+/// Is it known which client calls? What anybody may do, by the role `anonymous` say, lets a call in, too,
+/// but does not make its sender one who may send much.
+fn is_by_known_client(call: &Call) -> bool {
     let is_known = |caller: &Caller| caller.client_id.is_some();
-    call.endpoint.authorized_by_url() || call.caller.as_ref().is_some_and(is_known)
+    call.caller.as_ref().is_some_and(is_known)
 }
 
-fn share(call: &Call) -> BodyShare {
+fn share(call: &Call, head: &Head) -> BodyShare {
     let budget = &call.app.body_budget;
-    match is_admitted(call) {
-        true => budget.admitted(),
-        false => budget.open(),
+    if is_by_known_client(call) {
+        return budget.admitted();
     }
+    budget.open(sender::address(&call.app, head))
 }
 
+/// A body where none is expected is read for its signature alone, so it may only be small.
 fn body_limits(call: &Call) -> BodyLimits {
     let limits = &call.app.config.server;
-    match is_admitted(call) {
-        true => BodyLimits::admitted(limits, &call.app.body_budget),
-        false => BodyLimits::open(limits),
+    if is_by_known_client(call) && call.endpoint.input.is_some() {
+        return BodyLimits::admitted(limits, &call.app.body_budget);
     }
+    BodyLimits::open(limits)
 }
 
 /// What follows once the body is there.
@@ -231,7 +235,7 @@ async fn check_and_handle(
 ) -> Result<Reply, ApiError> {
     let endpoint = call.endpoint;
     check_parameters(endpoint, &call.parameters)?;
-    call.query = check_query(endpoint, query)?;
+    call.query = query::checked(endpoint, query)?;
     if let Some(schema) = endpoint.input {
         if !json_given {
             let given = &call.asking.content_type;
@@ -296,23 +300,10 @@ fn asking(app: &App, head: &Head) -> Asking {
             .or(port)
             .unwrap_or(usual_port),
         authorization: authorization(&head.headers),
-        source_ip: source(app, head).to_string(),
+        source_ip: sender::address(app, head).to_string(),
         content_type: content_type(&head.headers),
         body: Bytes::new(),
     }
-}
-
-/// Where a request comes from. Each trusted proxy has added the address that it saw to the end of
-/// `X-Forwarded-For`; all before that is the client's own, and may be anything.
-fn source(app: &App, head: &Head) -> IpAddr {
-    let n_proxies = usize::from(app.config.server.trusted_proxies);
-    let lists = head.headers.get_all("x-forwarded-for").iter();
-    let lists: Vec<&str> = lists.map(|list| list.to_str().unwrap_or("")).collect();
-    let mut entries = lists.iter().flat_map(|list| list.split(',')).rev();
-    n_proxies
-        .checked_sub(1)
-        .and_then(|skipped| entries.nth(skipped)?.trim().parse().ok())
-        .unwrap_or_else(|| head.peer.ip())
 }
 
 /// What is no text is no place either, which the handler then says.
@@ -381,52 +372,6 @@ fn check_parameters(
     }
     let text = format!("Invalid URL patterns:{problems}");
     Err(ApiError::new(Code::InvalidRequestArguments, text))
-}
-
-fn check_query(endpoint: &Endpoint, query: &str) -> Result<Vec<(&'static str, String)>, ApiError> {
-    let mut checked: Vec<(&'static str, String)> = Vec::new();
-    let mut problems: Vec<String> = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (Some(name), Some(value)) = (form_decoded(name), form_decoded(value)) else {
-            problems.push(format!(
-                "Query-string parameter: {pair} is not valid UTF-8!"
-            ));
-            continue;
-        };
-        if name == "bewit" {
-            continue;
-        }
-        let Some(known) = endpoint.query.iter().find(|known| known.name == name) else {
-            problems.push(format!("Query-string parameter: {name} is not supported!"));
-            continue;
-        };
-        if checked.iter().any(|(seen, _)| *seen == known.name) {
-            problems.push(format!("Query-string parameter: {name} must be a string!"));
-        } else if value.contains('\0') || !patterns::matches(known.pattern, &value) {
-            problems.push(format!(
-                "Query-string parameter: {name}=\"{value}\" does not match expression: /{}/",
-                known.pattern
-            ));
-        }
-        checked.push((known.name, value));
-    }
-    if problems.is_empty() {
-        return Ok(checked);
-    }
-    Err(ApiError::new(
-        Code::InvalidRequestArguments,
-        problems.join("\n"),
-    ))
-}
-
-/// `+` is a space in a query.
-fn form_decoded(text: &str) -> Option<String> {
-    let text = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&text)
-        .decode_utf8()
-        .ok()
-        .map(String::from)
 }
 
 fn payload_for_errors(call: &Call) -> Value {

@@ -42,6 +42,8 @@ pub struct Reader {
     path: PathBuf,
     file: Option<File>,
     offset: u64,
+    /// It reads on from where it is; before that, the file may not reach as far as the offset.
+    is_placed: bool,
 }
 
 impl Reader {
@@ -50,16 +52,26 @@ impl Reader {
             path,
             file: None,
             offset,
+            is_placed: false,
         }
     }
 
     /// What has come since the last time; empty if nothing has.
     pub async fn next(&mut self) -> io::Result<Bytes> {
+        let (offset, is_placed) = (self.offset, self.is_placed);
         let Some(file) = self.file().await? else {
             return Ok(Bytes::new());
         };
+        if !is_placed {
+            // File systems refuse places far beyond the end of any file.
+            if file.metadata().await?.len() <= offset {
+                return Ok(Bytes::new());
+            }
+            file.seek(SeekFrom::Start(offset)).await?;
+        }
         let mut piece = BytesMut::with_capacity(PIECE_BYTES);
         file.read_buf(&mut piece).await?;
+        self.is_placed = true;
         Ok(piece.freeze())
     }
 
@@ -77,11 +89,7 @@ impl Reader {
     async fn file(&mut self) -> io::Result<Option<&mut File>> {
         if self.file.is_none() {
             match File::open(&self.path).await {
-                Ok(mut file) => {
-                    // Beyond the end there is nothing to read, until the file is longer.
-                    file.seek(SeekFrom::Start(self.offset)).await?;
-                    self.file = Some(file);
-                }
+                Ok(file) => self.file = Some(file),
                 Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
                 Err(problem) => return Err(problem),
             }
@@ -112,9 +120,14 @@ mod tests {
             .map(|number| (number % 251) as u8)
             .collect();
         std::fs::write(&path, &content).unwrap();
-        for offset in [0, 1, 65_536, 199_999, 200_000, 900_000] {
-            let expected = content.get(offset..).unwrap_or_default();
-            let found = read(&path, offset as u64).await;
+        let far = [i64::MAX as u64 - 1, i64::MAX as u64, 1 << 63, u64::MAX];
+        for offset in [0, 1, 65_536, 199_999, 200_000, 900_000]
+            .into_iter()
+            .chain(far)
+        {
+            let from = usize::try_from(offset).unwrap();
+            let expected = content.get(from..).unwrap_or_default();
+            let found = read(&path, offset).await;
             assert_eq!(found, Some((expected.len() as u64, expected.to_vec())));
         }
     }
@@ -132,6 +145,10 @@ mod tests {
         std::fs::write(&path, "abcdef").unwrap();
         assert_eq!(reader.next().await.unwrap(), "ef");
         assert_eq!(reader.next().await.unwrap(), "");
+        for offset in [i64::MAX as u64, 1 << 63, u64::MAX] {
+            let mut far = Reader::open(path.clone(), offset);
+            assert_eq!(far.next().await.unwrap(), "");
+        }
     }
 
     #[tokio::test]

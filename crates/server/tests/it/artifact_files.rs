@@ -93,6 +93,10 @@ on_both!(a_file_is_uploaded_and_fetched, |world| {
         "inline; filename=\"a.txt\""
     );
     assert_eq!(fetched.header("content-encoding"), "");
+    let place = ours(&world.place(&path("public/a.txt")).await);
+    let head = world.ask(Method::HEAD, &place).anonymously().await;
+    assert_eq!((head.status, head.text.as_str()), (200, ""));
+    assert_eq!(head.header("content-length"), "7");
     let info = world
         .get(&format!("{RUN}/artifact-info/public/a.txt"))
         .await

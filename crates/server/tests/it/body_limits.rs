@@ -194,11 +194,210 @@ on_both!(who_may_not_call_is_told_so_whatever_the_body_is, |world| {
     }
 });
 
+on_both!(
+    what_anybody_may_do_does_not_let_anybody_send_much,
+    |world| {
+        let scopes = ["auth:create-role:*", "worker-manager:list-worker-pools"];
+        let role = json!({"description": "", "scopes": scopes});
+        world.put("auth:/roles/anonymous", role).await.expect(200);
+        let role = "auth:/roles/anything";
+        for bytes in [
+            0,
+            OPEN_BYTES - 1,
+            OPEN_BYTES,
+            OPEN_BYTES + 1,
+            10 * OPEN_BYTES,
+        ] {
+            // One with a body, and one that takes none; zero bytes are JSON of no length.
+            for (method, path, expected) in [
+                (Method::PUT, role, 400),
+                (Method::GET, "/worker-pools", 200),
+            ] {
+                let body = json_of(bytes);
+                let ask = world.ask(method, path).body("application/json", body);
+                let answer = ask.anonymously().await;
+                if bytes <= OPEN_BYTES {
+                    assert_eq!(answer.status, expected, "{bytes}: {}", answer.text);
+                    continue;
+                }
+                let text = format!("The body is larger than {OPEN_BYTES} bytes");
+                answer.refused(413, "InputTooLarge", &text);
+            }
+        }
+        let heavy = objects(2_000);
+        let ask = world
+            .ask(Method::PUT, role)
+            .body("application/json", heavy.clone());
+        let text = "at most 1048576 are given to one request";
+        let answer = ask.anonymously().await;
+        answer.refused_with(413, "InputTooLarge", text);
+        // A known client may.
+        let ask = world.ask(Method::PUT, role).body("application/json", heavy);
+        ask.await.refused_with(400, "InputValidationError", "");
+    }
+);
+
+on_both!(a_body_that_nobody_asks_for_is_small, |world| {
+    for (method, path, expected) in [
+        (Method::GET, "/worker-pools", 200),
+        (Method::DELETE, "auth:/roles/none", 204),
+        (Method::GET, "/ping", 200),
+    ] {
+        for bytes in [OPEN_BYTES, OPEN_BYTES + 1] {
+            let ask = world.ask(method.clone(), path);
+            let answer = ask.body("application/json", json_of(bytes)).await;
+            if bytes <= OPEN_BYTES {
+                assert_eq!(answer.status, expected, "{path}: {}", answer.text);
+                continue;
+            }
+            answer.refused_with(413, "InputTooLarge", "larger than 65536 bytes");
+        }
+        // Its signature is verified all the same.
+        let ask = world.ask(method, path).body("application/json", "{}");
+        let seconds = world.now().as_millis() / 1_000;
+        let header = ask.signature_with(&world.root(), seconds, Some("another"));
+        let answer = ask.authorization(&header).await;
+        match path {
+            "/ping" => assert_eq!(answer.status, 200),
+            _ => answer.refused_with(401, "AuthenticationFailed", "Invalid payload hash"),
+        }
+    }
+});
+
+/// A request whose body begins with this, and does not go on.
+fn stalled(
+    world: &World,
+    request: http::request::Builder,
+    begin: String,
+    last_of_address: u8,
+) -> tokio::task::JoinHandle<u16> {
+    let begin = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(begin)))]);
+    let request = request
+        .header("host", "fleet.example.com")
+        .header("content-type", "application/json")
+        .body(StreamBody::new(begin.chain(stream::pending())))
+        .unwrap();
+    let (server, peer) = (Arc::clone(&world.server), [192, 0, 2, last_of_address]);
+    tokio::spawn(async move {
+        let reply = server.answer(request, (peer, 1).into()).await;
+        reply.status().as_u16()
+    })
+}
+
+#[tokio::test]
+async fn an_unknown_sender_has_ten_seconds_and_takes_nothing_from_known_clients() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    let role = json!({"description": "", "scopes": ["auth:create-role:*"]});
+    world.put("auth:/roles/anonymous", role).await.expect(200);
+    let at_first = world.app.body_budget.free();
+    tokio::time::pause();
+    let start = tokio::time::Instant::now();
+    let request = Request::put("/api/auth/v1/roles/anything");
+    let waiting = stalled(&world, request, "x".repeat(1_000), 7);
+    while world.app.body_budget.free() != (at_first.0, at_first.1 - 1_000) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(waiting.await.unwrap(), 408);
+    assert_eq!(start.elapsed().as_secs(), 10);
+    assert_eq!(world.app.body_budget.free(), at_first);
+}
+
+#[tokio::test]
+async fn an_address_leaves_memory_for_the_open_calls_of_others() {
+    let world = World::open(Database::sqlite(), |_| {}).await;
+    let at_first = world.app.body_budget.free();
+    tokio::time::pause();
+    // Half of the share of an address is for texts: one megabyte.
+    let stalled: Vec<_> = (0..16)
+        .map(|_| {
+            let request = Request::post("/api/worker-manager/v1/worker/register");
+            stalled(&world, request, "x".repeat(OPEN_BYTES), 7)
+        })
+        .collect();
+    while world.app.body_budget.free().1 != at_first.1 - 16 * OPEN_BYTES {
+        tokio::task::yield_now().await;
+    }
+    let refused = register(&world, "{}").await;
+    refused.refused_with(503, "ServerBusy", "The bodies of other requests");
+    assert_eq!(register(&world, "{}").locally().await.status, 400);
+    for stalled in stalled {
+        assert_eq!(stalled.await.unwrap(), 408);
+    }
+    assert_eq!(register(&world, "{}").await.status, 400);
+    assert_eq!(world.app.body_budget.free(), at_first);
+}
+
+/// A pool whose configuration weighs about this much, and its text little.
+fn heavy_pool(weight: usize) -> Value {
+    let mut pool = static_pool();
+    let objects = vec![json!({"": 0}); weight / OBJECT_WEIGHT];
+    pool["config"] = json!({"workerConfig": {"a": objects}});
+    pool
+}
+
+/// One request may weigh 100,000 bytes, and there is room for one of these at a time.
+async fn narrow() -> World {
+    let change = |config: &mut server::config::Config| {
+        config.server.max_body_bytes = 50_000;
+        config.server.body_memory_bytes = 110_000;
+    };
+    World::open(Database::sqlite(), change).await
+}
+
+#[tokio::test]
+async fn a_body_of_a_known_client_weighs_so_much_and_no_more() {
+    let world = narrow().await;
+    let limit = 100_000;
+    let text = objects((limit - FRAME_WEIGHT) / OBJECT_WEIGHT);
+    // A space weighs twice: in the text, and in what is made of it.
+    let weight = |text: &str| {
+        let n_objects = text.matches('{').count();
+        2 * text.len() + 640 * n_objects + 128 + 112 * text.matches(',').count()
+    };
+    let padded = text.clone() + &" ".repeat((limit - weight(&text)) / 2);
+    assert_eq!(weight(&padded), limit);
+    for (text, status) in [
+        (text, 400),
+        (padded[..padded.len() - 1].to_owned(), 400),
+        (padded.clone(), 400),
+        (padded + " ", 413),
+        (objects(1_200), 413),
+    ] {
+        let n_bytes = text.len();
+        let ask = world.ask(Method::PUT, POOL).body("application/json", text);
+        let answer = ask.await;
+        assert_eq!(answer.status, status, "{n_bytes}: {}", answer.text);
+        if status == 413 {
+            let text = "The body has too many values";
+            answer.refused_with(413, "InputTooLarge", text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn heavy_bodies_wait_for_each_other_and_light_ones_for_none() {
+    let world = narrow().await;
+    let at_first = world.app.body_budget.free();
+    let put = |name: &str, pool: Value| world.put(&format!("/worker-pool/pp%2F{name}"), pool);
+    let heavy = |name: &str| put(name, heavy_pool(80_000)).send();
+    let answers = tokio::join!(
+        heavy("a"),
+        heavy("b"),
+        heavy("c"),
+        put("light", static_pool()).send(),
+    );
+    for answer in [answers.0, answers.1, answers.2, answers.3] {
+        answer.expect(200);
+    }
+    assert_eq!(world.app.body_budget.free(), at_first);
+}
+
 #[tokio::test]
 async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
     let change = |config: &mut server::config::Config| {
         config.server.max_body_bytes = 4_000;
-        config.server.body_memory_bytes = 8_000;
+        // Half of it is for parsing.
+        config.server.body_memory_bytes = 16_000;
     };
     let world = World::open(Database::sqlite(), change).await;
     let at_first = world.app.body_budget.free();
@@ -219,7 +418,7 @@ async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
         tokio::spawn(async move { server.answer(request, ([192, 0, 2, 7], 1).into()).await })
     };
     let (first, second) = (stalled(), stalled());
-    while world.app.body_budget.free().0 > 8_000 - 2 * 3_899 {
+    while world.app.body_budget.free().0 > 16_000 - 2 * 3_899 {
         tokio::task::yield_now().await;
     }
     let mut pool = static_pool();

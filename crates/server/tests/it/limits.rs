@@ -49,7 +49,7 @@ on_both!(large_bodies_are_not_repeated_in_errors, |world| {
 
 on_both!(deep_nesting_is_refused, |world| {
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
-        for depth in [200, 100_000] {
+        for depth in [200, 50_000] {
             let text = format!("{}1{}", open.repeat(depth), close.repeat(depth));
             for path in [POOL, "/worker/register"] {
                 let method = if path == POOL {
@@ -69,7 +69,7 @@ on_both!(deep_nesting_is_refused, |world| {
             }
         }
     }
-    let text = format!("[{}", "{\"a\":[".repeat(50_000));
+    let text = format!("[{}", "{\"a\":[".repeat(20_000));
     let ask = world.ask(Method::PUT, POOL).body("application/json", text);
     ask.await
         .refused_with(400, "MalformedPayload", "Failed to parse body as JSON");
@@ -302,7 +302,8 @@ async fn what_head_says_of_the_length_is_what_get_sends() {
     let get = say(address, &format!("GET {rest}")).await;
     let head = say(address, &format!("HEAD {rest}")).await;
     assert!(get.contains("content-length: 6\r\n"), "{get}");
-    assert!(!head.contains("content-length: 0"), "{head}");
+    assert!(head.contains("content-length: 6\r\n"), "{head}");
+    assert_eq!(head.matches("content-length").count(), 1, "{head}");
     assert!(head.ends_with("\r\n\r\n"), "{head}");
 }
 

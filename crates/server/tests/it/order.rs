@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use testing::sizes_around;
 
 use crate::database::{assert_snapshot, on_both};
 use crate::samples::{pool, static_pool};
@@ -343,6 +344,33 @@ on_both!(each_problem_with_a_query_has_its_text, |world| {
         .await
         .refused_with(400, "InvalidRequestArguments", "x is not supported");
 });
+
+on_both!(
+    a_query_with_many_problems_names_some_and_counts_the_others,
+    |world| {
+        let limit = 10;
+        for n_problems in sizes_around("server::api::query::MAX_PROBLEMS", limit) {
+            let query: Vec<String> = (0..n_problems).map(|it| format!("p{it}=1")).collect();
+            let answer = world
+                .get(&format!("/worker-pools?limit=1&{}", query.join("&")))
+                .await;
+            if n_problems == 0 {
+                answer.expect(200);
+                continue;
+            }
+            let named = (0..n_problems.min(limit))
+                .map(|it| format!("Query-string parameter: p{it} is not supported!"));
+            let more = n_problems.saturating_sub(limit);
+            let others = (more > 0).then(|| format!("And {more} more"));
+            let text: Vec<String> = named.chain(others).collect();
+            answer.refused(400, "InvalidRequestArguments", &text.join("\n"));
+        }
+        let many = "a&".repeat(30_000);
+        let answer = world.get(&format!("/worker-pools?{many}")).await;
+        assert!(answer.text.len() < 2_000, "{}", answer.text.len());
+        answer.refused_with(400, "InvalidRequestArguments", "And 29990 more");
+    }
+);
 
 on_both!(methods_without_scopes_never_look_at_credentials, |world| {
     for bad in ["Hawk id=\"nobody\"", "Basic abc", "nonsense", ""] {

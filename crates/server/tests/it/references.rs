@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use contract::Schemas;
+use http_body_util::BodyExt;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use server::api::openapi;
@@ -305,6 +306,30 @@ on_both!(one_document_has_all_references_and_schemas, |world| {
     {
         let schema = file["content"]["$schema"].as_str().unwrap();
         assert!(!schema.starts_with(ROOT_URL), "{}", file["filename"]);
+    }
+});
+
+on_both!(a_document_is_made_once_for_all_who_ask, |world| {
+    // Where the bytes of a reply are, and the reply so that they stay there.
+    let opened = async |path: &str| {
+        let reply = world.get(&format!("root:{path}")).anonymously().open();
+        let frame = reply.await.into_body().frame().await.unwrap().unwrap();
+        let bytes = frame.into_data().unwrap();
+        (bytes.as_ptr() as usize, bytes)
+    };
+    for path in [
+        "/openapi.json",
+        "/references/references.json",
+        "/references/queue/v1/api.json",
+        "/schemas/worker-manager/v1/worker-full.json",
+    ] {
+        let (first, second) = (opened(path).await, opened(path).await);
+        assert_eq!(first.0, second.0, "{path}");
+        assert!(serde_json::from_slice::<Value>(&first.1).is_ok(), "{path}");
+    }
+    for path in ["/references/", "/schemas/none.json", "/openapi.json/"] {
+        let none = world.get(&format!("root:{path}")).anonymously().await;
+        assert_eq!(none.status, 404, "{path}");
     }
 });
 

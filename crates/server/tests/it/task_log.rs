@@ -94,6 +94,24 @@ on_both!(a_log_is_appended_and_read, |world| {
     assert_eq!(latest.text, "two\nend\n");
 });
 
+on_both!(
+    an_offset_beyond_the_end_of_any_file_finds_nothing,
+    |world| {
+        world.running_task().await;
+        world.running_log().await;
+        for offset in [1 << 44, i64::MAX as u64, 1 << 63, u64::MAX] {
+            let read = world.log_text(&format!("?offset={offset}")).await;
+            assert_eq!((read.status, read.text.as_str()), (200, ""), "{offset}");
+        }
+        let mut followed = world.follow(&format!("&offset={}", u64::MAX)).await;
+        let finished = world.append("offset=4&finished=true", "two\n").await;
+        finished.expect(200);
+        assert_eq!(next(&mut followed).await, None);
+        let larger = world.log_text("?offset=18446744073709551616").await;
+        larger.refused(400, "InputError", "`offset` is larger than any log");
+    }
+);
+
 on_both!(a_log_is_followed_until_it_is_finished, |world| {
     world.running_task().await;
     world.running_log().await;

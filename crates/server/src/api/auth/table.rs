@@ -113,7 +113,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         AUDIT,
         "Show the history of something",
-        "Who changed a client, a role or a worker pool, oldest first.",
+        "Who changed something, oldest first: a client, a role, a worker pool, a worker, a worker configuration, an override, a secret or a hook.",
     ),
     on(
         "listAuditHistory",
