@@ -18,6 +18,7 @@ mod recheck;
 pub(crate) mod semantic;
 mod server;
 mod show;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -116,14 +117,14 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
     let choices = &arguments.choices;
     let plan = make(&arguments.file, choices, session).await?;
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
-    if let Some(path) = &arguments.out {
-        document.save(path)?;
-    }
     match session.json {
         true => output::json(&document.to_json()),
         false => show_plan(&plan, choices.paint()),
     }
     impossible(&plan)?;
+    if let Some(path) = &arguments.out {
+        document.save(path)?;
+    }
     match arguments.check && !plan.changes.is_empty() {
         true => Err(Failure::new(
             Exit::Differs,
@@ -194,6 +195,9 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
         &session.client,
     )
     .await?;
+    if plan.errors.is_empty() {
+        plan.check_targets(&session.client).await?;
+    }
     Ok(plan)
 }
 
@@ -202,6 +206,8 @@ async fn load(saved: &Path, session: &Session) -> Result<(Plan, bool), Failure> 
     let document = Document::load(saved, session.client.root_url())?;
     let adopts = document.adopt_pools;
     let plan = document.into_plan();
+    // Another version of the program may have saved it all the same.
+    impossible(&plan)?;
     recheck(&plan, adopts, session).await?;
     Ok((plan, adopts))
 }

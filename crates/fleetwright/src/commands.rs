@@ -125,4 +125,12 @@ impl Session {
             (false, _) => output::out(text),
         }
     }
+
+    /// Says that it is gone; a program gets the reply, or the name of it if the call has none.
+    fn gone(&self, reply: &Value, name: &Value, text: &str) {
+        match reply {
+            Value::Null => self.done(name, text),
+            reply => self.done(reply, text),
+        }
+    }
 }

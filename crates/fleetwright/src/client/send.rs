@@ -57,15 +57,10 @@ struct Answer {
 
 impl Client {
     pub(crate) fn new(settings: Settings, verbose: bool) -> Result<Self, Failure> {
-        let root_url: Url = settings
-            .root_url
-            .parse()
-            .ok()
-            .filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| {
-                Failure::usage(format!("{:?} is no root URL", settings.root_url))
-                    .advise("a root URL looks like https://fleet.example.com, without a path")
-            })?;
+        let root_url = root_url(&settings.root_url).map_err(|why| {
+            Failure::usage(format!("{:?} is no root URL{why}", settings.root_url))
+                .advise("a root URL looks like https://fleet.example.com, without a path")
+        })?;
         let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT_LIMIT)
             .timeout(CALL_LIMIT)
@@ -263,6 +258,20 @@ impl Client {
     }
 }
 
+/// The URL below which all calls are, or why it is none.
+fn root_url(text: &str) -> Result<Url, String> {
+    let url = text.parse().ok();
+    let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or_else(String::new)?;
+    let has = |what: String| Err(format!(": it has the {what}"));
+    match (url.path().trim_matches('/'), url.query(), url.fragment()) {
+        ("", None, None) => Ok(url),
+        ("", None, Some(fragment)) => has(format!("fragment #{fragment}")),
+        ("", Some(query), _) => has(format!("query ?{query}")),
+        (_, _, _) => has(format!("path {}", url.path())),
+    }
+}
+
 /// Where a reply sends its reader, if that is somewhere on the web.
 fn redirect(response: &Response, base: &Url) -> Option<Url> {
     if !response.status().is_redirection() {
@@ -359,6 +368,14 @@ mod tests {
     fn what_is_no_root_url_is_refused_before_anything_is_sent() {
         for text in ["", "fleet.example.com", "ftp://x", "http://"] {
             assert!(client(text).is_err(), "{text}");
+        }
+        for (text, part) in [
+            ("http://127.0.0.1:1/y/z", "it has the path /y/z"),
+            ("http://127.0.0.1:1/?a=b", "it has the query ?a=b"),
+            ("http://127.0.0.1:1#f", "it has the fragment #f"),
+        ] {
+            let refused = client(text).err().unwrap().message;
+            assert!(refused.ends_with(part), "{text}: {refused}");
         }
         assert_eq!(
             client("http://127.0.0.1:8080/").unwrap().root_url(),

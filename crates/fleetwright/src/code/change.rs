@@ -58,6 +58,8 @@ pub(super) struct Plan {
     pub(super) conflicts: Vec<String>,
     /// What cannot be used as it is.
     pub(super) errors: Vec<String>,
+    /// The launch configs of worker pools made by hand, as the server says they would be made.
+    pub(super) made: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Change {

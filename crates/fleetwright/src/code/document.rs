@@ -90,6 +90,7 @@ impl Document {
             same: self.same,
             conflicts: self.conflicts,
             errors: self.errors,
+            ..Plan::default()
         }
     }
 }

@@ -15,7 +15,10 @@ use crate::output::Progress;
 
 /// What became of the question about one pool.
 enum Answer {
-    Changes { conflicts: Vec<String> },
+    Changes {
+        conflicts: Vec<String>,
+        created: BTreeSet<String>,
+    },
     Same,
     Refused(String),
 }
@@ -37,7 +40,10 @@ impl Plan {
                     *self.same.entry(Kind::WorkerPool).or_default() += 1;
                     continue;
                 }
-                Answer::Changes { conflicts } => self.conflicts.extend(conflicts),
+                Answer::Changes { conflicts, created } => {
+                    self.conflicts.extend(conflicts);
+                    self.made.insert(change.id.clone(), created);
+                }
                 Answer::Refused(problem) => self.errors.push(problem),
             }
             changes.push(change);
@@ -75,6 +81,15 @@ async fn ask(
         .collect();
     match reply["changes"].as_bool() {
         Some(false) if conflicts.is_empty() => Ok(Answer::Same),
-        Some(_) | None => Ok(Answer::Changes { conflicts }),
+        Some(_) | None => Ok(Answer::Changes {
+            conflicts,
+            created: created(&reply),
+        }),
     }
+}
+
+fn created(reply: &Value) -> BTreeSet<String> {
+    let ids = reply["launchConfigs"]["created"].as_array();
+    let ids = ids.into_iter().flatten().filter_map(Value::as_str);
+    ids.map(str::to_owned).collect()
 }

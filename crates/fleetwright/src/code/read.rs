@@ -102,7 +102,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
     for path in paths {
         match path.as_os_str() == STANDARD_INPUT {
             true => found.push(path.clone()),
-            false => found.extend(files::find(path)?),
+            false => found.extend(reader.find(path)),
         }
     }
     let mut seen = BTreeSet::new();
@@ -144,6 +144,22 @@ impl Reader {
             owner: None,
             problems: Vec::new(),
             advice: BTreeSet::new(),
+        }
+    }
+
+    /// What cannot be read is told with all else that is wrong.
+    fn find(&mut self, path: &Path) -> Vec<PathBuf> {
+        match files::find(path) {
+            Ok(found) => {
+                self.advice.extend(found.advice());
+                self.problems.extend(found.strange);
+                found.files
+            }
+            Err(failure) => {
+                self.problems.push(failure.message);
+                self.advice.extend(failure.advice);
+                Vec::new()
+            }
         }
     }
 

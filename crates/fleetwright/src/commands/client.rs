@@ -66,7 +66,7 @@ pub(crate) struct Definition {
     #[arg(value_name = "CLIENT", value_parser = name::client)]
     client: String,
     /// Until when it may be used: a time, or a length from now such as 90d (when created: 365d)
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     expires: Option<String>,
     /// What it is for
     #[arg(long, value_name = "TEXT")]
@@ -155,7 +155,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(AUTH, &["clients", &client]);
             let reply = session.client.call(&call.to(purpose)).await?;
-            session.done(&reply, &format!("deleted client {client}"));
+            let gone = json!({ "clientId": client });
+            session.gone(&reply, &gone, &format!("deleted client {client}"));
             Ok(())
         }
     }

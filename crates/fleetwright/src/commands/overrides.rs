@@ -58,17 +58,22 @@ pub(crate) struct Wanted {
     #[arg(long, group = "effect", conflicts_with_all = ["min_capacity", "max_capacity"])]
     pause: bool,
     /// Keep at least so much of the pool
-    #[arg(long, group = "effect", value_name = "N")]
+    #[arg(long, group = "effect", value_name = "N", allow_negative_numbers = true, value_parser = units)]
     min_capacity: Option<u64>,
     /// Have at most so much of the pool
-    #[arg(long, group = "effect", value_name = "N")]
+    #[arg(long, group = "effect", value_name = "N", allow_negative_numbers = true, value_parser = units)]
     max_capacity: Option<u64>,
     /// Until when: a time, or a length from now such as 2h; at most 90d
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     until: String,
     /// Why, for those who wonder later
     #[arg(long, value_name = "TEXT")]
     reason: String,
+}
+
+fn units(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "give a whole number that is not negative, such as 4".to_owned())
 }
 
 const KEY: &str = "overrides";

@@ -113,7 +113,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(AUTH, &["roles", &role]);
             let reply = session.client.call(&call.to(purpose)).await?;
-            session.done(&reply, &format!("deleted role {role}"));
+            let gone = json!({ "roleId": role });
+            session.gone(&reply, &gone, &format!("deleted role {role}"));
             Ok(())
         }
     }

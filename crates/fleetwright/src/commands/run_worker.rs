@@ -48,12 +48,13 @@ enum Verb {
 }
 
 #[derive(Args, Debug, Default)]
+#[command(group = clap::ArgGroup::new("who").required(true))]
 struct Arguments {
     /// A JSON file that says which worker this is, and proves it
-    #[arg(long, value_name = "FILE", required_unless_present = "provider")]
+    #[arg(long, value_name = "FILE", group = "who")]
     identity: Option<PathBuf>,
     /// Where to learn which worker this is, if not from a file
-    #[arg(long, conflicts_with = "identity")]
+    #[arg(long, group = "who")]
     provider: Option<Source>,
     /// Its worker pool, such as demo/linux
     #[arg(long, value_name = "POOL", value_parser = name::pool, env = "FLEETWRIGHT_WORKER_POOL")]

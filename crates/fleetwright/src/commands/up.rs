@@ -178,10 +178,12 @@ impl First {
     }
 }
 
-/// Whether only this machine reaches the server: by its address, and by the one that clients are given.
+/// Whether only this machine reaches the server: by its address, by the one that clients are given, and by no proxy.
 fn is_private(config: &Config) -> bool {
     let is_here = |url: &String| url.parse().is_ok_and(|url| is_loopback(&url));
-    config.listen.ip().is_loopback() && config.root_url.as_ref().is_none_or(is_here)
+    config.listen.ip().is_loopback()
+        && config.root_url.as_ref().is_none_or(is_here)
+        && config.server.trusted_proxies == 0
 }
 
 fn has_local_workers(config: &Config) -> bool {
@@ -351,6 +353,20 @@ mod tests {
             .collect();
         assert_eq!(ids, ["local", "static", "fake"]);
         assert_eq!(config.database.url, data.database_url());
+    }
+
+    #[test]
+    fn a_server_is_private_if_neither_its_address_nor_a_proxy_leads_others_to_it() {
+        for (text, expected) in [
+            ("", true),
+            ("root_url = \"http://localhost:80\"\n", true),
+            ("root_url = \"https://fleet.example.com\"\n", false),
+            ("listen = \"0.0.0.0:80\"\n", false),
+            ("[server]\ntrusted_proxies = 1\n", false),
+        ] {
+            let config = Config::from_toml(text, Path::new("x.toml")).unwrap();
+            assert_eq!(is_private(&config), expected, "{text}");
+        }
     }
 
     #[test]

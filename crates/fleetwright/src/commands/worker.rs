@@ -59,7 +59,12 @@ pub(crate) enum Verb {
         #[command(flatten)]
         worker: Name,
         /// Until when: a time, or a length from now such as 2h
-        #[arg(long, value_name = "WHEN", required_unless_present = "lift")]
+        #[arg(
+            long,
+            value_name = "WHEN",
+            required_unless_present = "lift",
+            allow_hyphen_values = true
+        )]
         until: Option<String>,
         /// Why, for those who find it quarantined
         #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
@@ -97,7 +102,7 @@ pub(crate) struct Definition {
     #[command(flatten)]
     name: Name,
     /// Until when it may work: a time, or a length from now such as 90d (when created: 365d)
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     expires: Option<String>,
     /// How many tasks it does at a time
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = capacity)]

@@ -8,29 +8,42 @@ use crate::failure::Failure;
 
 const MAX_FILES: usize = 10_000;
 const MAX_FOLDERS_DEEP: usize = 16;
+/// What helps against each of the strangers.
+const ADVICE: &str = "a name that begins with a dot is left out";
+
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) files: Vec<PathBuf>,
+    /// What has the name of a file, or leads to a folder, and cannot be read.
+    pub(crate) strange: Vec<String>,
+}
+
+impl Found {
+    pub(crate) fn advice(&self) -> Option<String> {
+        (!self.strange.is_empty()).then(|| ADVICE.to_owned())
+    }
+}
 
 /// The files to read: the one that is named, or all in a folder and those below it, in the order
 /// of their names. What begins with a dot is left out. Nothing else that looks like a file of ours is: what is not
 /// found in a folder may be removed from a server.
-pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn find(path: &Path) -> Result<Found, Failure> {
     let kind = std::fs::metadata(path).map_err(|problem| unreadable(path, &problem))?;
     if !kind.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(Found {
+            files: vec![path.to_owned()],
+            ..Found::default()
+        });
     }
-    let (mut files, mut strange) = (Vec::new(), Vec::new());
-    gather(path, 0, &mut files, &mut strange)?;
+    let mut found = Found::default();
+    gather(path, 0, &mut found)?;
+    let Found { files, strange } = &mut found;
     if files.len() > MAX_FILES || strange.len() > MAX_FILES {
         let name = path.display();
         let text = format!("{name} holds more than {MAX_FILES} files");
         return Err(Failure::usage(text));
     }
-    if !strange.is_empty() {
-        strange.sort();
-        return Err(
-            Failure::usage(strange.join("\n")).advise("a name that begins with a dot is left out")
-        );
-    }
-    if files.is_empty() {
+    if files.is_empty() && strange.is_empty() {
         return Err(Failure::usage(format!(
             "there is no file in {} whose name ends in .{}",
             path.display(),
@@ -38,15 +51,11 @@ pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         )));
     }
     files.sort();
-    Ok(files)
+    strange.sort();
+    Ok(found)
 }
 
-fn gather(
-    folder: &Path,
-    depth: usize,
-    files: &mut Vec<PathBuf>,
-    strange: &mut Vec<String>,
-) -> Result<(), Failure> {
+fn gather(folder: &Path, depth: usize, found: &mut Found) -> Result<(), Failure> {
     let name = folder.display();
     if depth > MAX_FOLDERS_DEEP {
         return Err(Failure::usage(format!(
@@ -61,12 +70,12 @@ fn gather(
         }
         let path = entry.path();
         match what_is(&path, entry.file_type().map_err(unreadable)?) {
-            Ok(What::Folder) => gather(&path, depth + 1, files, strange)?,
-            Ok(What::File) => files.push(path),
+            Ok(What::Folder) => gather(&path, depth + 1, found)?,
+            Ok(What::File) => found.files.push(path),
             Ok(What::Another) => {}
-            Err(problem) => strange.push(format!("{}: {problem}", path.display())),
+            Err(problem) => found.strange.push(format!("{}: {problem}", path.display())),
         }
-        if files.len() > MAX_FILES || strange.len() > MAX_FILES {
+        if found.files.len() > MAX_FILES || found.strange.len() > MAX_FILES {
             // They are too many, whatever else there is.
             return Ok(());
         }
@@ -123,7 +132,7 @@ mod tests {
             }
             n_there = count;
             match find(folder.path()) {
-                Ok(found) => assert_eq!((found.len(), count <= MAX_FILES), (count, true)),
+                Ok(found) => assert_eq!((found.files.len(), count <= MAX_FILES), (count, true)),
                 Err(refused) if count == 0 => assert!(refused.message.contains("no file in")),
                 Err(refused) => {
                     assert!(count > MAX_FILES, "{count}: {}", refused.message);
@@ -146,7 +155,7 @@ mod tests {
             match find(folder.path()) {
                 Ok(found) => {
                     assert!(depth <= limit, "{depth}");
-                    assert_eq!(found, [home.join("a.json")]);
+                    assert_eq!(found.files, [home.join("a.json")]);
                 }
                 Err(refused) => {
                     assert!(depth > limit, "{depth}: {}", refused.message);
@@ -174,6 +183,7 @@ mod tests {
         }
         let found = find(folder.path()).unwrap();
         let names: Vec<_> = found
+            .files
             .iter()
             .map(|path| path.strip_prefix(folder.path()).unwrap().to_str().unwrap())
             .collect();
@@ -191,11 +201,11 @@ mod tests {
             format!("there is no file or folder {}", file.display())
         );
         std::fs::write(&file, "").unwrap();
-        assert_eq!(find(&file).unwrap(), [file]);
+        assert_eq!(find(&file).unwrap().files, [file]);
     }
 
     #[test]
-    fn what_looks_like_a_file_of_ours_and_cannot_be_read_is_refused_by_name() {
+    fn what_looks_like_a_file_of_ours_and_cannot_be_read_is_named_beside_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("fine.YAML"), "").unwrap();
@@ -203,7 +213,7 @@ mod tests {
         std::os::unix::fs::symlink(at("nowhere"), at("README")).unwrap();
         std::fs::create_dir(at("below")).unwrap();
         assert_eq!(
-            find(folder.path()).unwrap(),
+            find(folder.path()).unwrap().files,
             [at("fine.YAML"), at("link.yaml")]
         );
         std::os::unix::fs::symlink(at("nowhere"), at("1.yaml")).unwrap();
@@ -213,7 +223,9 @@ mod tests {
             .arg(at("below/4.toml"))
             .status();
         assert!(made.unwrap().success());
-        let refused = find(folder.path()).unwrap_err().message;
+        let found = find(folder.path()).unwrap();
+        assert_eq!(found.files, [at("fine.YAML"), at("link.yaml")]);
+        let refused = found.strange.join("\n");
         let start = format!("{}/", folder.path().display());
         insta::assert_snapshot!(refused.replace(&start, ""), @r"
         1.yaml: is a link that leads to no file

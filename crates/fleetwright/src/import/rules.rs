@@ -63,25 +63,19 @@ type LeftOut = Vec<(PoolId, String)>;
 
 pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Result<(), Failure> {
     let fleet = source::read_pools(&arguments.from, verbose).await?;
-    let Sorted {
-        sources,
-        left_out,
-        refused,
-    } = sorted(&fleet);
-    if sources.is_empty() && refused.is_empty() {
+    let mut sorted = sorted(&fleet);
+    if sorted.sources.is_empty() && sorted.refused.is_empty() {
         return Err(Failure::failed(format!(
             "there are no worker pools to make rules of in {}",
             arguments.from
         )));
     }
-    let mut written = Vec::new();
-    for (id, sources) in grouped(sources.clone(), arguments.per_file) {
-        let description = format!(
-            "{}, as they were when rules were made of them",
-            counted(sources.len(), "worker pool")
-        );
-        written.extend(write::configurations(&id, &description, &sources)?);
-    }
+    let written = sorted.written(arguments.per_file)?;
+    let Sorted {
+        sources,
+        left_out,
+        refused,
+    } = sorted;
     let paths = write::paths(&arguments.out, &written, arguments.force)?;
     write::save(&arguments.out, &paths, &written)?;
     let before: Vec<Value> = sources
@@ -113,6 +107,41 @@ struct Sorted {
     sources: Vec<Source>,
     left_out: LeftOut,
     refused: LeftOut,
+}
+
+impl Sorted {
+    /// The pools as configurations. Those that no configuration can hold become refused ones: they are looked for only
+    /// if something cannot be written, for that takes as long as writing.
+    fn written(&mut self, per_file: Option<PerFile>) -> Result<Vec<Written>, Failure> {
+        let failure = match written(&self.sources, per_file) {
+            Err(failure) => failure,
+            done @ Ok(_) => return done,
+        };
+        let before = self.refused.len();
+        for source in std::mem::take(&mut self.sources) {
+            match write::obstacle(&source)? {
+                None => self.sources.push(source),
+                Some(why) => self.refused.push((source.id, why)),
+            }
+        }
+        if self.refused.len() == before {
+            return Err(failure);
+        }
+        self.refused.sort();
+        written(&self.sources, per_file)
+    }
+}
+
+fn written(sources: &[Source], per_file: Option<PerFile>) -> Result<Vec<Written>, Failure> {
+    let mut written = Vec::new();
+    for (id, sources) in grouped(sources.to_vec(), per_file) {
+        let description = format!(
+            "{}, as they were when rules were made of them",
+            counted(sources.len(), "worker pool")
+        );
+        written.extend(write::configurations(&id, &description, &sources)?);
+    }
+    Ok(written)
 }
 
 fn sorted(fleet: &Fleet) -> Sorted {

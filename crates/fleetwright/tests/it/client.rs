@@ -334,10 +334,7 @@ fn a_clients_token_is_printed_once_and_works_until_it_is_replaced() {
     assert!(server.ok(&["client", "show", "me/ci"]).contains(scope));
     let listed = server.json(&["client", "list", "--prefix", "me/"]);
     assert_eq!(listed["clients"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        server.ok(&["client", "delete", "me/ci", "--yes", "--json"]),
-        ""
-    );
+    server.ok(&["client", "delete", "me/ci", "--yes"]);
     assert_eq!(server.run(&["client", "show", "me/ci"]).code, 3);
 }
 
@@ -576,4 +573,14 @@ fn settings_come_from_a_file_with_profiles_too() {
         .unwrap();
     assert!(child.wait().unwrap().success());
     assert!(text.contains("static"));
+}
+
+#[test]
+fn a_program_is_told_what_it_has_deleted() {
+    let server = Server::without_pools();
+    for (noun, name) in [("role", "roleId"), ("client", "clientId")] {
+        server.ok(&[noun, "create", "team"]);
+        let gone = server.json(&[noun, "delete", "team", "--yes"]);
+        assert_eq!(gone[name], "team");
+    }
 }

@@ -222,3 +222,93 @@ fn who_applies_is_not_removed_by_it() {
     assert_eq!(apply(&server, &file).code, 0);
     assert_eq!(server.run(&["client", "show", "team/ci"]).code, 3);
 }
+
+/// Files with a configuration that makes demo/bought, a pool made by hand, and one override.
+fn with_override(server: &Server, about: &str) -> String {
+    server.home.write("fleet/buyer.yaml", BUYER);
+    let by_hand = "workerPoolId: demo/hand\nproviderId: shop\nowner: me@example.com\nconfig:\n  minCapacity: 0\n  maxCapacity: 1\n  \
+                   launchConfigs: [{ region: r1, workerConfig: {}, workerManager: { launchConfigId: mine } }]\n";
+    server.home.write("fleet/hand.yaml", by_hand);
+    let text = format!(
+        "overrideId: o\n{about}\npause: true\nreason: r\nuntil: {}\n",
+        soon(server)
+    );
+    server.home.write("fleet/override.yaml", &text);
+    server.home.path("fleet").to_str().unwrap().to_owned()
+}
+
+/// A moment that no test outlasts, by the clock of the server.
+fn soon(server: &Server) -> String {
+    let set = ["override", "set", "clock", "--region", "none", "--pause"];
+    let set = [&set[..], &["--until", "2d", "--reason", "r"]].concat();
+    server.json(&set)["until"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_override_is_about_what_there_is_or_what_the_same_plan_makes() {
+    let server = shop();
+    for (about, said) in [
+        (
+            "workerPoolId: demo/nosuch",
+            "the worker pool demo/nosuch, and there is none",
+        ),
+        (
+            "workerPoolId: demo/bought\nlaunchConfigId: lc-nosuch",
+            "the launch config lc-nosuch of the worker pool demo/bought",
+        ),
+        (
+            "workerPoolId: demo/hand\nlaunchConfigId: lc-nosuch",
+            "the launch config lc-nosuch of the worker pool demo/hand",
+        ),
+    ] {
+        let folder = with_override(&server, about);
+        let refused = plan(&server, &folder, &[]);
+        assert_eq!(refused.code, 1, "{about}: {}{}", refused.out, refused.err);
+        assert!(refused.err.contains(said), "{said}: {}", refused.err);
+    }
+    for about in [
+        "workerPoolId: demo/bought",
+        "workerPoolId: demo/hand\nlaunchConfigId: mine",
+    ] {
+        let folder = with_override(&server, about);
+        let planned = plan(&server, &folder, &[]);
+        assert_eq!(planned.code, 0, "{about}: {}", planned.err);
+    }
+    let folder = with_override(&server, "workerPoolId: demo/hand\nlaunchConfigId: mine");
+    assert_eq!(apply(&server, &folder).code, 0);
+    let listed = server.json(&["launch-config", "list", "demo/bought"]);
+    let id = listed["workerPoolLaunchConfigs"][0]["launchConfigId"].as_str();
+    let about = format!("workerPoolId: demo/bought\nlaunchConfigId: {}", id.unwrap());
+    let text = server.home.read("fleet/override.yaml");
+    let text = text.replace("overrideId: o\n", "overrideId: another\n");
+    let known = "workerPoolId: demo/hand\nlaunchConfigId: mine";
+    server
+        .home
+        .write("fleet/another.yaml", &text.replace(known, &about));
+    let applied = apply(&server, &folder);
+    assert_eq!(applied.code, 0, "{}", applied.err);
+}
+
+#[test]
+fn a_plan_that_is_refused_is_not_saved_and_not_taken_for_one_out_of_date() {
+    let server = shop();
+    let saved = server.home.path("plan.json");
+    let saved = saved.to_str().unwrap();
+    let file = server.home.write(
+        "lost.yaml",
+        "workerPoolId: demo/lost\nproviderId: nosuch\nowner: o@example.com\n",
+    );
+    let refused = server.run(&["plan", "-f", &file, "--out", saved]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(!server.home.path("plan.json").exists());
+
+    let file = server.home.write("fleet/buyer.yaml", BUYER);
+    server.ok(&["plan", "-f", &file, "--out", saved]);
+    let mut plan: serde_json::Value = serde_json::from_str(&server.home.read("plan.json")).unwrap();
+    plan["errors"] = serde_json::json!(["that makes no sense"]);
+    server.home.write("plan.json", &plan.to_string());
+    let refused = server.run(&["apply", "--plan", saved, "--yes"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    let said = "this cannot be carried out: that makes no sense";
+    assert!(refused.err.contains(said), "{}", refused.err);
+}

@@ -90,6 +90,24 @@ fn the_example_of_the_rfc_gives_exactly_its_result() {
 }
 
 #[test]
+fn conditions_that_no_rule_asks_for_are_warned_of() {
+    let home = Home::new();
+    let file = home.write("build.yaml", BUILD);
+    let slips = ["--set", "workerType=build-otp", "--set", "zne=z1"];
+    let done = home.run(&[&["configuration", "eval", &file][..], &slips].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    for part in [
+        "worker types, did you mean \"build-opt\"?",
+        "\"zne\", did you mean \"zone\"?",
+    ] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
+    let known = ["--set", "workerType=build-opt", "--set", "zone=z1"];
+    let done = home.run(&[&["configuration", "eval", &file][..], &known].concat());
+    assert_eq!(done.err, "");
+}
+
+#[test]
 fn every_value_of_a_file_has_its_origin_and_its_story() {
     let home = Home::new();
     let file = home.write("build.json", RFC);

@@ -97,6 +97,19 @@ fn a_pool_that_rules_cannot_say_is_named_and_the_others_are_written() {
 }
 
 #[test]
+fn settings_that_no_server_of_ours_takes_do_not_stop_the_other_pools() {
+    let home = Home::new();
+    let mut odd = pool("odd", "r-a");
+    odd["config"]["maxCapacity"] = json!(10.5);
+    let done = rules(&home, &[odd, pool("a", "r-a")], &[]);
+    assert_eq!(done.code, 1);
+    let reason = "demo/odd: in its config maxCapacity must be a whole number";
+    assert!(done.err.contains(reason), "{}", done.err);
+    assert!(!done.err.contains("mistake in fleetwright"), "{}", done.err);
+    assert!(home.read("rules/fleet.yaml").contains("demo/a"));
+}
+
+#[test]
 fn a_server_without_pools_to_make_rules_of_is_told() {
     let done = rules(&Home::new(), &[], &[]);
     assert_eq!(done.code, 1);

@@ -209,6 +209,48 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
             &["there is no file or folder /no/such/folder"],
         ),
         (
+            &[&set[..], &["--max-capacity", "-1"]].concat(),
+            &["give a whole number that is not negative"],
+        ),
+        (
+            &[
+                "worker",
+                "quarantine",
+                "a/b",
+                "g",
+                "w",
+                "--until",
+                "-1h",
+                "--root-url",
+                "http://127.0.0.1:0",
+            ],
+            &["--until: \"-1h\" is neither a time"],
+        ),
+        (
+            &[
+                "task",
+                "create",
+                "--pool",
+                "a/b",
+                "--deadline",
+                "-1",
+                "--force",
+                "--root-url",
+                "http://127.0.0.1:0",
+                "--",
+                "true",
+            ],
+            &["\"-1\" is neither a time"],
+        ),
+        (
+            &["worker", "run"],
+            &["--identity <FILE>", "--provider <PROVIDER>"],
+        ),
+        (
+            &["pool", "list", "--root-url", "http://127.0.0.1:1/y/z"],
+            &["it has the path /y/z", "without a path"],
+        ),
+        (
             &set,
             &["--pause", "--min-capacity <N>", "--max-capacity <N>"],
         ),
@@ -218,6 +260,34 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
         for part in parts {
             assert!(done.err.contains(part), "{part}: {}", done.err);
         }
+    }
+}
+
+#[test]
+fn the_help_of_the_audit_log_names_all_that_has_a_history() {
+    let help = Home::new().run(&["audit", "show", "--help"]).out;
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = "a worker configuration, an override, a secret or a hook";
+    assert!(words.contains(named), "{help}");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_hides_no_other_mistake() {
+    let home = Home::new();
+    home.write("fleet/wrong.json", "{\"roles\": 3}");
+    let link = home.path("fleet/link.yaml");
+    std::os::unix::fs::symlink(home.path("nowhere"), link).unwrap();
+    let folder = home.path("fleet");
+    let address = ["--root-url", "http://127.0.0.1:0", "-f", "/no/such/file"];
+    let done = home.run(&[&["plan", "-f", folder.to_str().unwrap()][..], &address].concat());
+    assert_eq!(done.code, 2, "{}", done.err);
+    for part in [
+        "link.yaml: is a link that leads to no file",
+        "wrong.json: /roles: must be a list",
+        "there is no file or folder /no/such/file",
+        "hint: a name that begins with a dot is left out",
+    ] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use rules::{Evaluator, Presented};
+use domain::configuration::WorkerType;
+use rules::{Evaluator, Presented, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
@@ -11,6 +12,10 @@ use super::{LOOK, source};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output;
+
+/// The conditions that are presented for every configuration.
+const WORKER_TYPE: &str = "workerType";
+const PROVIDER: &str = "provider";
 
 /// Whose rules.
 #[derive(Args, Debug)]
@@ -77,7 +82,11 @@ impl Subject {
 
     fn evaluator(&self) -> Result<Evaluator, Failure> {
         let source = source::one(&self.subject, self.id.as_deref())?;
-        Ok(Evaluator::new(&source.rules()?))
+        let rules = source.rules()?;
+        for doubt in doubts(&self.presented, &source.document, &rules) {
+            output::note(&format!("warning: {doubt}"));
+        }
+        Ok(Evaluator::new(&rules))
     }
 
     fn call(&self, pointer: Option<&str>) -> Call {
@@ -168,6 +177,43 @@ impl Question {
     }
 }
 
+/// What of the conditions looks like a slip: all the same it may be meant.
+fn doubts(presented: &[(String, String)], document: &Value, rules: &RuleSet) -> Vec<String> {
+    let mappings = rules.rules().iter();
+    let mappings = mappings.flat_map(|rule| rule.conditions().mappings());
+    let names = mappings.flat_map(|mapping| mapping.iter().map(|(name, _)| name));
+    let names: BTreeSet<&str> = names.chain([WORKER_TYPE, PROVIDER]).collect();
+    let doubts = presented.iter().filter_map(|(name, value)| {
+        if name == WORKER_TYPE {
+            return doubt_worker_type(value, document);
+        }
+        if names.contains(name.as_str()) {
+            return None;
+        }
+        let meant = did_you_mean(name, names.iter().copied());
+        Some(format!("no rule asks for the condition {name:?}{meant}"))
+    });
+    doubts.collect()
+}
+
+fn doubt_worker_type(name: &str, document: &Value) -> Option<String> {
+    let listed = document.get("workerTypes")?.as_array()?.iter();
+    let listed: BTreeSet<WorkerType> = listed
+        .filter_map(|listed| listed.as_str()?.parse().ok())
+        .collect();
+    let asked = name.parse::<WorkerType>().ok();
+    let same = asked.filter(|asked| listed.contains(asked));
+    let meant = match &same {
+        Some(same) if same.name() == name => return None,
+        // Rules know it by its short name alone.
+        Some(same) => format!(", did you mean {:?}?", same.name()),
+        None => did_you_mean(name, listed.iter().map(WorkerType::name)),
+    };
+    Some(format!(
+        "{name:?} is not one of the configuration's worker types{meant}"
+    ))
+}
+
 /// A line for each value: where, what, by which rule.
 fn with_origins(reply: &Value) -> String {
     let origins = reply["origins"].as_object();
@@ -207,6 +253,55 @@ mod tests {
         assert_eq!(condition("a="), Ok(("a".to_owned(), String::new())));
         assert!(condition("=b").is_err());
         assert!(condition("a").is_err());
+    }
+
+    #[test]
+    fn what_no_rule_asks_for_is_doubted_with_what_may_have_been_meant() {
+        let document = json!({
+            "workerTypes": ["build-opt", "proj/ci"],
+            "rules": [{"ruleId": "r", "conditions": {"zone": "a"}, "values": {}}],
+        });
+        let rules = RuleSet::parse(&document["rules"]).unwrap();
+        let said = |name: &str, value: &str| {
+            let presented = [(name.to_owned(), value.to_owned())];
+            doubts(&presented, &document, &rules).join("\n")
+        };
+        for (name, value) in [
+            ("zone", "b"),
+            ("provider", "any"),
+            ("workerType", "build-opt"),
+            ("workerType", "proj/ci"),
+        ] {
+            assert_eq!(said(name, value), "", "{name}={value}");
+        }
+        for (name, value, expected) in [
+            (
+                "povider",
+                "ec2",
+                r#"no rule asks for the condition "povider", did you mean "provider"?"#,
+            ),
+            ("region", "r", r#"no rule asks for the condition "region""#),
+            (
+                "workerType",
+                "zzz",
+                r#""zzz" is not one of the configuration's worker types"#,
+            ),
+            (
+                "workerType",
+                "build-otp",
+                r#""build-otp" is not one of the configuration's worker types, did you mean "build-opt"?"#,
+            ),
+            (
+                "workerType",
+                "worker-manager/build-opt",
+                r#""worker-manager/build-opt" is not one of the configuration's worker types, did you mean "build-opt"?"#,
+            ),
+        ] {
+            assert_eq!(said(name, value), expected);
+        }
+        let mere_rules = document["rules"].clone();
+        let presented = [("workerType".to_owned(), "zzz".to_owned())];
+        assert_eq!(doubts(&presented, &mere_rules, &rules).len(), 0);
     }
 
     #[test]

@@ -33,10 +33,10 @@ pub(crate) struct NewTask {
     #[arg(long, value_name = "E-MAIL")]
     owner: Option<String>,
     /// How long it may run, such as 90s, 10m or 2h
-    #[arg(long, value_name = "LENGTH")]
+    #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     max_run_time: Option<String>,
     /// Until when it must be done: a time, or a length from now (default: 1d)
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     deadline: Option<String>,
     /// Which tasks go first: highest, very-high, high, medium, low, very-low, lowest
     #[arg(long, value_name = "PRIORITY")]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::configuration::{CONFIG_KEYS, is_setting};
 use domain::id::{LaunchConfigId, PoolId};
 use domain::launch_config::{give_id, id_of, without_id};
+use domain::plan::Settings;
 use domain::pool::MAX_LAUNCH_CONFIGS;
 use serde_json::{Map, Value, json};
 
@@ -90,6 +91,9 @@ impl Source {
             Takes::Launches => launch_configs(id, config)?,
             Takes::Declarations => Vec::new(),
         };
+        if takes == Takes::Launches {
+            check_settings(config).map_err(|problem| format!("in its config {problem}"))?;
+        }
         leaves(&document).map_err(|problem| format!("in its config {problem}"))?;
         leaves(&declared).map_err(|problem| format!("in its config {problem}"))?;
         if launch_configs.len() > MAX_LAUNCH_CONFIGS {
@@ -318,6 +322,16 @@ pub(super) fn sections(sources: &[Source]) -> Sections {
         .collect()
 }
 
+/// What no rule set may say of a pool, servers of another kind may have let pass.
+fn check_settings(config: &Map<String, Value>) -> Result<(), String> {
+    if !config.contains_key("maxCapacity") {
+        return Err("there is no maxCapacity".to_owned());
+    }
+    Settings::parse(config)
+        .map(drop)
+        .map_err(|bad| bad.to_string())
+}
+
 /// The launch configs as the server would have them: of those with the same id the last one counts.
 fn launch_configs(pool: &PoolId, config: &Map<String, Value>) -> Result<Vec<LaunchConfig>, String> {
     let listed = match config.get("launchConfigs") {
@@ -334,6 +348,9 @@ fn launch_configs(pool: &PoolId, config: &Map<String, Value>) -> Result<Vec<Laun
         let id = id_of(pool, item).map_err(|problem| wrong(&problem.to_string()))?;
         let item = LaunchConfig::new(pool, item, id.clone()).map_err(|problem| wrong(&problem))?;
         leaves(&item.content).map_err(|problem| wrong(&problem))?;
+        if item.content.is_empty() {
+            return Err(wrong("there is nothing"));
+        }
         if item
             .content
             .get("workerManager")

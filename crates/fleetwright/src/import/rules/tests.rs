@@ -38,6 +38,11 @@ fn launching(launch_configs: &[Value]) -> Value {
     json!({"minCapacity": 0, "maxCapacity": 5, "launchConfigs": launch_configs})
 }
 
+fn reasons(list: &super::LeftOut) -> String {
+    let lines = list.iter().map(|(id, why)| format!("{id}: {why}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// One configuration of these pools: all of them, and proven.
 fn written(pools: Vec<Value>) -> Written {
     let sorted = sorted_fleet(pools);
@@ -198,10 +203,6 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
     let made = fleet.pools.get_mut(&"p/made".parse().unwrap()).unwrap();
     made.worker_configuration_id = Some("mine".to_owned());
     let sorted = sorted(&fleet);
-    let reasons = |list: &super::LeftOut| {
-        let lines = list.iter().map(|(id, why)| format!("{id}: {why}"));
-        lines.collect::<Vec<_>>().join("\n")
-    };
     insta::assert_snapshot!(reasons(&sorted.refused), @"
     p/clash: in its launch config number 2 the id x stands for another content than before
     p/key: rules have no counterpart to colour in its config
@@ -242,6 +243,52 @@ fn pools_without_launch_configs_and_odd_provider_names_are_pools_too() {
             launching(&[google("r-a", "m", json!({}))]),
         ),
     ]);
+}
+
+#[test]
+fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
+    let setting = |id: &str, key: &str, value: Value| {
+        let mut config = launching(&[google("r-a", "m", json!({}))]);
+        config[key] = value;
+        pool(id, "g", config)
+    };
+    let sorted = sorted_fleet(vec![
+        pool("p/bare", "g", json!({"minCapacity": 0})),
+        pool("p/empty", "g", launching(&[json!({})])),
+        setting("p/fine", "scalingRatio", json!(0.5)),
+        setting("p/half", "maxCapacity", json!(10.5)),
+        setting("p/huge", "maxCapacity", json!(10_000_000_000_u64)),
+        setting("p/less", "minCapacity", json!(-1)),
+        setting("p/much", "scalingRatio", json!(1_000)),
+        setting("p/odd", "strategy", json!("luck")),
+    ]);
+    insta::assert_snapshot!(reasons(&sorted.refused), @r#"
+    p/bare: in its config there is no maxCapacity
+    p/empty: in its launch config number 1 there is nothing
+    p/half: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10.5
+    p/huge: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10000000000
+    p/less: in its config minCapacity must be a whole number from 0 to 1000000000, not -1
+    p/much: in its config scalingRatio must be a number from 0 to 100, not 1000
+    p/odd: in its config there is no strategy "luck"; use "weighted" or "aws-provisioner"
+    "#);
+    assert_eq!(sorted.sources.len(), 1);
+}
+
+#[test]
+fn a_pool_that_no_configuration_can_hold_is_refused_and_the_others_are_written() {
+    let nested = (0..40).fold(json!(1), |inside, _| json!([inside]));
+    let fine = || launching(&[google("r-a", "m", json!({}))]);
+    let deep = launching(&[google("r-a", "m", json!({ "disks": nested }))]);
+    let mut sorted = sorted_fleet(vec![
+        pool("p/a", "g", fine()),
+        pool("p/deep", "g", deep),
+        pool("q/b", "g", fine()),
+    ]);
+    assert_eq!(sorted.refused, []);
+    let written = sorted.written(None).unwrap();
+    insta::assert_snapshot!(reasons(&sorted.refused), @r#"p/deep: as rules: /rules/1/values: values are at most 32 objects and lists deep (rule "google")"#);
+    assert_eq!((written.len(), written[0].n_worker_types), (1, 2));
+    assert_eq!(sorted.sources.len(), 2);
 }
 
 fn leaf() -> impl Strategy<Value = Value> {

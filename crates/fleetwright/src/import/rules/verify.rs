@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::pools::{Source, Takes};
 
-/// Compiles a document as a server does, and compares; says of one pool what is not as it was.
-pub(super) fn verify(document: &Value, sources: &[Source]) -> Result<(), String> {
+/// Compiles a document as a server does.
+pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilation, String> {
     let mut content = document.clone();
     if let Some(content) = content.as_object_mut() {
         // It belongs to the address under which the document is stored.
@@ -18,8 +18,11 @@ pub(super) fn verify(document: &Value, sources: &[Source]) -> Result<(), String>
     }
     let configuration = Configuration::parse(&content).map_err(|problems| problems.to_string())?;
     let market = Arc::new(market(sources)?);
-    let compiled =
-        Compilation::new(configuration, market).map_err(|problems| problems.to_string())?;
+    Compilation::new(configuration, market).map_err(|problems| problems.to_string())
+}
+
+/// Says of one pool what is not as it was.
+pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), String> {
     if compiled.pools.len() != sources.len() {
         return Err(format!(
             "{} pools became {}",

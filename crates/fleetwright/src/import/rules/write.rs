@@ -44,6 +44,28 @@ pub(super) fn configurations(
     divided(id, description, sources, MAX_LAUNCH_CONFIGS)
 }
 
+/// Why there is no configuration.
+enum Unproven {
+    /// Fewer pools may fit.
+    TooLarge(String),
+    /// No server would take it.
+    Refused(String),
+    /// Other pools would come of it.
+    Differs(String),
+}
+
+/// Why this pool cannot be written, whatever stands beside it.
+pub(super) fn obstacle(source: &Source) -> Result<Option<String>, Failure> {
+    match proven("alone", "", std::slice::from_ref(source)) {
+        Ok(_) => Ok(None),
+        Err(Unproven::TooLarge(problem) | Unproven::Refused(problem)) => {
+            let first = problem.lines().next().unwrap_or_default();
+            Ok(Some(format!("as rules: {first}")))
+        }
+        Err(differs @ Unproven::Differs(_)) => Err(differs.into()),
+    }
+}
+
 fn divided(
     id: &str,
     description: &str,
@@ -54,23 +76,12 @@ fn divided(
         .iter()
         .map(|source| source.launch_configs.len())
         .sum();
-    if sources.len() <= MAX_WORKER_TYPES && n_launch_configs <= max_launch_configs
-        || sources.len() < 2
-    {
-        let document = factor::document(id, description, sources).map_err(unproven)?;
-        let n_rules = document["rules"].as_array().map_or(0, Vec::len);
-        let n_bytes = document["rules"].to_string().len();
-        if n_rules <= MAX_RULES && n_bytes <= MAX_BYTES || sources.len() < 2 {
-            let text = to_yaml(&document, &FIRST);
-            // What is proven is the file as it will be read.
-            let read = parse(id, &text, Format::Yaml)?;
-            verify::verify(&read, sources).map_err(unproven)?;
-            return Ok(vec![Written {
-                id: id.to_owned(),
-                n_worker_types: sources.len(),
-                n_rules,
-                text,
-            }]);
+    let is_one = sources.len() < 2;
+    if sources.len() <= MAX_WORKER_TYPES && n_launch_configs <= max_launch_configs || is_one {
+        match proven(id, description, sources) {
+            Ok(written) => return Ok(vec![written]),
+            Err(Unproven::TooLarge(_)) if !is_one => {}
+            Err(unproven) => return Err(unproven.into()),
         }
     }
     let (left, right) = sources.split_at(sources.len() / 2);
@@ -87,11 +98,38 @@ fn divided(
     Ok(parts)
 }
 
-fn unproven(problem: String) -> Failure {
-    Failure::failed(format!(
-        "nothing was written, because the rules would not give the same pools: {problem}"
-    ))
-    .advise("this is a mistake in fleetwright: please report it, with that worker pool")
+fn proven(id: &str, description: &str, sources: &[Source]) -> Result<Written, Unproven> {
+    let document = factor::document(id, description, sources).map_err(Unproven::Refused)?;
+    let n_rules = document["rules"].as_array().map_or(0, Vec::len);
+    let n_bytes = document["rules"].to_string().len();
+    if n_rules > MAX_RULES || n_bytes > MAX_BYTES {
+        return Err(Unproven::TooLarge(format!(
+            "it would take {n_rules} rules of {n_bytes} bytes, and a worker configuration has at most {MAX_RULES} of \
+             {MAX_BYTES} bytes"
+        )));
+    }
+    let text = to_yaml(&document, &FIRST);
+    // What is proven is the file as it will be read.
+    let read = parse(id, &text, Format::Yaml).map_err(|bad| Unproven::Refused(bad.message))?;
+    let compiled = verify::compiled(&read, sources).map_err(Unproven::Refused)?;
+    verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
+    Ok(Written {
+        id: id.to_owned(),
+        n_worker_types: sources.len(),
+        n_rules,
+        text,
+    })
+}
+
+impl From<Unproven> for Failure {
+    fn from(unproven: Unproven) -> Self {
+        let (Unproven::TooLarge(problem) | Unproven::Refused(problem) | Unproven::Differs(problem)) =
+            unproven;
+        Self::failed(format!(
+            "nothing was written, because the rules would not give the same pools: {problem}"
+        ))
+        .advise("this is a mistake in fleetwright: please report it, with that worker pool")
+    }
 }
 
 /// Where each goes; what is there already stays unless that is meant.

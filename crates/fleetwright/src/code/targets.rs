@@ -1,0 +1,172 @@
+//! Whether what an override is about is there, or will be: its worker pool, and its launch config.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::change::{Change, Plan};
+use super::kind::Kind;
+use super::read::worker_types;
+use super::server::read_one;
+use crate::client::{Call, Client, WORKER_MANAGER};
+use crate::failure::{Exit, Failure};
+
+/// A server lists no more launch configs of a worker pool in a plan.
+const MAX_FORESEEN: usize = 500;
+
+/// The launch configs that a worker pool has or will have.
+#[derive(Debug, PartialEq)]
+enum Known {
+    /// There is no such pool, and none will be made.
+    NoPool,
+    These(BTreeSet<String>),
+    /// The pool is there, or will be; the rest is not for us to know.
+    Pool,
+}
+
+impl Plan {
+    /// Once all else is planned, for an override may be about what the plan itself makes.
+    pub(super) async fn check_targets(&mut self, client: &Client) -> Result<(), Failure> {
+        let mut known = BTreeMap::new();
+        for (_, pool, config) in asked(&self.changes) {
+            let asks_more = config.is_some() && known.get(pool) == Some(&Known::Pool);
+            if asks_more || !known.contains_key(pool) {
+                let found = self.known(pool, config.is_some(), client).await?;
+                known.insert(pool.to_owned(), found);
+            }
+        }
+        let problems = problems(&self.changes, &known);
+        self.errors.extend(problems);
+        Ok(())
+    }
+
+    async fn known(&self, pool: &str, in_full: bool, client: &Client) -> Result<Known, Failure> {
+        let made = self.made_by(pool);
+        let there = match read_one(client, Kind::WorkerPool, pool).await {
+            Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
+            read => read?.is_some(),
+        };
+        let mut ids = match (made, there) {
+            (None, false) => return Ok(Known::NoPool),
+            (Some(Known::These(ids)), _) => ids,
+            (None, true) => BTreeSet::new(),
+            (Some(unknown @ (Known::Pool | Known::NoPool)), _) => return Ok(unknown),
+        };
+        if !in_full {
+            return Ok(Known::Pool);
+        }
+        if there {
+            match launch_configs(pool, client).await {
+                Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
+                read => ids.extend(read?),
+            }
+        }
+        Ok(Known::These(ids))
+    }
+
+    /// The launch configs that changes of this plan make for a pool, if they make or change the pool.
+    fn made_by(&self, pool: &str) -> Option<Known> {
+        let written = self.changes.iter().filter(|change| change.after.is_some());
+        let mut makers = written.filter(|change| makes(change, pool));
+        let maker = makers.next()?;
+        if maker.kind == Kind::WorkerPool {
+            let ids = self.made.get(pool).cloned();
+            return Some(Known::These(ids.unwrap_or_default()));
+        }
+        let Some(foreseen) = &maker.foreseen else {
+            return Some(Known::Pool);
+        };
+        let mut pools = foreseen["pools"].as_array().into_iter().flatten();
+        let same = Known::These(BTreeSet::new());
+        let foreseen = pools.find(|foreseen| foreseen["workerPoolId"] == pool);
+        Some(foreseen.map_or(same, foreseen_ids))
+    }
+}
+
+fn makes(change: &Change, pool: &str) -> bool {
+    match change.kind {
+        Kind::WorkerPool => change.id == pool,
+        Kind::WorkerConfiguration => {
+            let content = change.after.as_ref();
+            content.is_some_and(|content| worker_types(content).contains(pool))
+        }
+        Kind::Role | Kind::Client | Kind::Override => false,
+    }
+}
+
+fn foreseen_ids(pool: &Value) -> Known {
+    let mut ids = BTreeSet::new();
+    for (list, key) in [("created", "launchConfigId"), ("replaced", "after")] {
+        let listed = pool[list].as_array().map(Vec::as_slice);
+        let listed = listed.unwrap_or_default();
+        if listed.len() >= MAX_FORESEEN {
+            return Known::Pool;
+        }
+        let listed = listed.iter().filter_map(|way| way[key].as_str());
+        ids.extend(listed.map(str::to_owned));
+    }
+    Known::These(ids)
+}
+
+/// The worker pool of each override that is to be written, and its launch config.
+fn asked(changes: &[Change]) -> impl Iterator<Item = (&Change, &str, Option<&str>)> {
+    let overrides = changes
+        .iter()
+        .filter(|change| change.kind == Kind::Override);
+    overrides.filter_map(|change| {
+        let content = change.after.as_ref()?;
+        let pool = content["workerPoolId"].as_str()?;
+        Some((change, pool, content["launchConfigId"].as_str()))
+    })
+}
+
+fn problems(changes: &[Change], known: &BTreeMap<String, Known>) -> Vec<String> {
+    let problems = asked(changes).filter_map(|(change, pool, config)| {
+        let problem = match (known.get(pool)?, config) {
+            (Known::NoPool, _) => format!("the worker pool {pool}, and there is none of that name"),
+            (Known::These(ids), Some(config)) if !ids.contains(config) => {
+                format!("the launch config {config} of the worker pool {pool}, which has none of that name")
+            }
+            (Known::These(_) | Known::Pool, _) => return None,
+        };
+        Some(format!("{}: {} is about {problem}", change.origin(), change.title()))
+    });
+    problems.collect()
+}
+
+/// Also those that are archived: workers of theirs may still run.
+async fn launch_configs(pool: &str, client: &Client) -> Result<BTreeSet<String>, Failure> {
+    const KEY: &str = "workerPoolLaunchConfigs";
+    let call = Call::get(WORKER_MANAGER, &["worker-pool", pool, "launch-configs"])
+        .query("includeArchived", Some(true))
+        .to(format!("list the launch configs of worker pool {pool}"));
+    let document = client.pages(&call, KEY, None).await?;
+    let listed = document[KEY].as_array().into_iter().flatten();
+    let ids = listed.filter_map(|config| config["launchConfigId"].as_str());
+    Ok(ids.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn of_more_launch_configs_than_a_plan_lists_nothing_is_known() {
+        for count in sizes_around("fleetwright::code::targets::MAX_FORESEEN", MAX_FORESEEN) {
+            let ways = (0..count).map(|number| json!({"launchConfigId": format!("lc{number}")}));
+            let pool = json!({"created": ways.collect::<Vec<_>>(), "replaced": [{"before": "a", "after": "b"}]});
+            match foreseen_ids(&pool) {
+                Known::These(ids) => {
+                    assert!(count < MAX_FORESEEN, "{count}");
+                    assert_eq!(ids.len(), count + 1);
+                    assert!(ids.contains("b") && !ids.contains("a"));
+                }
+                Known::Pool => assert!(count >= MAX_FORESEEN, "{count}"),
+                Known::NoPool => panic!("{count}"),
+            }
+        }
+    }
+}
