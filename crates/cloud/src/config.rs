@@ -10,12 +10,17 @@ use crate::{
     StaticProvider,
 };
 
+/// Nothing needs to be said, and what is said all the same is a mistake.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticSettings {}
+
 /// The section `[providers.<id>]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ProviderConfig {
     /// Machines that are there anyway, declared by hand.
-    Static,
+    Static(StaticSettings),
     /// A cloud in memory, for trying things.
     Fake(FakeSettings),
     /// Worker processes on this machine.
@@ -33,13 +38,13 @@ impl ProviderConfig {
     pub fn calls_a_cloud(&self) -> bool {
         match self {
             Self::External(_) | Self::Exec(_) | Self::Aws(_) => true,
-            Self::Static | Self::Fake(_) | Self::Local(_) => false,
+            Self::Static(_) | Self::Fake(_) | Self::Local(_) => false,
         }
     }
 
     pub fn build(&self, context: ProviderContext) -> Arc<dyn Provider> {
         match self.clone() {
-            Self::Static => Arc::new(StaticProvider::new(context.schemas, context.keyring)),
+            Self::Static(_) => Arc::new(StaticProvider::new(context.schemas, context.keyring)),
             Self::Fake(settings) => Arc::new(FakeCloud::new(context, settings)),
             Self::Local(settings) => Arc::new(LocalProvider::new(context, settings)),
             Self::External(settings) => Arc::new(ExternalProvider::new(context, settings)),

@@ -128,7 +128,19 @@ impl Override {
                 Target::Provider(id) => id == config.provider_id(pool),
                 Target::Region(region) => group == Some(region),
             };
-        is_meant.then(|| format!("paused {}", self.story()))
+        is_meant.then(|| self.refusal())
+    }
+
+    /// What a launch config that it pauses is refused with.
+    fn refusal(&self) -> String {
+        format!("paused {}", self.story())
+    }
+
+    /// Does it pause something of a pool whose launch configs are refused like this? A region has not all pools in it.
+    pub fn pauses_any<'a>(&self, mut refusals: impl Iterator<Item = &'a String>) -> bool {
+        let refusal = self.refusal();
+        let in_region = matches!(self.target, Target::Region(_));
+        self.is_pause() && (!in_region || refusals.any(|other| *other == refusal))
     }
 
     /// Limits as they are with this override, and what to say of that.

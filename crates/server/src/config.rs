@@ -206,6 +206,21 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// What makes no sense: a server that answers nobody.
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let counts = [
+            ("server.max_connections", self.max_connections as u64),
+            ("server.max_body_bytes", self.max_body_bytes as u64),
+            ("server.head_seconds", self.head_seconds),
+            ("server.body_seconds", self.body_seconds),
+            ("server.upload_seconds", self.upload_seconds),
+        ];
+        let none = counts.into_iter().find(|(_, count)| *count == 0);
+        none.map(|(key, _)| (key, "must be at least 1"))
+    }
+}
+
 impl Default for WorkerManager {
     fn default() -> Self {
         Self {
@@ -308,14 +323,26 @@ impl Config {
             return wrong("database.connections", "must be at least 1");
         }
         let root_url = self.root_url();
-        if !root_url.starts_with("http://") && !root_url.starts_with("https://") {
+        let Some((_, host)) = root_url
+            .split_once("://")
+            .filter(|(scheme, _)| ["http", "https"].contains(scheme))
+        else {
             return wrong("root_url", "must begin with http:// or https://");
+        };
+        if host.contains(['/', '?', '#']) {
+            return wrong(
+                "root_url",
+                "must be without a path: the API is at /api/ of its host",
+            );
         }
         if self.tls.is_some() && root_url.starts_with("http://") {
             return wrong(
                 "root_url",
                 "must begin with https:// where `tls` is configured",
             );
+        }
+        if let Some((key, problem)) = self.server.problem() {
+            return wrong(key, problem);
         }
         if self.server.body_memory_bytes < 2 * self.server.max_body_bytes {
             return wrong(
@@ -454,6 +481,22 @@ mod tests {
                 "root_url",
             ),
             (
+                "root_url = \"http://x/y\"\n[database]\nurl = \"sqlite:x\"",
+                "root_url: must be without a path",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[server]\nmax_connections = 0",
+                "server.max_connections",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[server]\nmax_body_bytes = 0",
+                "server.max_body_bytes",
+            ),
+            (
+                "[database]\nurl = \"sqlite:x\"\n[server]\nhead_seconds = 0",
+                "server.head_seconds",
+            ),
+            (
                 "[database]\nurl = \"sqlite:x\"\n[[auth.static_clients]]\nclient_id = \"me\"\nscopes = []",
                 "auth.static_clients.client_id",
             ),
@@ -461,6 +504,21 @@ mod tests {
             let problem = parse(text).unwrap().check().unwrap_err().to_string();
             assert!(problem.starts_with(key), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_root_url_may_end_in_a_slash() {
+        let text = "root_url = \"https://x:1/\"\n[database]\nurl = \"sqlite:x\"";
+        let config = parse(text).unwrap();
+        config.check().unwrap();
+        assert_eq!(config.root_url(), "https://x:1");
+    }
+
+    #[test]
+    fn a_key_that_no_static_provider_has_is_named() {
+        let problem = parse("[providers.x]\nkind = \"static\"\nfoo = 1").unwrap_err();
+        assert!(problem.to_string().contains("foo"), "{problem}");
+        parse("[providers.x]\nkind = \"static\"").unwrap();
     }
 
     #[test]

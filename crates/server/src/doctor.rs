@@ -238,7 +238,7 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
         .filter(|(_, provider)| match provider {
             ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
             // The worker processes of a running server are not for us to set up.
-            ProviderConfig::Local(_) | ProviderConfig::Static | ProviderConfig::Fake(_) => false,
+            ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
         });
     let built = outward.map(|(id, provider)| {
         let context = ProviderContext {
@@ -270,7 +270,7 @@ fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
     let providers = config.providers.0.iter();
     let by_ourselves = providers.filter(|(_, provider)| match provider {
         ProviderConfig::Local(settings) => settings.command.is_empty(),
-        ProviderConfig::Static
+        ProviderConfig::Static(_)
         | ProviderConfig::Fake(_)
         | ProviderConfig::External(_)
         | ProviderConfig::Exec(_)

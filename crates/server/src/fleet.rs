@@ -28,3 +28,4 @@ pub use launching::{Launching, launch};
 pub use overriding::{end_override, tell_pause, wake_target};
 pub use problems::{Problem, report};
 pub use scan::{ScanLimits, Scanned, Scanner};
+pub use unsettled::settle_old;

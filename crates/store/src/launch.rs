@@ -53,6 +53,9 @@ statements! { TABLE;
     PENDING_PROVIDERS "launch_pending_providers" =
         "SELECT DISTINCT provider_id FROM launches WHERE worker_pool_id = $1 \
          AND state IN ('open', 'unknown') ORDER BY provider_id LIMIT $2";
+    UNSETTLED_PROVIDERS "launch_unsettled_providers" =
+        "SELECT DISTINCT provider_id FROM launches WHERE state IN ('open', 'unknown') \
+         ORDER BY provider_id LIMIT $1";
     REGISTERED "launch_note_registered" =
         "UPDATE launches SET registered = registered + 1, last_registered = $1, last_event = $1 \
          WHERE token = $2";
@@ -192,6 +195,13 @@ pub fn launch_pending_providers(
 ) -> Result<Vec<ProviderId>, StoreError> {
     let values = [pool_id.as_str().into(), ALL_ROWS.into()];
     tx.rows(&PENDING_PROVIDERS, &values, |row| {
+        Ok(row.text(0)?.parse()?)
+    })
+}
+
+/// Which providers have launches without an answer, also those that are configured no longer.
+pub fn launch_unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
+    tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
         Ok(row.text(0)?.parse()?)
     })
 }

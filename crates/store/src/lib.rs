@@ -107,7 +107,8 @@ pub use event_stream::{
 pub use launch::{
     launch_delete_before, launch_get, launch_insert, launch_list, launch_list_pending,
     launch_note_never_registered, launch_note_registered, launch_note_silent,
-    launch_pending_between, launch_pending_machines, launch_pending_providers, launch_update,
+    launch_pending_between, launch_pending_machines, launch_pending_providers,
+    launch_unsettled_providers, launch_update,
 };
 pub use launch_config::{
     launch_config_active_between, launch_config_all, launch_config_archive,

@@ -229,7 +229,7 @@ impl Facts {
         let mut settings = Settings::parse(&self.pool.definition.config)?;
         let lines = self.overrides.iter().flat_map(|given| {
             let mut lines = given.limit(&mut settings);
-            if given.is_pause() {
+            if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
                 lines.push(given.headline());
             }
             lines

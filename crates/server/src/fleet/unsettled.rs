@@ -27,6 +27,9 @@ const PAGE: u32 = 100;
 /// A machine whose launch we do not know is ended when it was first seen this long ago, and again since.
 const UNKNOWN_GRACE_MS: i64 = HOUR_MS;
 
+/// A launch's place in the list of those without an answer.
+type Place = (Timestamp, LaunchToken);
+
 /// Machines whose launch we do not know, and when they were seen first.
 pub(super) type FirstSeen = BTreeMap<Name, Timestamp>;
 
@@ -37,7 +40,7 @@ pub(super) async fn pending(
     machines: &dyn Machines,
 ) -> Result<Vec<(Launch, Option<Region>)>, StoreError> {
     let mut pending = Vec::new();
-    let mut after: Option<(Timestamp, LaunchToken)> = None;
+    let mut after: Option<Place> = None;
     loop {
         let id = provider_id.clone();
         let read = app.store.read("launch_list_pending", move |tx| {
@@ -54,9 +57,7 @@ pub(super) async fn pending(
         });
         let (launches, configs) = read.await?;
         let is_last = launches.len() < PAGE as usize;
-        after = launches
-            .last()
-            .map(|launch| (launch.last_modified, launch.token.clone()));
+        after = launches.last().map(place_of);
         for launch in launches {
             let key = (launch.pool_id.clone(), launch.launch_config_id.clone());
             let config = configs.get(&key).and_then(Option::as_ref);
@@ -81,13 +82,6 @@ pub(super) async fn settle(
     let regions = machines.regions();
     let mut n_settled = 0;
     for (launch, region) in pending(app, provider_id, machines).await? {
-        if launch.asked.is_none() && launch.made == 0 {
-            if now.millis_since(launch.created) > WITHDRAW_MS {
-                withdraw(app, launch, now).await?;
-                n_settled += 1;
-            }
-            continue;
-        }
         let is_covered = match &region {
             Some(region) => shows(listed.get(region), &launch),
             // It may be anywhere.
@@ -98,12 +92,80 @@ pub(super) async fn settle(
                         .all(|region| shows(listed.get(region), &launch))
             }
         };
-        if is_covered || now.millis_since(launch.last_modified) > GIVE_UP_MS {
+        if is_covered && was_asked_for(&launch) {
             conclude(app, launch, now).await?;
             n_settled += 1;
+        } else {
+            n_settled += settle_by_age(app, launch, now).await?;
         }
     }
     Ok(n_settled)
+}
+
+/// Concludes launches by their age alone. No scan does so for a provider that is not configured any more, or out of
+/// service. Returns how many.
+pub async fn settle_old(app: &Arc<App>) -> Result<u64, StoreError> {
+    let now = app.clock.now();
+    let providers = app.store.read("launch_unsettled_providers", |tx| {
+        store::launch_unsettled_providers(tx)
+    });
+    let mut n_settled = 0;
+    for provider_id in providers.await? {
+        let mut after = None;
+        loop {
+            let page = page_of_pending(app, &provider_id, after).await?;
+            let is_last = page.len() < PAGE as usize;
+            let is_old = |launch: &Launch| now.millis_since(launch.last_modified) > WITHDRAW_MS;
+            let n_old = page.iter().take_while(|launch| is_old(launch)).count();
+            let stops = is_last || n_old < page.len();
+            after = page.last().map(place_of);
+            for launch in page.into_iter().take(n_old) {
+                n_settled += settle_by_age(app, launch, now).await?;
+            }
+            if stops {
+                break;
+            }
+        }
+    }
+    Ok(n_settled)
+}
+
+/// How many were: this one, or none.
+async fn settle_by_age(app: &Arc<App>, launch: Launch, now: Timestamp) -> Result<u64, StoreError> {
+    if !was_asked_for(&launch) {
+        let is_late = now.millis_since(launch.created) > WITHDRAW_MS;
+        if is_late {
+            withdraw(app, launch, now).await?;
+        }
+        return Ok(u64::from(is_late));
+    }
+    let is_old = now.millis_since(launch.last_modified) > GIVE_UP_MS;
+    if is_old {
+        conclude(app, launch, now).await?;
+    }
+    Ok(u64::from(is_old))
+}
+
+fn was_asked_for(launch: &Launch) -> bool {
+    launch.asked.is_some() || launch.made > 0
+}
+
+/// Launches of a provider without an answer, longest waiting first.
+async fn page_of_pending(
+    app: &App,
+    provider_id: &ProviderId,
+    after: Option<Place>,
+) -> Result<Vec<Launch>, StoreError> {
+    let id = provider_id.clone();
+    let read = app.store.read("launch_list_pending", move |tx| {
+        let after = after.as_ref().map(|(since, token)| (*since, token));
+        store::launch_list_pending(tx, &id, after, PAGE)
+    });
+    read.await
+}
+
+fn place_of(launch: &Launch) -> Place {
+    (launch.last_modified, launch.token.clone())
 }
 
 /// Whether the machines of this launch would have been listed there, and adopted, were there any.

@@ -20,6 +20,7 @@ use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::change::Change;
+use crate::fleet::settle_old;
 
 /// What one statement deletes at most, so that nobody waits long for it.
 const BATCH: u32 = 500;
@@ -64,6 +65,7 @@ impl Housekeeping {
             store::queue_worker_delete_expired(tx, now, size)
         });
         let seen = seen.await?;
+        let settled = settle_old(app).await?;
         let left = self.leave_providers(size).await?;
         let pools = self.forget(batches, "pool_expire", move |tx| {
             expire_pools(tx, now, size)
@@ -105,6 +107,7 @@ impl Housekeeping {
         Ok(summary(&[
             ("workers", workers),
             ("queue_workers", seen),
+            ("launches_settled", settled),
             ("providers_left", left),
             ("pools", pools),
             ("launch_configs", configs),

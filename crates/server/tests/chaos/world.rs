@@ -159,6 +159,11 @@ impl World {
         let now = self.now();
         let mut state = self.state();
         state.latest = state.latest.max(Some(now));
+        // Nobody was active in what is the future again.
+        let after = now.plus_millis(millis);
+        for active in state.active.values_mut() {
+            *active = (*active).min(after);
+        }
         drop(state);
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
     }

@@ -1,12 +1,23 @@
 //! Workers that go because they are not wanted any more, between two tasks and by themselves.
 
-use cloud::Fate;
+use std::sync::Arc;
+
+use cloud::{Fate, Provider};
+use domain::id::ProviderId;
+use domain::launch::{Cause, LaunchState};
 use domain::time::{DAY_MS, HOUR_MS};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::Value;
+use server::app::Random;
+use server::start::start_with;
+use server::tasks::Housekeeping;
+use server::tasks::driver::Task;
 
 use crate::fleet_world::{
-    Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool,
+    Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool, worker_path,
 };
+use crate::samples::{static_pool, static_worker};
 
 const GO: &str = "go: over capacity";
 const STAY: &str = "stay: none";
@@ -313,3 +324,66 @@ fleet_test!(who_was_told_to_go_hears_so_when_asking, |fleet| {
     let reason = fleet.end_reason(&worker.key).await;
     assert_eq!(fleet.advice(&worker).await, format!("go: {reason}"));
 });
+
+fleet_test!(
+    launches_of_a_provider_that_is_configured_no_longer_are_given_up_and_pools_leave_it,
+    |fleet| {
+        const GONE: &str = "pp/gone";
+        let pools = [POOL, GONE];
+        for pool in pools {
+            fleet.make_pool(pool, plain_pool(4)).await;
+            fleet.tasks(pool, 1).await;
+            fleet.one.fake.next_launches([Fate::AnswerLost]);
+            fleet.round().await;
+        }
+        fleet
+            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+            .await;
+        fleet.delete_pool(GONE).await;
+        let others: Vec<(ProviderId, Arc<dyn Provider>)> = fleet.providers();
+        let others = others.into_iter().filter(|(id, _)| id.as_str() != "one");
+        let (config, clock) = (fleet.app.config.clone(), Arc::clone(&fleet.clock));
+        let random = Random::new(StdRng::seed_from_u64(3));
+        let app = Box::pin(start_with(config, clock, random, others.collect())).await;
+        let mut keeping = Housekeeping(app.unwrap());
+        fleet.pass_ms(6 * HOUR_MS);
+        keeping.activate().await.unwrap();
+        for pool in pools {
+            let [launch] = fleet.launches(pool).await.try_into().unwrap();
+            assert!(launch.state.is_pending(), "{:?}", launch.state);
+        }
+        fleet.pass_ms(1);
+        keeping.activate().await.unwrap();
+        for pool in pools {
+            let [launch] = fleet.launches(pool).await.try_into().unwrap();
+            let is_lost = |state| {
+                matches!(
+                    state,
+                    LaunchState::Refused {
+                        cause: Cause::Lost,
+                        ..
+                    }
+                )
+            };
+            assert!(is_lost(launch.state.clone()), "{:?}", launch.state);
+        }
+        let left = fleet.stored_pool(POOL).await.unwrap();
+        assert_eq!(left.previous_provider_ids, []);
+        assert!(fleet.stored_pool(GONE).await.is_none());
+    }
+);
+
+fleet_test!(
+    a_launched_machine_is_not_declared_anew_once_its_pool_is_static,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.round().await;
+        fleet.change_pool(POOL, static_pool()).await;
+        let before = fleet.workers(POOL).await;
+        let update = fleet.post(&worker_path(&before[0].key), static_worker());
+        let text = "not supported for this provider";
+        update.await.refused(400, "InputError", text);
+        assert_eq!(fleet.workers(POOL).await, before);
+    }
+);

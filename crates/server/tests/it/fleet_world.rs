@@ -509,7 +509,7 @@ impl Fleet {
     }
 }
 
-fn worker_path(key: &WorkerKey) -> String {
+pub(crate) fn worker_path(key: &WorkerKey) -> String {
     let pool = in_path(key.pool_id.as_str());
     format!("/workers/{pool}/{}/{}", key.group, key.id)
 }

@@ -90,7 +90,10 @@ fleet_test!(each_kind_of_target_is_paused_and_nothing_else, |fleet| {
         let mut found = Vec::new();
         for pool in [POOL, "pp/two"] {
             let text = fleet.explain_pool(pool).await["now"]["text"].to_string();
-            found.extend([text.contains(a), text.contains(east)]);
+            let refused = [text.contains(a), text.contains(east)];
+            let is_told = text.contains(" is paused ");
+            assert_eq!(is_told, refused.contains(&true), "{target} {name} {pool}");
+            found.extend(refused);
         }
         assert_eq!(found, paused, "{target} {name}");
         fleet.delete("/override/freeze").await.expect(200);

@@ -184,7 +184,7 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let pool = pool_of(&call, &key).await?;
     let provider = provider_of_pool(&call.app, &pool, declaring(&call.app, &pool))?;
-    let by_hand_problem = provider.by_hand().is_none().then(Refused::not_supported);
+    let declares = provider.by_hand().is_some();
     let (expires, capacity) = (expires(&body)?, capacity(&body)?);
     let app = call.app.clone();
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
@@ -193,8 +193,8 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
         let (tx, now) = (&mut *change.tx, change.now);
         let mut worker = store::worker_get(tx, &key)?
             .ok_or_else(|| ApiError::not_found(format!("Worker {key} does not exist")))?;
-        if let Some(refused) = &by_hand_problem {
-            return Err(ApiError::input(refused.to_string()));
+        if !declares || !is_declared(&app, &worker) {
+            return Err(ApiError::input(Refused::not_supported().to_string()));
         }
         if info.is_some() {
             let state = worker.state;
@@ -209,6 +209,13 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
         Ok(worker)
     });
     Reply::json(&WorkerReply::from(&written.await?))
+}
+
+/// What is known of a machine that a provider launched is that provider's, whatever its pool has now.
+fn is_declared(app: &App, worker: &Worker) -> bool {
+    let provider = app.providers.get(&worker.provider_id);
+    let launches = provider.is_ok_and(|provider| provider.by_hand().is_none());
+    worker.terms.launch_token.is_none() && !launches
 }
 
 pub(super) async fn remove(call: Call) -> Result<Reply, ApiError> {
