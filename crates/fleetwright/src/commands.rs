@@ -128,9 +128,7 @@ impl Session {
 
     /// Says that it is gone; a program gets the reply, or the name of it if the call has none.
     fn gone(&self, reply: &Value, name: &Value, text: &str) {
-        match reply {
-            Value::Null => self.done(name, text),
-            reply => self.done(reply, text),
-        }
+        let told = if reply.is_null() { name } else { reply };
+        self.done(told, text);
     }
 }

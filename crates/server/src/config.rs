@@ -305,6 +305,20 @@ impl Config {
         Keyring::new(keys).map_err(|bad| problem(bad.to_string()))
     }
 
+    fn root_url_problem(&self) -> Option<&'static str> {
+        let root_url = self.root_url();
+        let is_known = |scheme: &str| ["http", "https"].contains(&scheme);
+        match root_url.split_once("://") {
+            Some(("http", _)) if self.tls.is_some() => {
+                Some("must begin with https:// where `tls` is configured")
+            }
+            Some((scheme, host)) if is_known(scheme) => host
+                .contains(['/', '?', '#'])
+                .then_some("must be without a path: the API is at /api/ of its host"),
+            Some(_) | None => Some("must begin with http:// or https://"),
+        }
+    }
+
     /// Finds what serde cannot: values that make no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key: &str, problem: &str| {
@@ -322,24 +336,8 @@ impl Config {
         if self.database.connections == 0 {
             return wrong("database.connections", "must be at least 1");
         }
-        let root_url = self.root_url();
-        let Some((_, host)) = root_url
-            .split_once("://")
-            .filter(|(scheme, _)| ["http", "https"].contains(scheme))
-        else {
-            return wrong("root_url", "must begin with http:// or https://");
-        };
-        if host.contains(['/', '?', '#']) {
-            return wrong(
-                "root_url",
-                "must be without a path: the API is at /api/ of its host",
-            );
-        }
-        if self.tls.is_some() && root_url.starts_with("http://") {
-            return wrong(
-                "root_url",
-                "must begin with https:// where `tls` is configured",
-            );
+        if let Some(problem) = self.root_url_problem() {
+            return wrong("root_url", problem);
         }
         if let Some((key, problem)) = self.server.problem() {
             return wrong(key, problem);

@@ -209,40 +209,6 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
             &["there is no file or folder /no/such/folder"],
         ),
         (
-            &[&set[..], &["--max-capacity", "-1"]].concat(),
-            &["give a whole number that is not negative"],
-        ),
-        (
-            &[
-                "worker",
-                "quarantine",
-                "a/b",
-                "g",
-                "w",
-                "--until",
-                "-1h",
-                "--root-url",
-                "http://127.0.0.1:0",
-            ],
-            &["--until: \"-1h\" is neither a time"],
-        ),
-        (
-            &[
-                "task",
-                "create",
-                "--pool",
-                "a/b",
-                "--deadline",
-                "-1",
-                "--force",
-                "--root-url",
-                "http://127.0.0.1:0",
-                "--",
-                "true",
-            ],
-            &["\"-1\" is neither a time"],
-        ),
-        (
             &["worker", "run"],
             &["--identity <FILE>", "--provider <PROVIDER>"],
         ),
@@ -260,6 +226,31 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
         for part in parts {
             assert!(done.err.contains(part), "{part}: {}", done.err);
         }
+    }
+}
+
+#[test]
+fn a_value_that_begins_with_a_hyphen_is_refused_in_our_words() {
+    let home = Home::new();
+    for (line, part) in [
+        (
+            "override set o --region r --until 2d --reason r --max-capacity -1",
+            "give a whole number that is not negative",
+        ),
+        (
+            "worker quarantine a/b g w --until -1h",
+            "--until: \"-1h\" is neither a time",
+        ),
+        (
+            "task create --pool a/b --deadline -1 --force -- true",
+            "\"-1\" is neither a time",
+        ),
+    ] {
+        let address = ["--root-url", "http://127.0.0.1:0"];
+        let words: Vec<&str> = address.into_iter().chain(line.split(' ')).collect();
+        let done = home.run(&words);
+        assert_eq!(done.code, 2, "{line}: {}", done.err);
+        assert!(done.err.contains(part), "{part}: {}", done.err);
     }
 }
 

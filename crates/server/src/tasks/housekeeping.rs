@@ -99,10 +99,7 @@ impl Housekeeping {
             store::override_delete_ended_before(tx, old_overrides, size)
         });
         let overrides = overrides.await?;
-        let purges = self.forget(batches, "cache_purge_expire", move |tx| {
-            store::cache_purge_delete_expired(tx, now, size)
-        });
-        let purges = purges.await?;
+        let purges = self.forget_purges(now, batches).await?;
         let clients = self.expire_clients(now, batches).await?;
         Ok(summary(&[
             ("workers", workers),
@@ -124,6 +121,13 @@ impl Housekeeping {
     }
 
     /// Events that are old and that no reader waits for.
+    async fn forget_purges(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let forget = self.forget(batches, "cache_purge_expire", move |tx| {
+            store::cache_purge_delete_expired(tx, now, batches.size)
+        });
+        forget.await
+    }
+
     async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
         let (app, size) = (&self.0, batches.size);
         let hours = app.config.worker_manager.event_retention_hours;

@@ -31,6 +31,8 @@ impl World {
                 let step = *step.expect("there are two");
                 self.note(format!("the clocks are set by {} s", step / SECOND_MS));
                 self.set_clocks_by_ms(step);
+                // Tasks whose time was over may have time again.
+                self.check().await;
                 self.minutes_pass().await;
                 return self.preview_all().await;
             }
