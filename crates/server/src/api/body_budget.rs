@@ -19,8 +19,8 @@ use super::open_calls;
 
 /// For all calls of unknown senders, together.
 const OPEN_BYTES: usize = 32 * 1024 * 1024;
-/// For those from one address: two calls of the largest weight at a time, and many usual ones.
-const ADDRESS_BYTES: usize = 2 * 1024 * 1024;
+/// For those from one address, behind which thousands of machines may come up at once.
+const ADDRESS_BYTES: usize = 8 * 1024 * 1024;
 /// A body waits at most this long for memory.
 const WAIT: Duration = Duration::from_secs(5);
 

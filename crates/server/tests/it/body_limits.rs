@@ -307,14 +307,14 @@ async fn an_address_leaves_memory_for_the_open_calls_of_others() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     let at_first = world.app.body_budget.free();
     tokio::time::pause();
-    // Half of the share of an address is for texts: one megabyte.
-    let stalled: Vec<_> = (0..16)
+    // Half of the share of an address is for texts: four of its eight megabytes.
+    let stalled: Vec<_> = (0..64)
         .map(|_| {
             let request = Request::post("/api/worker-manager/v1/worker/register");
             stalled(&world, request, "x".repeat(OPEN_BYTES), 7)
         })
         .collect();
-    while world.app.body_budget.free().1 != at_first.1 - 16 * OPEN_BYTES {
+    while world.app.body_budget.free().1 != at_first.1 - 64 * OPEN_BYTES {
         tokio::task::yield_now().await;
     }
     let refused = register(&world, "{}").await;
