@@ -207,7 +207,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What makes no sense: a server that answers nobody.
+    /// The first limit that is zero: such a server could answer nobody.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         let counts = [
             ("server.max_connections", self.max_connections as u64),

@@ -5,13 +5,11 @@ mod remote;
 
 use std::sync::Arc;
 
-use access::authenticate::check_payload;
+use access::authenticate::{AuthFailed, check_payload};
 use access::hawk::RequestLine;
 use access::scope::ScopeSet;
 use async_trait::async_trait;
 use domain::time::Timestamp;
-
-use access::authenticate::AuthFailed;
 use store::StoreError;
 
 pub use embedded::{Embedded, token_purpose};

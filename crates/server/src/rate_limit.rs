@@ -34,6 +34,7 @@ use crate::telemetry::{CLOUD_CALLS, CLOUD_RATE};
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
 const MAX_LAUNCH_WAIT_MS: i64 = 10 * SECOND_MS;
 const MAX_END_WAIT_MS: i64 = 20 * SECOND_MS;
+
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -113,7 +114,7 @@ impl RateLimited {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By a clock that nobody sets: a region is not closed for hours because the time was put right.
+    /// Reads the steady clock. With the clock of the day, setting it back by hours would keep a region closed for hours.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.clock.steady_ms())
     }

@@ -147,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// What cannot be read is told with all else that is wrong.
+    /// The files below this path. A folder that cannot be read is one more problem, reported with the others.
     fn find(&mut self, path: &Path) -> Vec<PathBuf> {
         match files::find(path) {
             Ok(found) => {

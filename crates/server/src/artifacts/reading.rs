@@ -9,7 +9,7 @@ use futures_util::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
-/// Who reads it breaks off at an error, so that nobody takes a part for the whole.
+/// The bytes of a file, piece by piece. After an error the reader must give up: what came before is only a part.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// So much is read at once.

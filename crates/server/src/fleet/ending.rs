@@ -1,7 +1,8 @@
 //! Ending machines whose workers were told to go, again and again until they are gone.
 //!
-//! Many by one call where the cloud can; region by region, and none waits for another. A machine that cannot be ended
-//! is tried again later and later, and keeps no other from its end.
+//! Many by one call where the cloud can; region by region, and none waits for another. A machine that the cloud refuses to
+//! end is tried again later and later. A call that got no answer says nothing about its machines: they are tried again
+//! soon, after all others, so that no machine keeps another from its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,9 @@ const MAX_FAILURES: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A cloud that was told to end a machine is not told again before this has passed.
 const AGAIN_MS: i64 = MINUTE_MS;
-/// A machine that could not be ended is tried again after this time, which doubles with each failure.
+/// A region that answered no call is left alone for this time. It does not grow: machines cost money until they are gone.
+const OUTAGE_MS: i64 = 3 * SECOND_MS;
+/// A machine that the cloud refused to end is tried again after this time, which doubles with each refusal.
 const FIRST_BACKOFF_MS: i64 = 2 * SECOND_MS;
 const MAX_BACKOFF_MS: i64 = 20 * MINUTE_MS;
 /// Longer than any wait: what is older is forgotten. That costs a further call, no more.
@@ -59,12 +62,22 @@ impl Default for EndingLimits {
     }
 }
 
+/// What a call about a machine came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Told,
+    Refused,
+    /// The cloud did not say anything about this machine: it was down, or asked us to slow down.
+    Unanswered,
+}
+
 /// The last call about a machine.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     at: Timestamp,
-    /// Failures in a row.
-    n_failed: u32,
+    outcome: Outcome,
+    /// Refusals since the cloud was last told.
+    n_refused: u32,
 }
 
 /// Ends the machines of one provider, activation by activation.
@@ -73,19 +86,37 @@ pub struct Ender {
     provider_id: ProviderId,
     limits: EndingLimits,
     attempts: BTreeMap<WorkerKey, Attempt>,
-    regions: RegionTasks<Vec<(WorkerKey, bool)>>,
+    /// Regions that answered no call of their last activation, and when that was.
+    outages: BTreeMap<Region, Timestamp>,
+    regions: RegionTasks<Vec<(WorkerKey, Outcome)>>,
+}
+
+impl Outcome {
+    fn of(result: &Result<(), CloudError>) -> Self {
+        match result {
+            Ok(()) => Self::Told,
+            Err(CloudError::Refused(_)) => Self::Refused,
+            Err(
+                CloudError::Throttled(_) | CloudError::Credentials(_) | CloudError::Unavailable(_),
+            ) => Self::Unanswered,
+        }
+    }
 }
 
 impl Attempt {
     fn is_over(&self, now: Timestamp) -> bool {
-        now.millis_since(self.at) >= self.wait_ms()
+        !is_within(now, self.at, self.wait_ms())
     }
 
     fn wait_ms(&self) -> i64 {
-        match self.n_failed.checked_sub(1) {
-            None => AGAIN_MS,
-            // 2^20 times the first is far beyond the longest.
-            Some(doublings) => (FIRST_BACKOFF_MS << doublings.min(20)).min(MAX_BACKOFF_MS),
+        match self.outcome {
+            Outcome::Told => AGAIN_MS,
+            Outcome::Unanswered => 0, // Its region waits, if it answers nothing.
+            Outcome::Refused => {
+                // 2^20 times the first is far beyond the longest.
+                let doublings = self.n_refused.saturating_sub(1).min(20);
+                (FIRST_BACKOFF_MS << doublings).min(MAX_BACKOFF_MS)
+            }
         }
     }
 }
@@ -101,6 +132,7 @@ impl Ender {
             provider_id,
             limits,
             attempts: BTreeMap::new(),
+            outages: BTreeMap::new(),
             regions: RegionTasks::default(),
         }
     }
@@ -122,6 +154,7 @@ impl Ender {
         let now = app.clock.now();
         self.attempts
             .retain(|_, attempt| now.millis_since(attempt.at) < FORGET_MS);
+        self.outages.retain(|_, at| is_within(now, *at, OUTAGE_MS));
         for (region, workers) in self.due(machines, now).await? {
             let (app, id, of) = (Arc::clone(&app), self.provider_id.clone(), region.clone());
             let limits = self.limits;
@@ -135,21 +168,34 @@ impl Ender {
                     "ending machines in {region} failed: {problem}");
                 Vec::new()
             });
-            for (key, is_told) in results {
-                n_told += u64::from(is_told);
-                self.note(key, is_told, now);
+            let is_silent = |(_, outcome): &(WorkerKey, Outcome)| *outcome == Outcome::Unanswered;
+            if !results.is_empty() && results.iter().all(is_silent) {
+                self.outages.insert(region, now);
+            }
+            for (key, outcome) in results {
+                n_told += u64::from(outcome == Outcome::Told);
+                self.note(key, outcome, now);
             }
         }
         Ok(n_told)
     }
 
-    fn note(&mut self, key: WorkerKey, is_told: bool, at: Timestamp) {
+    fn note(&mut self, key: WorkerKey, outcome: Outcome, at: Timestamp) {
         let before = self
             .attempts
             .get(&key)
-            .map_or(0, |attempt| attempt.n_failed);
-        let n_failed = if is_told { 0 } else { before + 1 };
-        self.attempts.insert(key, Attempt { at, n_failed });
+            .map_or(0, |attempt| attempt.n_refused);
+        let n_refused = match outcome {
+            Outcome::Told => 0,
+            Outcome::Refused => before.saturating_add(1),
+            Outcome::Unanswered => before,
+        };
+        let attempt = Attempt {
+            at,
+            outcome,
+            n_refused,
+        };
+        self.attempts.insert(key, attempt);
     }
 
     /// Stopping workers about which the provider is to be called now, by region.
@@ -159,14 +205,10 @@ impl Ender {
         now: Timestamp,
     ) -> Result<BTreeMap<Region, Vec<Worker>>, StoreError> {
         let mut due: BTreeMap<Region, Vec<Worker>> = BTreeMap::new();
-        let EndingLimits {
-            page: size,
-            of_region,
-            ..
-        } = self.limits;
         let mut after: Option<WorkerKey> = None;
         loop {
             let (id, start) = (self.provider_id.clone(), after.take());
+            let size = self.limits.page;
             let page = self.app.store.read("worker_list_stopping", move |tx| {
                 store::worker_list_stopping(tx, &id, start.as_ref(), size)
             });
@@ -174,37 +216,51 @@ impl Ender {
             let is_last = page.len() < size as usize;
             after = page.last().map(|worker| worker.key.clone());
             for worker in page {
-                let attempt = self.attempts.get(&worker.key);
-                if attempt.is_some_and(|attempt| !attempt.is_over(now)) {
-                    continue;
-                }
                 let region = machines.region_of(&worker.key.group);
-                if self.regions.is_busy(&region) {
-                    continue;
+                if self.is_due(&worker.key, &region, now) {
+                    due.entry(region).or_default().push(worker);
                 }
-                let workers = due.entry(region).or_default();
-                if workers.len() < of_region {
-                    workers.push(worker);
-                } else {
-                    // There is more to do than this time.
-                    self.app.wake.ending(&self.provider_id).notify_one();
-                }
+            }
+            for workers in due.values_mut() {
+                self.keep_first(workers);
             }
             if is_last {
                 return Ok(due);
             }
         }
     }
+
+    fn is_due(&self, key: &WorkerKey, region: &Region, now: Timestamp) -> bool {
+        let attempt = self.attempts.get(key);
+        attempt.is_none_or(|attempt| attempt.is_over(now))
+            && !self.regions.is_busy(region)
+            && !self.outages.contains_key(region)
+    }
+
+    /// As many as one activation ends: those that were not tried yet, then those that were tried longest ago.
+    fn keep_first(&self, workers: &mut Vec<Worker>) {
+        workers.sort_by_key(|worker| self.attempts.get(&worker.key).map(|attempt| attempt.at));
+        if workers.len() > self.limits.of_region {
+            workers.truncate(self.limits.of_region);
+            // There is more to do than this time.
+            self.app.wake.ending(&self.provider_id).notify_one();
+        }
+    }
 }
 
-/// Ends these machines of one region. Returns those that were tried, and whether the cloud was told.
+/// Not if the clock was set back since: nothing waits for hours because the time was put right.
+fn is_within(now: Timestamp, since: Timestamp, wait_ms: i64) -> bool {
+    (0..wait_ms).contains(&now.millis_since(since))
+}
+
+/// Ends these machines of one region. Returns those that were tried, and what came of it.
 async fn end_in(
     app: &Arc<App>,
     provider_id: &ProviderId,
     region: &Region,
     workers: Vec<Worker>,
     limits: EndingLimits,
-) -> Vec<(WorkerKey, bool)> {
+) -> Vec<(WorkerKey, Outcome)> {
     let provider = app.providers.get(provider_id).ok();
     let Some(machines) = provider.and_then(|provider| provider.machines()) else {
         return Vec::new();
@@ -219,19 +275,17 @@ async fn end_in(
     let mut n_failed = 0;
     while let Some(done) = calls.next().await {
         // Machine by machine: one that is refused says nothing about its region.
-        let is_down = |(_, result): &(WorkerKey, Result<(), CloudError>)| {
-            result
-                .as_ref()
-                .is_err_and(|problem| !matches!(problem, CloudError::Refused(_)))
+        let is_silent = |(_, result): &(WorkerKey, Result<(), CloudError>)| {
+            Outcome::of(result) == Outcome::Unanswered
         };
-        n_failed += usize::from(done.iter().all(is_down));
+        n_failed += usize::from(done.iter().all(is_silent));
         for (key, result) in done {
             if let Err(problem) = &result {
                 tracing::warn!(provider.id = %provider_id, region = %region, worker.id = %key.id,
                     worker.pool = %key.pool_id, error = %problem,
                     "cannot end {key}; it is tried again later: {problem}");
             }
-            results.push((key, result.is_ok()));
+            results.push((key, Outcome::of(&result)));
         }
         if n_failed >= limits.failures {
             break;

@@ -14,8 +14,9 @@ const MAX_DOUBLINGS: u32 = 6;
 
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// Calls a second, when nobody complains and now.
+    /// Calls a second when the cloud does not complain.
     full_rate: f64,
+    /// Calls a second now.
     pub(super) rate: f64,
     /// Calls that may be made now; below zero: calls that wait.
     tokens: f64,
@@ -25,7 +26,7 @@ pub(super) struct Bucket {
     last_throttled: Option<Timestamp>,
     /// Complaints in a row.
     n_throttled: u32,
-    /// All complaints. Who waits for a turn since before the last one asks for a new one.
+    /// All complaints. A call that got its turn before the last one must ask for a new turn.
     n_complaints: u64,
 }
 
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(waiting[19].due, at(10_000));
         // The 21st would wait too long.
         assert_eq!(take(&mut bucket, None, 0).unwrap_err(), 10_500);
-        // Nobody takes a second turn.
+        // A call that has a turn keeps it.
         assert_eq!(
             take(&mut bucket, Some(waiting[19]), 400).unwrap().due,
             at(10_000)

@@ -8,7 +8,7 @@ use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::worker::WorkerState;
 use serde_json::{Value, json};
-use server::fleet::{Ender, Scanned, Scanner};
+use server::fleet::{Ender, EndingLimits, Scanned, Scanner};
 use testing::sizes_around;
 
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
@@ -306,6 +306,59 @@ fleet_test!(
             .await;
         assert_eq!(n_told.unwrap(), 0);
         assert!((2..=9).contains(&n_calls), "{n_calls} calls");
+    }
+);
+
+fleet_test!(
+    a_region_that_answers_nothing_is_called_again_after_three_seconds_each_time,
+    |fleet| {
+        fleet.stopping_one().await;
+        let mut ender = fleet.ender();
+        let mut calls = Vec::new();
+        for pass_ms in [0, 0, 2_999, 1, 2_999, 1, 2_999, 1, 2_999, 1] {
+            fleet.pass_ms(pass_ms);
+            fleet.one.fake.fail_next(Call::End, down());
+            let (n_calls, n_told) = fleet.n_calls(Call::End, ender.end_for(FOREVER)).await;
+            assert_eq!(n_told.unwrap(), 0);
+            calls.push(n_calls);
+            fleet.one.fake.behave();
+        }
+        assert_eq!(calls, [1, 0, 0, 1, 0, 1, 0, 1, 0, 1]);
+        // Nor does a clock that is set back make anybody wait.
+        fleet.pass_ms(-2 * 60 * MINUTE_MS);
+        assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
+        assert!(fleet.machines().is_empty());
+    }
+);
+
+fleet_test!(
+    machines_about_which_nobody_answers_come_after_all_others,
+    |fleet| {
+        let first = fleet.stopping_one().await;
+        fleet.copies(&first, 100, WorkerState::Stopping).await;
+        fleet.one.fake.set_batches(1, 1);
+        let limits = EndingLimits {
+            calls: 1,
+            ..EndingLimits::default()
+        };
+        let app = Arc::clone(&fleet.app);
+        let mut ender = Ender::with_limits(app, "one".parse().unwrap(), limits);
+        let mut n_told = 0;
+        // The first two of each activation get no answer, and the others are not tried.
+        for _ in 0..50 {
+            for _ in 0..2 {
+                fleet.one.fake.fail_next(Call::End, down());
+            }
+            n_told += ender.end_for(FOREVER).await.unwrap();
+            fleet.pass_ms(3_000);
+        }
+        assert_eq!(n_told, 0);
+        // One is left that was never tried: it is the first, although a hundred others have waited longer than they must.
+        fleet.one.fake.fail_next(Call::End, down());
+        n_told += ender.end_for(FOREVER).await.unwrap();
+        assert_eq!(n_told, 100);
+        fleet.pass_ms(1);
+        assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
     }
 );
 

@@ -193,14 +193,14 @@ fleet_test!(
 );
 
 fleet_test!(
-    an_end_that_failed_is_tried_again_after_two_seconds,
+    an_end_that_failed_is_tried_again_after_three_seconds,
     |fleet| {
         let key = fleet.requested().await;
         fleet.remove(&key).await;
         fleet.one.fake.fail_next(Call::End, UNAVAILABLE());
         assert_eq!(fleet.end().await, json!(null));
         assert_eq!(fleet.machines().len(), 1);
-        fleet.pass_ms(1_999);
+        fleet.pass_ms(2_999);
         assert_eq!(fleet.end().await, json!(null));
         fleet.pass_ms(1);
         assert_eq!(fleet.end().await, json!({"told": 1}));
