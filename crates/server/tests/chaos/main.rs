@@ -48,7 +48,7 @@ use run::{run, runs};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Seeds of each test; all tests together are what `./check` runs. `scripts/chaos` runs as many as you like.
-const SEEDS_EACH: u64 = 30;
+const SEEDS_EACH: u64 = 15;
 
 macro_rules! ranges {
     ($($name:ident $number:literal),* $(,)?) => {
