@@ -8,6 +8,7 @@ mod documents;
 pub mod endpoint;
 pub mod error;
 pub mod fleetwright;
+pub mod head;
 mod impatient;
 mod json_weight;
 pub mod listener;
@@ -27,7 +28,6 @@ pub mod response;
 pub mod route;
 mod sender;
 mod turns;
-pub mod unheard;
 pub mod worker_manager;
 
 use std::sync::OnceLock;

@@ -1,21 +1,16 @@
 //! Everything that requests and tasks share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use access::Secret;
-use access::certificate::Issuer;
 use access::seal::Keyring;
-use access::slugid;
 use cloud::Providers;
 use contract::Schemas;
 use domain::supply::Horizon;
 use domain::time::{Clock, Timestamp};
-use rand::Rng;
 use store::{Store, StoreError, Tx};
 
 use crate::api::body_budget::BodyBudget;
 use crate::api::open_calls::OpenCalls;
-use crate::api::queue::Queue;
 use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::artifacts::Artifacts;
 use crate::change::{Change, PendingWakeups};
@@ -24,8 +19,11 @@ use crate::demand::Demands;
 use crate::events::EventStream;
 use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::Gate;
+use crate::issuer::WorkerIssuer;
 use crate::listening::Listening;
 use crate::notify::Channel;
+use crate::queue::Queue;
+use crate::random::Random;
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;
 use crate::vitals::Vitals;
@@ -67,55 +65,6 @@ pub struct App {
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,
     pub started: Timestamp,
-}
-
-/// Our own identity, in whose name workers or runs of tasks get credentials.
-#[derive(Clone, Debug)]
-pub struct WorkerIssuer {
-    pub client_id: String,
-    pub access_token: Secret,
-}
-
-/// The source of chance, one for the process; tests seed it.
-pub struct Random(Mutex<Box<dyn Rng + Send>>);
-
-impl Random {
-    pub fn new(source: impl Rng + Send + 'static) -> Self {
-        Self(Mutex::new(Box::new(source)))
-    }
-
-    pub fn with<T>(&self, take: impl FnOnce(&mut dyn Rng) -> T) -> T {
-        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        take(&mut **source)
-    }
-
-    /// 22 characters that name something new.
-    pub fn slugid(&self) -> String {
-        self.with(|source| slugid::nice(source))
-    }
-
-    /// Names a request in logs.
-    pub fn uuid(&self) -> String {
-        let mut bytes = [0; 16];
-        self.with(|source| source.fill_bytes(&mut bytes));
-        uuid::Builder::from_random_bytes(bytes)
-            .into_uuid()
-            .to_string()
-    }
-
-    /// 44 characters that nobody guesses.
-    pub fn secret(&self) -> Secret {
-        self.with(|source| Secret::new(slugid::secret(source)))
-    }
-}
-
-impl WorkerIssuer {
-    pub fn as_issuer(&self) -> Issuer<'_> {
-        Issuer {
-            client_id: &self.client_id,
-            access_token: &self.access_token,
-        }
-    }
 }
 
 impl App {
@@ -179,7 +128,21 @@ impl App {
     fn follow_up<T, E>(self: &Arc<Self>, written: Result<(T, PendingWakeups), E>) -> Result<T, E> {
         self.wake.publish.notify_one();
         let (result, wakeups) = written?;
-        wakeups.send(self);
+        self.send(wakeups);
         Ok(result)
+    }
+
+    /// Only after the commit: whoever is woken reads what is there.
+    fn send(self: &Arc<Self>, wakeups: PendingWakeups) {
+        for queue in &wakeups.queues {
+            self.queue.broker.ring(self, queue);
+        }
+        for pool in &wakeups.pools {
+            self.wake.pool(pool);
+        }
+        for provider in &wakeups.endings {
+            self.wake.ending(provider).notify_one();
+        }
+        self.queue.releases.add(wakeups.releases);
     }
 }

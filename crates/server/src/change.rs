@@ -4,14 +4,13 @@
 //! be seen from their parameters.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use domain::event::{Event, EventBody};
 use domain::id::{PoolId, ProviderId, TaskId};
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
-use crate::app::{App, Random};
+use crate::random::Random;
 
 pub struct Change<'a, 'tx> {
     pub tx: &'a mut Tx<'tx>,
@@ -24,13 +23,13 @@ pub struct Change<'a, 'tx> {
 #[derive(Debug, Default)]
 pub struct PendingWakeups {
     /// Pools to plan.
-    pools: BTreeSet<PoolId>,
+    pub(crate) pools: BTreeSet<PoolId>,
     /// Queues whose waiting workers may get tasks.
-    queues: BTreeSet<PoolId>,
+    pub(crate) queues: BTreeSet<PoolId>,
     /// Tasks with dependents that may be free by now.
-    releases: Vec<TaskId>,
+    pub(crate) releases: Vec<TaskId>,
     /// Providers with machines to end.
-    endings: BTreeSet<ProviderId>,
+    pub(crate) endings: BTreeSet<ProviderId>,
 }
 
 impl<'a, 'tx> Change<'a, 'tx> {
@@ -89,21 +88,5 @@ impl<'a, 'tx> Change<'a, 'tx> {
 
     pub fn into_wakeups(self) -> PendingWakeups {
         self.wakeups
-    }
-}
-
-impl PendingWakeups {
-    /// Only after the commit: whoever is woken reads what is there.
-    pub fn send(self, app: &Arc<App>) {
-        for queue in &self.queues {
-            app.queue.broker.ring(app, queue);
-        }
-        for pool in &self.pools {
-            app.wake.pool(pool);
-        }
-        for provider in &self.endings {
-            app.wake.ending(provider).notify_one();
-        }
-        app.queue.releases.add(self.releases);
     }
 }

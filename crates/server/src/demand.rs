@@ -12,8 +12,8 @@ use domain::worker::Worker;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::app::{App, Random};
 use crate::config::{ConfigError, OutsideQueue};
+use crate::random::Random;
 use crate::telemetry::DEMAND_FAILURES;
 
 /// Where tasks wait.
@@ -83,11 +83,7 @@ impl Demands {
     /// What an outside queue says about these pools; nothing, if the queue is ours, since that can be
     /// read together with all else. A pool that is not in the answer could not be asked about: what is
     /// known of it stays. An error means that of none anything is known.
-    pub async fn of(
-        &self,
-        _app: &App,
-        pools: &[PoolId],
-    ) -> Result<BTreeMap<PoolId, Demand>, String> {
+    pub async fn of(&self, pools: &[PoolId]) -> Result<BTreeMap<PoolId, Demand>, String> {
         let Self::Outside { queue, .. } = self else {
             return Ok(BTreeMap::new());
         };
@@ -126,8 +122,8 @@ impl Demands {
     /// and a worker that it does not mention would be taken for one that it never saw.
     pub async fn activity(
         &self,
-        app: &App,
         workers: &[Worker],
+        now: Timestamp,
     ) -> Option<BTreeMap<WorkerKey, QueueWorker>> {
         let Self::Outside { queue, .. } = self else {
             return None;
@@ -137,7 +133,7 @@ impl Demands {
             let pool = &of_pool[0].key.pool_id;
             match queue.workers(pool).await {
                 Ok(activity) => known.extend(activity.into_iter().map(|activity| {
-                    let worker = as_worker(pool, activity, app.clock.now());
+                    let worker = as_worker(pool, activity, now);
                     (worker.key.clone(), worker)
                 })),
                 Err(problem) => {

@@ -16,6 +16,7 @@ mod overriding;
 mod problems;
 mod regions;
 mod scan;
+mod scanned;
 mod timing;
 mod unsettled;
 
@@ -27,5 +28,6 @@ pub use facts::{Facts, most_pending, page_of_facts, page_of_supply};
 pub use launching::{Launching, launch};
 pub use overriding::{end_override, tell_pause, wake_target};
 pub use problems::{Problem, report};
-pub use scan::{ScanLimits, Scanned, Scanner};
+pub use scan::{ScanLimits, Scanner};
+pub use scanned::Scanned;
 pub use unsettled::settle_old;

@@ -12,10 +12,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
-use crate::app::Random;
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::open_files;
+use crate::random::Random;
 use crate::start::{StartError, start};
 use crate::tasks;
 use crate::tasks::driver::Driver;

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
-use domain::time::{HOUR_MS, Timestamp};
+use domain::time::{Clock, HOUR_MS, Timestamp};
 use metrics::{counter, gauge};
-use store::StoreError;
+use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
-use crate::app::App;
 use crate::telemetry::{CLOCK_SKEW, CLOCK_STEPS, seconds};
 
 /// An answer holds for this long.
@@ -63,17 +62,17 @@ impl ClockWatch {
 }
 
 impl Vitals {
-    pub async fn check(&self, app: &App) -> Health {
+    pub async fn check(&self, store: &Store, clock: &dyn Clock) -> Health {
         // Others who ask meanwhile wait for the same answer.
         let mut state = self.0.lock().await;
-        let steady_ms = app.clock.steady_ms();
-        state.look_at_clock(app.clock.now(), steady_ms);
+        let steady_ms = clock.steady_ms();
+        state.look_at_clock(clock.now(), steady_ms);
         if let Some((at, health)) = &state.last
             && (0..FRESH_MS).contains(&steady_ms.saturating_sub(*at))
         {
             return health.clone();
         }
-        let database = match write(app).await {
+        let database = match write(store, clock).await {
             Ok(skew_ms) => {
                 state.look_at_skew(skew_ms);
                 Ok(())
@@ -126,14 +125,14 @@ impl State {
 }
 
 /// Writes something, and says how far our clock is ahead of the database's.
-async fn write(app: &App) -> Result<i64, String> {
-    let before = app.clock.now();
-    let writing = app.store.write("write_probe", move |tx| {
+async fn write(store: &Store, clock: &dyn Clock) -> Result<i64, String> {
+    let before = clock.now();
+    let writing = store.write("write_probe", move |tx| {
         store::write_probe(tx, std::process::id(), before)?;
         store::database_clock(tx)
     });
     match tokio::time::timeout(WRITE_LIMIT, writing).await {
-        Ok(Ok(theirs)) => Ok(skew_ms(before, app.clock.now(), theirs)),
+        Ok(Ok(theirs)) => Ok(skew_ms(before, clock.now(), theirs)),
         Ok(Err(problem)) => Err(in_one_line(&problem)),
         Err(_) => Err(format!("it took longer than {WRITE_LIMIT:?}")),
     }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::unheard::Piece;
 use crate::artifacts::ByteStream;
+use crate::unheard::Piece;
 
 /// Most replies are whole and cost no more than their bytes.
 pub enum Body {

@@ -24,8 +24,9 @@ use tracing::Instrument;
 
 use super::body::Body;
 use super::documents::Documents;
+use super::head::{Head, Tags};
 use super::impatient::Impatient;
-use super::request::{self, Head, Tags};
+use super::request;
 use super::response::{Private, Response, with_status};
 use super::route::Router;
 use super::{endpoint::Service, pages};

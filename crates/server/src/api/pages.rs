@@ -9,7 +9,8 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::documents::Documents;
-use super::request::{Head, split_host};
+use super::head::Head;
+use super::request::split_host;
 use super::response::{Private, Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
 use crate::app::App;
@@ -65,7 +66,7 @@ fn welcome(root_url: &str) -> Value {
 /// A process is ready if it can do its work, for which the database must take writes. What is wrong with
 /// the clock is said, and does not keep it from serving.
 async fn ready(app: &App) -> Response {
-    let health = app.vitals.check(app).await;
+    let health = app.vitals.check(&app.store, &*app.clock).await;
     if health.database.is_err() {
         // Why, the log says: anybody may ask here.
         let problem = "the database cannot be written\n";

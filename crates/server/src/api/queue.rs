@@ -1,24 +1,20 @@
-//! The queue: tasks from their making to their end, the workers that claim them, and what they leave behind.
+//! The endpoints of the queue: tasks from their making to their end, the workers that claim them, and what they
+//! leave behind.
 
 mod artifact_content;
 mod artifacts;
-mod broker;
 mod changes;
-mod claiming;
 mod claims;
 mod counts;
 mod create;
+mod file_headers;
 mod files;
 mod files_table;
-mod giving_back;
 mod groups;
-mod lines;
 mod log;
 mod log_stream;
-pub(crate) mod moves;
 mod provisioners;
 mod quarantine;
-mod releases;
 mod reports;
 mod runs;
 mod signed_url;
@@ -26,7 +22,6 @@ mod task_queues;
 mod tasks;
 mod tasks_table;
 mod views_table;
-mod worker_gone;
 mod worker_views;
 
 use domain::id::TaskId;
@@ -37,30 +32,8 @@ use super::call::Call;
 use super::endpoint::Endpoint;
 use super::error::ApiError;
 use super::reply::Reply;
-use crate::app::WorkerIssuer;
 
-pub use broker::Broker;
 pub use files_table::FILES;
-pub use releases::Releases;
-pub use worker_gone::{worker_gone, worker_gone_with};
-
-/// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
-pub struct Queue {
-    /// Signs the credentials of runs.
-    pub issuer: WorkerIssuer,
-    pub broker: Broker,
-    pub releases: Releases,
-}
-
-impl Queue {
-    pub fn new(issuer: WorkerIssuer) -> Self {
-        Self {
-            issuer,
-            broker: Broker::default(),
-            releases: Releases::default(),
-        }
-    }
-}
 
 /// In the order in which the contract declares them, which mixes tasks and views.
 pub fn endpoints() -> Vec<Endpoint> {

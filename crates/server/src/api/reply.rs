@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::unheard::IfUnheard;
+use crate::unheard::IfUnheard;
 
 use crate::artifacts::ByteStream;
 

@@ -3,7 +3,6 @@
 //! Credentials, body, parameters, query, schema, handler: the first that refuses decides the error.
 //! Credentials come first, so that those who may not call do not make us read or keep anything.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -13,12 +12,12 @@ use http::header::{
 };
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 
 use super::body_budget::BodyShare;
 use super::call::Call;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
+use super::head::Head;
 use super::query;
 use super::raw_body::RawBody;
 use super::read_body::{self, BodyLimits};
@@ -33,41 +32,6 @@ use crate::telemetry::Stopwatch;
 const JSON: &str = "application/json";
 /// An error repeats the body that it is about only if that is not larger than this.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
-
-/// What a request is known by in logs and replies.
-#[derive(Clone)]
-pub struct Tags {
-    pub request_id: String,
-    pub trace_id: String,
-}
-
-/// A request's head and who sent it.
-pub struct Head {
-    pub method: Method,
-    pub uri: http::Uri,
-    pub headers: HeaderMap,
-    pub peer: SocketAddr,
-    /// The connection itself is encrypted.
-    pub is_tls: bool,
-    pub tags: Tags,
-    /// The client has hung up, or the server stops.
-    pub gone: CancellationToken,
-}
-
-impl Head {
-    /// How long it is as it was sent, to a few bytes.
-    pub(super) fn bytes(&self) -> usize {
-        let uri = self
-            .uri
-            .path_and_query()
-            .map_or(1, |uri| uri.as_str().len());
-        let line = |(name, value): (&HeaderName, &http::HeaderValue)| {
-            name.as_str().len() + value.len() + ": \r\n".len()
-        };
-        let headers: usize = self.headers.iter().map(line).sum();
-        self.method.as_str().len() + uri + "  HTTP/1.1\r\n\r\n".len() + headers
-    }
-}
 
 /// Answers a request whose path begins with `/api/`.
 pub async fn answer<B>(app: &Arc<App>, router: &Router, head: Head, body: B) -> Response

@@ -10,8 +10,8 @@ use super::body::Body;
 use super::endpoint::{Endpoint, Verb};
 use super::error::{ApiError, Code};
 use super::reply::{Elsewhere, Reply, Streamed};
-use super::unheard::Piece;
 use crate::app::App;
+use crate::unheard::Piece;
 
 pub type Response = http::Response<Body>;
 

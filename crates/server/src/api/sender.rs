@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 
-use super::request::Head;
+use super::head::Head;
 use crate::app::App;
 
 /// The address of the client, or of the last proxy if that does not say.

@@ -4,8 +4,8 @@ use domain::event::{EventBody, WorkerChange};
 use domain::worker::{Worker, WorkerState};
 use store::StoreError;
 
-use crate::api::queue::worker_gone;
 use crate::change::Change;
+use crate::queue::worker_gone;
 
 /// Told to go: it is stopping from now on, and what it ran is given to others. `false`: it was going already.
 pub fn told_to_go(

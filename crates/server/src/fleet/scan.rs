@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{CloudError, Launched, MAX_OWNED_PAGES, Machines, Owned, Region, Sighting};
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{Attention, Judgement, QueueFacts, Seen, judge};
 use domain::queue_worker::QueueWorker;
 use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
@@ -19,6 +19,7 @@ use store::StoreError;
 
 use super::changes::{gone, told_to_go};
 use super::regions::RegionTasks;
+use super::scanned::{Name, Scanned};
 use super::unsettled::{self, FirstSeen};
 use crate::app::App;
 use crate::change::Change;
@@ -63,20 +64,6 @@ impl Default for ScanLimits {
         }
     }
 }
-
-/// What a scan found and did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
-    pub seen: u64,
-    pub stopped: u64,
-    pub ended: u64,
-    pub adopted: u64,
-    pub settled: u64,
-    pub problems: u64,
-}
-
-/// A machine by its own name.
-pub(super) type Name = (WorkerGroup, WorkerId);
 
 /// Scans a provider, again and again.
 pub struct Scanner {
@@ -500,7 +487,7 @@ async fn queue_facts(
         return Ok(None);
     };
     if app.demands.is_outside() {
-        return Ok(app.demands.activity(app, page).await);
+        return Ok(app.demands.activity(page, app.clock.now()).await);
     }
     let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
     let read = app.store.scan("scan_queue_workers", move |tx| {

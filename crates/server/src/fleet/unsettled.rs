@@ -17,7 +17,7 @@ use store::StoreError;
 use super::ending::end_now;
 use super::launching::{adopt, machine_of_nobody};
 use super::problems::{Problem, report};
-use super::scan::{Name, Scanned};
+use super::scanned::{Name, Scanned};
 use super::timing::{GIVE_UP_MS, SETTLE_MS, WITHDRAW_MS};
 use crate::app::App;
 use crate::change::Change;

@@ -16,7 +16,7 @@ impl Task for CheckVitals {
 
     async fn activate(&mut self) -> Result<Value, String> {
         let app = &self.0;
-        app.vitals.check(app).await.database?;
+        app.vitals.check(&app.store, &*app.clock).await.database?;
         app.listening.note(app.clock.now());
         Ok(Value::Null)
     }

@@ -224,7 +224,7 @@ async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
     let is_outside = app.demands.is_outside();
     if is_outside {
         let ours = known(app, ids).await?;
-        demand = app.demands.of(app, &ours).await?;
+        demand = app.demands.of(&ours).await?;
     }
     let (inner, ids, now) = (Arc::clone(app), ids.to_vec(), app.clock.now());
     let horizon = app.horizon(now);

@@ -9,8 +9,8 @@ use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::api::queue::moves::carry_out;
 use crate::app::App;
+use crate::queue::carry_out;
 
 const BATCH: u32 = 100;
 const MAX_BATCHES: usize = 100;

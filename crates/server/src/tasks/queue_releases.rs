@@ -10,8 +10,8 @@ use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
-use crate::api::queue::moves::{RELEASED_AT_ONCE, look_again};
 use crate::app::App;
+use crate::queue::{RELEASED_AT_ONCE, look_again};
 
 /// What was noted in the store is left to others for so long: they look at it at once, and most likely have done so.
 const LEFT_TO_OTHERS_MS: i64 = 10 * SECOND_MS;

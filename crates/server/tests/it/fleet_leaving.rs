@@ -9,7 +9,7 @@ use domain::time::{DAY_MS, HOUR_MS};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
-use server::app::Random;
+use server::random::Random;
 use server::start::start_with;
 use server::tasks::Housekeeping;
 use server::tasks::driver::Task;

@@ -12,9 +12,10 @@ use domain::time::Clock;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
-use server::app::{App, Random};
+use server::app::App;
 use server::config::RateLimits;
 use server::fleet::Scanner;
+use server::random::Random;
 use server::rate_limit::{Pauses, RateLimited};
 use server::start::start_with;
 

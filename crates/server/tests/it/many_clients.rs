@@ -6,8 +6,8 @@ use domain::Version;
 use domain::access::ClientRecord;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use server::app::Random;
 use server::doctor::examine;
+use server::random::Random;
 use server::start::start_with;
 use testing::sizes_around;
 

@@ -80,7 +80,7 @@ impl Two {
     async fn demand(&self, names: &[&str]) -> Result<BTreeMap<String, (u64, u64)>, String> {
         let pools: Vec<PoolId> = names.iter().map(|name| name.parse().unwrap()).collect();
         let app = &self.fleet.app;
-        let known = app.demands.of(app, &pools).await?;
+        let known = app.demands.of(&pools).await?;
         let plain =
             |(pool, demand): (PoolId, Demand)| (pool.to_string(), (demand.pending, demand.claimed));
         Ok(known.into_iter().map(plain).collect())
@@ -160,7 +160,11 @@ async fn what_the_queue_knows_of_workers_is_known_here() {
         worker("pp/b", "g", "w1"),
     ];
     let app = &two.fleet.app;
-    let known = app.demands.activity(app, &workers).await.unwrap();
+    let known = app
+        .demands
+        .activity(&workers, app.clock.now())
+        .await
+        .unwrap();
     assert_eq!(known.len(), 1);
     let seen = &known[&workers[0].key];
     assert_eq!(seen.first_claim, two.queue.now());
@@ -326,7 +330,7 @@ async fn a_pool_whose_queue_we_may_not_see_is_unknown_and_hides_no_other() {
     );
     let workers = [worker("pp/a", "g", "w1")];
     let app = &two.fleet.app;
-    assert_eq!(app.demands.activity(app, &workers).await, None);
+    assert_eq!(app.demands.activity(&workers, app.clock.now()).await, None);
     assert!(app.demands.busy(&"pp/a".parse().unwrap()).await.is_err());
 }
 
@@ -362,7 +366,7 @@ async fn a_queue_that_cannot_be_asked_keeps_a_server_from_starting() {
         pulse: None,
     });
     let clock = Arc::clone(&world.clock) as _;
-    let random = server::app::Random::new(rand::rngs::StdRng::seed_from_u64(1));
+    let random = server::random::Random::new(rand::rngs::StdRng::seed_from_u64(1));
     let refused = server::start::start_with(config, clock, random, Vec::new()).await;
     let problem = std::error::Error::source(&refused.err().unwrap())
         .unwrap()

@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::app::Random;
+use server::random::Random;
 use server::start::start_with;
 use testing::sizes_around;
 

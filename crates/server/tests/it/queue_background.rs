@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::time::MINUTE_MS;
 use serde_json::{Value, json};
-use server::api::queue::worker_gone;
+use server::queue::worker_gone;
 use server::tasks::driver::Task;
 use server::tasks::{QueueClaims, QueueDeadlines, QueueHousekeeping};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use domain::id::{PoolId, TaskGroupId, TaskId};
 use domain::task::{Requires, Task, TaskDefinition};
 use serde_json::json;
-use server::api::queue::worker_gone_with;
+use server::queue::worker_gone_with;
 use server::tasks::QueueReleases;
 use server::tasks::driver::Task as _;
 use testing::sizes_around;
@@ -55,7 +55,7 @@ on_both!(
         /// Together they want more.
         const WORKERS: usize = 5;
         let mut first = 0;
-        for count in sizes_around("server::api::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("server::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
             // With stopped time no sweep begins by itself.
             let time = stop_time();
             let queue: PoolId = format!("pp/of-{count}").parse().unwrap();
@@ -120,7 +120,7 @@ on_both!(
     |world| {
         const AT_ONCE: usize = 100;
         let (mut first, mut n_pending) = (0, 0);
-        for count in sizes_around("server::api::queue::moves::RELEASED_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("server::queue::moves::RELEASED_AT_ONCE", AT_ONCE) {
             world
                 .created(u32::try_from(first).unwrap(), json!({}))
                 .await;
@@ -164,7 +164,7 @@ on_both!(
     |world| {
         const MANY: usize = 256;
         let mut first = 0;
-        for count in sizes_around("server::api::queue::moves::MANY", MANY) {
+        for count in sizes_around("server::queue::moves::MANY", MANY) {
             // One task ends, `count` others of its group stay, and one more task depends on all of them.
             let group: TaskGroupId = id(first).as_str().parse().unwrap();
             let ending = u32::try_from(first).unwrap();
@@ -227,7 +227,7 @@ on_both!(a_request_asks_for_so_many_tasks_at_most, |world| {
 on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
     const LIMIT: usize = 5;
     let mut first = 0;
-    for count in sizes_around("server::api::queue::worker_gone::MAX_CLAIMS", LIMIT) {
+    for count in sizes_around("server::queue::worker_gone::MAX_CLAIMS", LIMIT) {
         let (now, worker) = (world.now(), key("pp/ee", "g", "w"));
         let pending = stored_task(world).schedule(now).unwrap().task;
         let until = now.plus_seconds(1_200);

@@ -7,8 +7,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
 use server::api::listener::Server;
-use server::app::{App, Random};
+use server::app::App;
 use server::config::{Config, StaticClient};
+use server::random::Random;
 use server::start::{StartError, start};
 
 use crate::ask::{Ask, Who};

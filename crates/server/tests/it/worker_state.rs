@@ -9,7 +9,7 @@ use domain::time::MINUTE_MS;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use server::app::Random;
+use server::random::Random;
 use server::start::start_with;
 use server::tasks::driver::Task;
 use server::tasks::{Outcomes, QueueClaims};

@@ -27,7 +27,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
     let demand = app
         .demands
-        .of(&app, std::slice::from_ref(&pool_id))
+        .of(std::slice::from_ref(&pool_id))
         .await
         .map_err(|problem| ApiError::queue_unavailable(&problem))?;
     let id = pool_id.clone();

@@ -10,8 +10,8 @@ use store::StoreError;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::moves::{carry_out, look_again};
 use super::{load, status_reply, task_not_found};
+use crate::queue::{carry_out, look_again};
 
 /// So many batches of dependents are released before a task runs again.
 const MAX_RELEASES: usize = 1_000;

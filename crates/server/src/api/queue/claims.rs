@@ -13,11 +13,11 @@ use store::StoreError;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::broker::NotServed;
-use super::claiming::{claim_end, refusal, see};
-use super::moves::carry_out;
 use super::{run_id, task_not_found};
 use crate::app::App;
+use crate::queue::NotServed;
+use crate::queue::carry_out;
+use crate::queue::{claim_end, refusal, see};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

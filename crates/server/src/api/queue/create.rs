@@ -16,11 +16,11 @@ use super::super::reply::Reply;
 use super::super::worker_manager::{
     Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
 };
-use super::moves::{carry_out, follow};
 use super::status_reply;
 use crate::app::App;
 use crate::change::Change;
 use crate::config;
+use crate::queue::{carry_out, follow};
 
 /// Clocks may differ by so much.
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;

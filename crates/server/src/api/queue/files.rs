@@ -1,13 +1,14 @@
 //! Files of artifacts on their way in and out, by URLs that need no credentials.
 
-use domain::artifact::{Artifact, ArtifactName, Content, Uploaded, author};
-use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
+use domain::artifact::{Artifact, Content, Uploaded, author};
+use http::HeaderValue;
+use http::header::CONTENT_ENCODING;
 
 use super::super::call::Call;
 use super::super::error::{ApiError, Code};
 use super::super::reply::{Reply, Streamed};
 use super::artifacts::find;
+use super::file_headers::headers;
 use super::log_stream;
 use super::runs::{check_author, folder, runs_of, takes_nothing};
 use super::signed_url::{Good, Target};
@@ -108,33 +109,6 @@ async fn file(call: &Call, artifact: &Artifact, encoding: Option<&str>) -> Resul
         length: Some(length),
         bytes,
     }))
-}
-
-/// What clients are told of the file: its type and the last part of its name.
-pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let mut set = |name, text: &str| {
-        // Types were checked when the artifact was made, and names are made harmless.
-        if let Ok(value) = HeaderValue::from_str(text) {
-            headers.insert(name, value);
-        }
-    };
-    set(CONTENT_TYPE, &artifact.content_type);
-    let file_name = file_name(&artifact.name);
-    set(
-        CONTENT_DISPOSITION,
-        &format!("inline; filename=\"{file_name}\""),
-    );
-    headers
-}
-
-fn file_name(name: &ArtifactName) -> String {
-    let last = name.as_str().rsplit('/').next().unwrap_or_default();
-    let harmless = |character: char| match character {
-        '"' | '\\' => '_',
-        other => other,
-    };
-    last.chars().map(harmless).collect()
 }
 
 fn gone() -> ApiError {

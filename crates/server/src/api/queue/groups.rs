@@ -11,10 +11,10 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::changes::new_priority;
-use super::moves::carry_out;
 use super::tasks::shown;
 use super::with_token;
 use crate::change::Change;
+use crate::queue::carry_out;
 
 /// So many tasks are changed in one transaction.
 const BATCH: u32 = 100;

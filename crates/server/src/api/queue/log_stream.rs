@@ -17,7 +17,7 @@ use store::{StoreError, Tx};
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::{Reply, Streamed};
-use super::files::headers;
+use super::file_headers::headers;
 use super::runs::{folder, runs_of};
 use crate::app::App;
 use crate::artifacts::ByteStream;

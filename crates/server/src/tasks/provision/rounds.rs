@@ -178,7 +178,7 @@ async fn demand(
         return Ok((pools, demand));
     }
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
-    let demand = app.demands.of(app, &ids).await?;
+    let demand = app.demands.of(&ids).await?;
     // What is not known is not zero: of these pools nothing is decided now.
     pools.retain(|pool| demand.contains_key(&pool.id));
     Ok((pools, demand))

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_in_memory_has_a_limit() {
-        for count in testing::sizes_around("server::api::queue::releases::MAX_KEPT", MAX_KEPT) {
+        for count in testing::sizes_around("server::queue::releases::MAX_KEPT", MAX_KEPT) {
             let releases = Releases::default();
             let task: TaskId = "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap();
             releases.add(vec![task; count]);

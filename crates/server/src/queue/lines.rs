@@ -7,17 +7,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use domain::id::PoolId;
+use domain::task::Task;
+use domain::worker::WorkerState;
+use store::StoreError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::broker::Answer;
-use super::claiming::{Claimant, Left};
+use super::claiming::{Claimant, Left, SERVED_AT_ONCE};
+use crate::unheard::IfUnheard;
 
-/// At most this many workers are served in one transaction.
-pub(super) const SERVED_AT_ONCE: usize = 64;
+/// `None`: there was nothing.
+pub(super) type Answer = Result<Option<Claimed>, NotServed>;
+
+/// What a worker is to be told that it has.
+pub(crate) struct Claimed {
+    /// Each with its last run claimed by this worker.
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) if_unheard: IfUnheard,
+}
+
+/// Why a worker gets no answer, or none that it likes.
+#[derive(Clone, Debug)]
+pub(crate) enum NotServed {
+    /// The store failed all that were served together.
+    Store(Arc<StoreError>),
+    /// The task that served has panicked.
+    Panicked,
+    /// The worker is in a state in which it gets no tasks.
+    Refused(WorkerState),
+}
 
 #[derive(Default)]
 pub(super) struct Lines {

@@ -7,9 +7,9 @@ use domain::task::{Claim, Task};
 use store::StoreError;
 use tokio::runtime::Handle;
 
-use super::super::unheard::IfUnheard;
 use super::moves::carry_out;
 use crate::app::App;
+use crate::unheard::IfUnheard;
 
 /// A run as the worker would have got it.
 type Unheard = (TaskId, u32, Claim);

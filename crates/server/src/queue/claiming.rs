@@ -10,11 +10,12 @@ use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::WorkerState;
 use store::{Part, StoreError, Tx};
 
-use super::lines::SERVED_AT_ONCE;
 use super::moves::carry_out;
 use crate::app::App;
 use crate::change::Change;
 
+/// At most this many workers are served in one transaction.
+pub(super) const SERVED_AT_ONCE: usize = 64;
 /// So many claims are made in one transaction.
 const CLAIMS_AT_ONCE: u32 = 128;
 const _: () = assert!(
@@ -72,7 +73,7 @@ pub(crate) fn claim_end(app: &App, now: Timestamp) -> Timestamp {
 }
 
 /// Why a worker in this state gets no tasks; `None`: it may have some.
-pub(super) fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
+pub(crate) fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
     match state {
         Some(state @ (WorkerState::Stopping | WorkerState::Stopped)) => Some(state),
         // It may be a worker that we did not start.
@@ -246,7 +247,7 @@ fn claim(
 }
 
 /// Remembers that a worker was heard of, and what it has claimed.
-pub(super) fn see(
+pub(crate) fn see(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,

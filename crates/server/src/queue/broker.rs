@@ -11,18 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
-use domain::task::Task;
-use domain::worker::WorkerState;
 use futures_util::FutureExt;
 use store::{OutboxRow, StoreError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::unheard::IfUnheard;
 use super::claiming::{Claimant, Left, Share, serve_lines};
 use super::giving_back::if_unheard;
-use super::lines::{Lines, Next, Served, Waiting};
+use super::lines::{Answer, Claimed, Lines, Next, NotServed, Served, Waiting};
 use crate::app::App;
 
 /// A worker waits so long for work before it is told that there is none.
@@ -38,27 +35,6 @@ pub struct Broker {
     lines: Mutex<Lines>,
     /// Rung when there may be something to do for the task that serves.
     bell: Notify,
-}
-
-/// `None`: there was nothing.
-pub(super) type Answer = Result<Option<Claimed>, NotServed>;
-
-/// What a worker is to be told that it has.
-pub(crate) struct Claimed {
-    /// Each with its last run claimed by this worker.
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) if_unheard: IfUnheard,
-}
-
-/// Why a worker gets no answer, or none that it likes.
-#[derive(Clone, Debug)]
-pub(crate) enum NotServed {
-    /// The store failed all that were served together.
-    Store(Arc<StoreError>),
-    /// The task that served has panicked.
-    Panicked,
-    /// The worker is in a state in which it gets no tasks.
-    Refused(WorkerState),
 }
 
 /// Leaves the line when the worker stops waiting, however that comes about.

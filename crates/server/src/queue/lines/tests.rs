@@ -1,7 +1,7 @@
 //! Each worker of a line is looked at in turn, and none of them more often than rings demand.
 
 use super::*;
-use crate::api::queue::broker::PATIENCE;
+use crate::queue::broker::PATIENCE;
 
 const QUEUE: &str = "a/b";
 
@@ -73,7 +73,7 @@ fn sweep(lines: &mut Lines, with_work: &[&str]) {
 #[tokio::test]
 async fn each_new_worker_is_looked_at_once_whatever_their_number() {
     let most = SERVED_AT_ONCE as u64;
-    let sizes = testing::sizes_around("server::api::queue::lines::SERVED_AT_ONCE", SERVED_AT_ONCE);
+    let sizes = testing::sizes_around("server::queue::claiming::SERVED_AT_ONCE", SERVED_AT_ONCE);
     for n_waiting in sizes.into_iter().chain([5_000]) {
         let n_waiting = n_waiting as u64;
         for left in [Left::Nothing, Left::ForOthers] {

@@ -1,0 +1,40 @@
+//! Chance: ids and secrets that nobody guesses.
+
+use std::sync::{Mutex, PoisonError};
+
+use access::Secret;
+use access::slugid;
+use rand::Rng;
+
+/// The source of chance, one for the process; tests seed it.
+pub struct Random(Mutex<Box<dyn Rng + Send>>);
+
+impl Random {
+    pub fn new(source: impl Rng + Send + 'static) -> Self {
+        Self(Mutex::new(Box::new(source)))
+    }
+
+    pub fn with<T>(&self, take: impl FnOnce(&mut dyn Rng) -> T) -> T {
+        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        take(&mut **source)
+    }
+
+    /// 22 characters that name something new.
+    pub fn slugid(&self) -> String {
+        self.with(|source| slugid::nice(source))
+    }
+
+    /// Names a request in logs.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [0; 16];
+        self.with(|source| source.fill_bytes(&mut bytes));
+        uuid::Builder::from_random_bytes(bytes)
+            .into_uuid()
+            .to_string()
+    }
+
+    /// 44 characters that nobody guesses.
+    pub fn secret(&self) -> Secret {
+        self.with(|source| Secret::new(slugid::secret(source)))
+    }
+}
