@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use domain::time::{Clock as _, Timestamp};
+use engine::clock::SystemClock;
+pub(crate) use engine::measures::Stopwatch;
 use rand::rngs::ThreadRng;
-use server::clock::SystemClock;
-pub(crate) use server::telemetry::Stopwatch;
 
 /// The time of day. Read it once per command and pass the value down.
 pub(crate) fn now() -> Timestamp {

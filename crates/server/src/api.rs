@@ -16,6 +16,7 @@ pub mod open_calls;
 pub mod openapi;
 pub mod pages;
 pub mod paging;
+mod piece;
 pub mod purge_cache;
 mod query;
 pub mod queue;

@@ -9,7 +9,6 @@ mod fleet;
 mod notify;
 mod outside_queue;
 mod queue;
-mod rate_limits;
 mod roles;
 mod tls;
 
@@ -31,7 +30,6 @@ pub use fleet::Fleet;
 pub use notify::{Email, Hook, MailServer, Notify, Tls, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use queue::Queue;
-pub use rate_limits::RateLimits;
 pub use roles::{Role, Roles};
 pub use tls::TlsFiles;
 

@@ -9,11 +9,11 @@ use contract::Schemas;
 use domain::access::ClientRecord;
 use domain::id::ClientId;
 use domain::time::Clock;
+use engine::artifacts::Folder;
+use engine::clock::SystemClock;
 use store::Store;
 use tokio::net::TcpListener;
 
-use crate::artifacts::Folder;
-use crate::clock::SystemClock;
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
 use crate::gate::token_purpose;
 use crate::notify::MailChannel;

@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use engine::clock::SystemClock;
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use store::LockError;
@@ -12,10 +14,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
-use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::open_files;
-use crate::random::Random;
 use crate::start::{StartError, start};
 use crate::tasks;
 use crate::tasks::driver::Driver;
@@ -75,7 +75,7 @@ pub async fn run(
     }
     let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
     let stopping = CancellationToken::new();
-    let mut driver = Driver::new(Arc::clone(&app.clock), stopping.clone());
+    let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
     tasks::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
@@ -89,7 +89,7 @@ pub async fn run(
     if let Err(problem) = tasks::leave_broker(&app).await {
         tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
     }
-    app.launching.finish().await;
-    app.store.close().await;
+    app.engine.launching.finish().await;
+    app.engine.store.close().await;
     Ok(())
 }

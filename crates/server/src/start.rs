@@ -7,6 +7,7 @@ use std::time::Duration;
 use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
+use backplane::{DemandError, QueueAccess, TaskclusterQueue};
 use cloud::{NotAvailable, Provider, ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
 use domain::Version;
@@ -14,29 +15,32 @@ use domain::access::ClientRecord;
 use domain::id::{ClientId, ProviderId};
 use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
+use engine::Engine;
+use engine::artifacts::Artifacts;
+use engine::demand::Demands;
+use engine::fleet::{LaunchAnswers, Launching};
+use engine::issuer::WorkerIssuer;
+use engine::listening::Listening;
+use engine::queue::Queue;
+use engine::random::Random;
+use engine::rate_limit::{RateLimited, RealPauses};
+use engine::wake::Wake;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
 
 use crate::api::body_budget::BodyBudget;
 use crate::api::open_calls::OpenCalls;
 use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::app::App;
-use crate::artifacts::Artifacts;
-use crate::config::{Config, ConfigError};
-use crate::demand::{Demands, QueueUnusable};
+use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
-use crate::fleet::{LaunchAnswers, Launching};
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
-use crate::issuer::WorkerIssuer;
-use crate::listening::Listening;
 use crate::notify::{self, Channel, ChannelsError};
-use crate::queue::Queue;
-use crate::random::Random;
-use crate::rate_limit::{RateLimited, RealPauses};
 use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
 use crate::tls::{BadTls, Tls};
 use crate::vitals::Vitals;
-use crate::wake::Wake;
 
 /// Our own client, in whose name workers get credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
@@ -60,8 +64,8 @@ pub enum StartError {
     Tls(#[from] BadTls),
     #[error("nobody can be told of errors")]
     Notices(#[from] ChannelsError),
-    #[error("the queue is not usable")]
-    Queue(#[from] QueueUnusable),
+    #[error("the queue of another deployment cannot be asked")]
+    Queue(#[from] DemandError),
     #[error("{0:?} is not a client id")]
     ClientId(String),
     #[error("the access token of {0} cannot be opened: is its key still in keys.file?")]
@@ -155,7 +159,7 @@ async fn assemble(
         tracing::info!("migrated the database: {applied}");
     }
     let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
-    let demands = Demands::new(config.queue.taskcluster.as_ref(), &clock, &random)?;
+    let demands = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
     let providers = Providers::new(configured.into_iter().chain(further).collect());
@@ -164,30 +168,32 @@ async fn assemble(
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;
-    let artifacts = Artifacts::new(config.artifact_folder());
     let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
-    let listening = Listening::new(now);
-    Ok(Arc::new(App {
+    let engine = Engine {
         root_url: config.root_url(),
-        config,
         store,
-        clock,
         random: Arc::new(random),
-        schemas,
-        keyring,
         providers,
-        gate,
-        issuer,
         queue: Queue::new(queue_issuer),
-        telemetry,
         wake: Wake::default(),
         demands,
         launching: Launching::default(),
         launch_answers: LaunchAnswers::default(),
-        listening,
-        artifacts,
+        listening: Listening::new(now),
+        artifacts: Artifacts::new(config.artifact_folder()),
+        claim_seconds: config.queue.claim_seconds,
+        clock,
+    };
+    Ok(Arc::new(App {
+        config,
+        engine: Arc::new(engine),
+        schemas,
+        keyring,
+        gate,
+        issuer,
+        telemetry,
         events,
         notices,
         compilations: Compilations::default(),
@@ -198,6 +204,31 @@ async fn assemble(
         open_calls,
         started: now,
     }))
+}
+
+/// The queue: ours, or that of another deployment.
+fn open_demands(
+    outside: Option<&OutsideQueue>,
+    clock: &Arc<dyn Clock>,
+    random: &Random,
+) -> Result<Demands, StartError> {
+    let Some(outside) = outside else {
+        return Ok(Demands::Embedded);
+    };
+    let seed = random.with(|random| random.next_u64());
+    let queue = TaskclusterQueue::new(QueueAccess {
+        root_url: outside.root_url.clone(),
+        client_id: outside.client_id.clone(),
+        access_token: outside.token()?,
+        clock: Arc::clone(clock),
+        random: Box::new(StdRng::seed_from_u64(seed)),
+    })?;
+    let pulse = outside.pulse.as_ref();
+    let pulse = pulse.map(|pulse| pulse.broker("queue.taskcluster.pulse"));
+    Ok(Demands::Outside {
+        queue,
+        pulse: pulse.transpose()?,
+    })
 }
 
 /// The providers of the configuration. Those that call a cloud do so within their rate limits.

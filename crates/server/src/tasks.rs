@@ -25,6 +25,8 @@ mod tls_files;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::listening::LOOK_EVERY;
+
 pub use artifacts::{ArtifactLimits, Artifacts};
 pub use batches::Batches;
 use driver::Driver;
@@ -48,38 +50,46 @@ pub use tls_files::TlsReload;
 
 use crate::app::App;
 use crate::config::Role;
-use crate::listening::LOOK_EVERY;
 
 /// Starts the tasks of the roles that this process plays.
 pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let every = Duration::from_secs;
     let own = || Arc::clone(app);
+    let engine = || Arc::clone(&app.engine);
     let plays = |role| app.config.roles.include(role);
     let fleet = &app.config.fleet;
-    driver.start_woken(every(1), Arc::clone(&app.wake.publish), Publish(own()));
-    let bell = Arc::clone(&app.queue.releases.bell);
-    driver.start_woken(every(5), bell, QueueReleases(own()));
+    driver.start_woken(
+        every(1),
+        Arc::clone(&app.engine.wake.publish),
+        Publish(own()),
+    );
+    let bell = Arc::clone(&app.engine.queue.releases.bell);
+    driver.start_woken(every(5), bell, QueueReleases(engine()));
     driver.start(LOOK_EVERY, CheckVitals(own()));
-    driver.start(every(60), ProviderSetup(own()));
-    driver.start_woken(every(300), Arc::clone(&app.wake.refresh), Refresh(own()));
+    driver.start(every(60), ProviderSetup(engine()));
+    driver.start_woken(
+        every(300),
+        Arc::clone(&app.engine.wake.refresh),
+        Refresh(engine()),
+    );
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }
     if plays(Role::Provisioner) {
-        let bell = Arc::clone(&app.wake.provision);
-        driver.start_woken(fleet.round(), bell, Provision::new(own()));
-        driver.start(fleet.round(), Rounds(own()));
-        driver.start(every(5), Overrides(own()));
-        if let Some(pulse) = app.demands.pulse() {
+        let bell = Arc::clone(&app.engine.wake.provision);
+        driver.start_woken(fleet.round(), bell, Provision::new(engine()));
+        driver.start(fleet.round(), Rounds(engine()));
+        driver.start(every(5), Overrides(engine()));
+        if let Some(pulse) = app.engine.demands.pulse() {
             driver.start(every(1), Hints::new(own(), pulse));
         }
     }
     if plays(Role::Scanner) {
-        for scan in Scan::each(app) {
+        for scan in Scan::each(&app.engine) {
             driver.start(fleet.scan(), scan);
         }
-        for ending in Ending::each(app) {
-            let bell = app.wake.ending(ending.provider_id());
+        for ending in Ending::each(&app.engine) {
+            let bell = app.engine.wake.ending(ending.provider_id());
             driver.start_woken(fleet.scan(), bell, ending);
         }
     }
@@ -95,17 +105,17 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
     }
     if plays(Role::Housekeeper) {
-        if let Some(pulse) = app.demands.pulse() {
-            driver.start(every(1), OutsideOutcomes::new(own(), pulse));
+        if let Some(pulse) = app.engine.demands.pulse() {
+            driver.start(every(1), OutsideOutcomes::new(engine(), pulse));
         }
-        if !app.demands.is_outside() {
+        if !app.engine.demands.is_outside() {
             driver.start(every(1), Outcomes(own()));
         }
-        driver.start(every(2), QueueClaims(own()));
-        driver.start(every(5), QueueDeadlines(own()));
-        driver.start(every(300), QueueHousekeeping(own()));
+        driver.start(every(2), QueueClaims(engine()));
+        driver.start(every(5), QueueDeadlines(engine()));
+        driver.start(every(300), QueueHousekeeping(engine()));
         driver.start(every(30), Measure(own()));
         driver.start(every(300), Housekeeping(own()));
-        driver.start(every(300), Artifacts::new(own()));
+        driver.start(every(300), Artifacts::new(engine()));
     }
 }

@@ -5,8 +5,9 @@ mod escape;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use engine::measures::LAUNCHES;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -32,9 +33,6 @@ pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
 pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
 pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
 pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
-pub const LAUNCHES: &str = "fleetwright_launch_seconds";
-pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
-pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
 pub const BUILD_INFO: &str = "fleetwright_build_info";
 pub const POOLS: &str = "fleetwright_worker_pools";
 pub const WORKERS: &str = "fleetwright_workers";
@@ -45,7 +43,6 @@ pub const BROKER_WAITING: &str = "fleetwright_broker_waiting_events";
 pub const BROKER_LAG: &str = "fleetwright_broker_lag_seconds";
 pub const EVENTS_PUBLISHED: &str = "fleetwright_broker_published_events_total";
 pub const EVENT_LISTENERS: &str = "fleetwright_event_listeners";
-pub const DEMAND_FAILURES: &str = "fleetwright_demand_unknown_total";
 pub const OUTCOMES: &str = "fleetwright_task_runs_total";
 pub const BAD_OUTCOMES: &str = "fleetwright_task_run_messages_dropped_total";
 pub const NOTICES: &str = "fleetwright_notices_total";
@@ -197,33 +194,6 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
             .try_init(),
     };
     Ok(())
-}
-
-/// Milliseconds as seconds, for metrics.
-pub fn seconds(millis: i64) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a metric needs no more digits than a double"
-    )]
-    let seconds = millis as f64 / 1_000.0;
-    seconds
-}
-
-/// Measures how long something took; decisions never depend on it.
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that measures elapsed time"
-    )]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use domain::time::{Clock, HOUR_MS, Timestamp};
+use engine::measures::seconds;
 use metrics::{counter, gauge};
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
-use crate::telemetry::{CLOCK_SKEW, CLOCK_STEPS, seconds};
+use crate::telemetry::{CLOCK_SKEW, CLOCK_STEPS};
 
 /// An answer holds for this long.
 const FRESH_MS: i64 = 5_000;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use access::Secret;
 use clap::{Args, Subcommand, ValueEnum};
+use engine::clock::SystemClock;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use server::clock::SystemClock;
 use server::config::{Log, LogFormat};
 use worker::aws::{METADATA_URL, Metadata};
 use worker::{

@@ -6,10 +6,10 @@ use std::process::Stdio;
 use access::Secret;
 use access::certificate::{self, Issuer};
 use domain::time::Clock as _;
+use engine::clock::SystemClock;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use server::clock::SystemClock;
 
 use crate::world::{Done, Server, drain};
 

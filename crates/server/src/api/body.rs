@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use engine::artifacts::ByteStream;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::artifacts::ByteStream;
-use crate::unheard::Piece;
+use super::piece::Piece;
 
 /// Most replies are whole and cost no more than their bytes.
 pub enum Body {

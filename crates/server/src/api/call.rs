@@ -6,6 +6,7 @@ use access::scope::{Expression, Params, ScopeSet};
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::{BadId, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::Timestamp;
+use engine::change::Change;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
-use crate::change::Change;
 use crate::gate::{Asking, Caller};
 
 pub struct Call {
@@ -53,7 +53,7 @@ impl Call {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.app.change(name, self.now, f).await
+        self.app.engine.change(name, self.now, f).await
     }
 
     /// A parameter of the route.

@@ -41,11 +41,11 @@ impl Documents {
 
 fn make(app: &App, path: &str) -> Option<Value> {
     if path == OPENAPI {
-        return Some(openapi::document(&app.root_url));
+        return Some(openapi::document(&app.engine.root_url));
     }
     if let Some(path) = path.strip_prefix(REFERENCES) {
-        return references::document(path, &app.root_url);
+        return references::document(path, &app.engine.root_url);
     }
     app.schemas
-        .served(path.strip_prefix(SCHEMAS)?, &app.root_url)
+        .served(path.strip_prefix(SCHEMAS)?, &app.engine.root_url)
 }

@@ -255,7 +255,7 @@ impl Server {
     }
 
     fn tags(&self, headers: &HeaderMap) -> Tags {
-        let fresh = || self.app.random.uuid();
+        let fresh = || self.app.engine.random.uuid();
         let given = headers
             .get("x-taskcluster-trace-id")
             .and_then(|value| value.to_str().ok())
@@ -271,7 +271,7 @@ impl Server {
 fn is_ours(app: &App, service: Service) -> bool {
     match service {
         Service::Auth => app.gate.embedded().is_some(),
-        Service::Queue | Service::PurgeCache => !app.demands.is_outside(),
+        Service::Queue | Service::PurgeCache => !app.engine.demands.is_outside(),
         Service::WorkerManager | Service::Fleetwright => true,
     }
 }

@@ -35,7 +35,7 @@ pub async fn answer(app: &Arc<App>, documents: &Documents, head: &Head) -> Respo
         return json_response(StatusCode::OK, document);
     }
     match path {
-        "/" => small(&welcome(&app.root_url)),
+        "/" => small(&welcome(&app.engine.root_url)),
         "/live" => text(StatusCode::OK, "alive\n"),
         "/ready" => ready(app).await,
         "/metrics" => metrics(app, head),
@@ -66,7 +66,10 @@ fn welcome(root_url: &str) -> Value {
 /// A process is ready if it can do its work, for which the database must take writes. What is wrong with
 /// the clock is said, and does not keep it from serving.
 async fn ready(app: &App) -> Response {
-    let health = app.vitals.check(&app.store, &*app.clock).await;
+    let health = app
+        .vitals
+        .check(&app.engine.store, &*app.engine.clock)
+        .await;
     if health.database.is_err() {
         // Why, the log says: anybody may ask here.
         let problem = "the database cannot be written\n";

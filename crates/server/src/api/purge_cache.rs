@@ -156,7 +156,7 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
         Some((pool_id, name)) => Some((pool_id.parse::<PoolId>()?, name.clone())),
     };
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.store.scan("cache_purge_list", move |tx| {
+    let read = call.app.engine.store.scan("cache_purge_list", move |tx| {
         let after = after
             .as_ref()
             .map(|(pool_id, name)| (pool_id, name.as_str()));
@@ -175,9 +175,13 @@ async fn list_all(call: Call) -> Result<Reply, ApiError> {
 
 async fn list(call: Call) -> Result<Reply, ApiError> {
     let (pool_id, since, now) = (call.pool_id()?, since(&call)?, call.now);
-    let read = call.app.store.read("cache_purge_list_of_pool", move |tx| {
-        store::cache_purge_list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
-    });
+    let read = call
+        .app
+        .engine
+        .store
+        .read("cache_purge_list_of_pool", move |tx| {
+            store::cache_purge_list_of_pool(tx, &pool_id, now, since, MAX_CACHES)
+        });
     let purges: Result<Vec<CachePurge>, StoreError> = read.await;
     Reply::json(&shown(&purges?))
 }

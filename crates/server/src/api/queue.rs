@@ -53,6 +53,7 @@ async fn load(call: &Call) -> Result<Task, ApiError> {
     let id: TaskId = call.parameter("taskId").parse()?;
     let read = call
         .app
+        .engine
         .store
         .read("task_get", move |tx| store::task_get(tx, &id));
     let found = read.await?;

@@ -3,6 +3,8 @@
 use std::future::ready;
 
 use bytes::Bytes;
+use engine::artifacts::ByteStream;
+use engine::unheard::IfUnheard;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -10,9 +12,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::ApiError;
-use crate::unheard::IfUnheard;
-
-use crate::artifacts::ByteStream;
 
 #[derive(Debug)]
 pub enum Reply {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use contract::patterns;
+use engine::measures::Stopwatch;
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
 };
@@ -27,7 +28,6 @@ use super::route::{Found, Router};
 use super::sender;
 use crate::app::App;
 use crate::gate::{Asking, Caller};
-use crate::telemetry::Stopwatch;
 
 const JSON: &str = "application/json";
 /// An error repeats the body that it is about only if that is not larger than this.
@@ -54,7 +54,7 @@ where
         Err(_) => {
             let text = "The path is not valid percent-encoded UTF-8";
             let error = ApiError::new(Code::InvalidRequestArguments, text);
-            return error_reply(&error, "unknown", &[], Value::Null, app.clock.now());
+            return error_reply(&error, "unknown", &[], Value::Null, app.engine.clock.now());
         }
     };
     let watch = Stopwatch::start();
@@ -79,7 +79,7 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let now = app.clock.now();
+    let now = app.engine.clock.now();
     let Found {
         endpoint,
         name,
@@ -212,7 +212,7 @@ async fn check_and_handle(
         call.app
             .schemas
             .validate(&name, &mut call.body)
-            .map_err(|invalid| ApiError::invalid(&invalid, &call.app.root_url))?;
+            .map_err(|invalid| ApiError::invalid(&invalid, &call.app.engine.root_url))?;
     }
     (endpoint.handler)(call).await
 }
@@ -361,7 +361,7 @@ fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
     let Some(cause) = error.cause.take() else {
         return;
     };
-    let incident = app.random.slugid();
+    let incident = app.engine.random.slugid();
     let chain = chain_of(&*cause);
     tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");
     *error = ApiError::internal(&incident);

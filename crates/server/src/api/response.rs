@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::body::Body;
 use super::endpoint::{Endpoint, Verb};
 use super::error::{ApiError, Code};
+use super::piece::Piece;
 use super::reply::{Elsewhere, Reply, Streamed};
 use crate::app::App;
-use crate::unheard::Piece;
 
 pub type Response = http::Response<Body>;
 
@@ -42,7 +42,7 @@ pub(super) fn reply_with(
     if app.config.server.check_responses
         && let Some(problem) = wrong_reply(app, endpoint, &bytes)
     {
-        let incident = app.random.slugid();
+        let incident = app.engine.random.slugid();
         tracing::error!(incident.id = %incident, "{} answered wrongly: {problem}", endpoint.name);
         let error = ApiError::internal(&incident);
         return error_reply(&error, endpoint.name, parameters, payload, now);
@@ -89,7 +89,7 @@ fn wrong_reply(app: &App, endpoint: &Endpoint, bytes: &[u8]) -> Option<String> {
     app.schemas
         .check(&name, &reply)
         .err()
-        .map(|invalid| invalid.message(&app.root_url))
+        .map(|invalid| invalid.message(&app.engine.root_url))
 }
 
 pub(super) fn error_reply(

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::rate_limit::RateLimits;
 use serde::Deserialize;
-
-use super::RateLimits;
 
 /// More of one pool are a matter for whoever evaluates events.
 const MAX_KEPT_RUNS: u32 = 100_000;

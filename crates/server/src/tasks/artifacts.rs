@@ -6,15 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::artifact::{Artifact, Content};
 use domain::time::Timestamp;
+use engine::Engine;
+use engine::artifacts::{
+    Folder, N_SHELVES, RunFolder, Wanted, file_name, remove, runs_in, tasks_after,
+};
 use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::artifacts::{
-    Folder, N_SHELVES, RunFolder, Wanted, file_name, remove, runs_in, tasks_after,
-};
 
 const BATCH: u32 = 200;
 const MAX_BATCHES: usize = 50;
@@ -54,7 +54,7 @@ impl Default for ArtifactLimits {
 
 /// Where the search for lost files goes on.
 pub struct Artifacts {
-    app: Arc<App>,
+    engine: Arc<Engine>,
     limits: ArtifactLimits,
     shelf: u32,
     /// The last folder on it that was looked into.
@@ -79,13 +79,13 @@ impl Task for Artifacts {
 }
 
 impl Artifacts {
-    pub fn new(app: Arc<App>) -> Self {
-        Self::with_limits(app, ArtifactLimits::default())
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self::with_limits(engine, ArtifactLimits::default())
     }
 
-    pub fn with_limits(app: Arc<App>, limits: ArtifactLimits) -> Self {
+    pub fn with_limits(engine: Arc<Engine>, limits: ArtifactLimits) -> Self {
         Self {
-            app,
+            engine,
             limits,
             shelf: 0,
             after: String::new(),
@@ -93,7 +93,7 @@ impl Artifacts {
     }
 
     async fn tidy(&mut self) -> Result<Value, Problem> {
-        let now = self.app.clock.now();
+        let now = self.engine.clock.now();
         let n_expired = self.expire(now).await?;
         let n_lost = self.sweep(now).await?;
         Ok(summary(&[
@@ -110,7 +110,7 @@ impl Artifacts {
     }
 
     async fn expire_some(&self, now: Timestamp, limit: u32) -> Result<u64, Problem> {
-        let gone = self.app.store.write("artifact_expire", move |tx| {
+        let gone = self.engine.store.write("artifact_expire", move |tx| {
             store::artifact_delete_expired(tx, now, limit)
         });
         let gone: Vec<Artifact> = gone.await?;
@@ -120,7 +120,7 @@ impl Artifacts {
     }
 
     fn files_of(&self, artifacts: &[Artifact]) -> Vec<PathBuf> {
-        let Some(folder) = &self.app.artifacts.folder else {
+        let Some(folder) = &self.engine.artifacts.folder else {
             return Vec::new();
         };
         let file = |artifact: &Artifact| match &artifact.content {
@@ -134,8 +134,8 @@ impl Artifacts {
     }
 
     async fn sweep(&mut self, now: Timestamp) -> Result<u64, Problem> {
-        let app = Arc::clone(&self.app);
-        let Some(folder) = &app.artifacts.folder else {
+        let engine = Arc::clone(&self.engine);
+        let Some(folder) = &engine.artifacts.folder else {
             return Ok(0);
         };
         let mut n_removed = 0;
@@ -184,7 +184,7 @@ impl Artifacts {
         let ArtifactLimits {
             page: size, pages, ..
         } = self.limits;
-        let read = self.app.store.read("artifact_list", move |tx| {
+        let read = self.engine.store.read("artifact_list", move |tx| {
             let mut wanted = Wanted::default();
             let mut after = None;
             for _ in 0..pages {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::time::Clock;
+use engine::measures::{Stopwatch, seconds};
 use futures_util::FutureExt;
 use metrics::{gauge, histogram};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::telemetry::{Stopwatch, TASK_AGE, TASK_SECONDS, seconds};
+use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 
 /// Whoever is told to stop waits no longer for tasks that wait for others.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);

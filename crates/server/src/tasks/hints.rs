@@ -57,7 +57,7 @@ impl Hints {
         let app = Arc::clone(&self.app);
         Listener::start(&self.broker, &queue, &bindings, move |body| {
             if let Some(pool) = pool_of(body) {
-                app.wake.pool(&pool);
+                app.engine.wake.pool(&pool);
             }
         })
         .await
@@ -69,7 +69,7 @@ impl Task for Hints {
     const NAME: &'static str = "hints";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         let listens = self.listener.as_ref().is_some_and(|it| !it.is_over());
         if listens || self.backoff.must_wait(now) {
             return Ok(Value::Null);
@@ -85,7 +85,7 @@ impl Task for Hints {
                 }
             }
             Err(problem) => {
-                let chance = self.app.random.with(|random| random.random());
+                let chance = self.app.engine.random.with(|random| random.random());
                 if self.backoff.failed(now, chance) {
                     tracing::warn!(error = %problem,
                         "tasks are noticed later, because the queue's broker cannot be heard: {problem}");

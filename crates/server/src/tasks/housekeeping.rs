@@ -11,6 +11,8 @@ use domain::event::{AccessChange, EventBody};
 use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use engine::change::Change;
+use engine::fleet::settle_old;
 use serde_json::Value;
 use store::{StoreError, Tx};
 
@@ -19,8 +21,6 @@ use super::driver::{Task, summary};
 use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
-use crate::change::Change;
-use crate::fleet::settle_old;
 
 /// What one statement deletes at most, so that nobody waits long for it.
 const BATCH: u32 = 500;
@@ -53,7 +53,7 @@ impl Housekeeping {
 
     async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
         let app = &self.0;
-        let (now, size) = (app.clock.now(), batches.size);
+        let (now, size) = (app.engine.clock.now(), batches.size);
         let kept = &app.config.worker_manager;
         let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
         self.note_uses(now).await?;
@@ -65,7 +65,7 @@ impl Housekeeping {
             store::queue_worker_delete_expired(tx, now, size)
         });
         let seen = seen.await?;
-        let settled = settle_old(app).await?;
+        let settled = settle_old(&app.engine).await?;
         let left = self.leave_providers(size).await?;
         let pools = self.forget(batches, "pool_expire", move |tx| {
             expire_pools(tx, now, size)
@@ -133,7 +133,7 @@ impl Housekeeping {
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
-        let has_queue = !app.demands.is_outside();
+        let has_queue = !app.engine.demands.is_outside();
         let expired = self.forget(batches, "outbox_expire", move |tx| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
@@ -150,7 +150,7 @@ impl Housekeeping {
         name: &'static str,
         delete: impl Fn(&mut Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
     ) -> Result<u64, StoreError> {
-        let forgotten = batches.repeat(|| self.0.store.write(name, delete.clone()));
+        let forgotten = batches.repeat(|| self.0.engine.store.write(name, delete.clone()));
         forgotten.await
     }
 
@@ -170,7 +170,7 @@ impl Housekeeping {
             change.announce(events)?;
             Ok::<_, StoreError>(n_expired)
         };
-        let expired = batches.repeat(|| self.0.change("client_expire", now, expire.clone()));
+        let expired = batches.repeat(|| self.0.engine.change("client_expire", now, expire.clone()));
         let n_expired = expired.await?;
         if n_expired > 0 {
             self.0.gate.forget();
@@ -186,7 +186,7 @@ impl Housekeeping {
         // before, so this ends.
         loop {
             let start = after.take();
-            let page = self.0.store.write("provider_leave", move |tx| {
+            let page = self.0.engine.store.write("provider_leave", move |tx| {
                 let leaving = store::pool_list_leaving(tx, start.as_ref(), size)?;
                 let n_left = leaving.iter().map(|pool| leave(tx, pool));
                 let n_left = n_left.sum::<Result<u64, StoreError>>()?;
@@ -216,6 +216,7 @@ impl Housekeeping {
             return Ok(());
         }
         self.0
+            .engine
             .store
             .write("client_touch", move |tx| {
                 store::client_touch(tx, &used, now)

@@ -16,8 +16,11 @@ impl Task for CheckVitals {
 
     async fn activate(&mut self) -> Result<Value, String> {
         let app = &self.0;
-        app.vitals.check(&app.store, &*app.clock).await.database?;
-        app.listening.note(app.clock.now());
+        app.vitals
+            .check(&app.engine.store, &*app.engine.clock)
+            .await
+            .database?;
+        app.engine.listening.note(app.engine.clock.now());
         Ok(Value::Null)
     }
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use domain::counts::Counts;
 use domain::id::PoolId;
 use domain::time::Timestamp;
+use engine::measures::seconds;
 use metrics::gauge;
 use serde_json::Value;
 use store::{PoolAndProvider, StoreError, Tx};
@@ -16,7 +17,7 @@ use super::publish::READER as BROKER_READER;
 use crate::app::App;
 use crate::telemetry::{
     BROKER_LAG, BROKER_WAITING, EVENT_LISTENERS, EXISTING_CAPACITY, OUTBOX_DEPTH, POOLS,
-    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS, seconds,
+    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, WORKERS,
 };
 
 const PAGE: u32 = 500;
@@ -56,7 +57,7 @@ impl Measure {
     }
 
     async fn totals(&self) -> Result<(), StoreError> {
-        let read = self.0.store.scan("measure_totals", |tx| {
+        let read = self.0.engine.store.scan("measure_totals", |tx| {
             let workers = store::worker_count_by_state(tx)?;
             Ok::<_, StoreError>((
                 workers,
@@ -73,14 +74,14 @@ impl Measure {
         for (provider, count) in pools {
             gauge!(POOLS, "providerId" => provider.to_string()).set(number(count));
         }
-        for (provider, in_service) in self.0.providers.all() {
+        for (provider, in_service) in self.0.engine.providers.all() {
             let up = u64::from(in_service.is_ok());
             gauge!(PROVIDER_UP, "providerId" => provider.to_string()).set(number(up));
         }
         gauge!(OUTBOX_DEPTH).set(number(depth));
         gauge!(EVENT_LISTENERS).set(number(self.0.events.n_listeners() as u64));
         if let Some(lag) = lag {
-            lag.show(self.0.clock.now());
+            lag.show(self.0.engine.clock.now());
         }
         Ok(())
     }
@@ -89,7 +90,7 @@ impl Measure {
         let mut after: Option<PoolId> = None;
         for _ in 0..limits.pages {
             let start = after.clone();
-            let read = self.0.store.scan("measure_pools", move |tx| {
+            let read = self.0.engine.store.scan("measure_pools", move |tx| {
                 let pools = store::pool_list(tx, start.as_ref(), limits.page)?;
                 let counts = match (pools.first(), pools.last()) {
                     (Some(first), Some(last)) => {

@@ -106,7 +106,7 @@ impl Notify {
         self.collect().await?;
         let mut n_sent = 0;
         for _ in 0..self.limits.sent {
-            if self.backoff.must_wait(self.app.clock.now()) {
+            if self.backoff.must_wait(self.app.engine.clock.now()) {
                 break;
             }
             let Some(notice) = self.next().await? else {
@@ -129,12 +129,12 @@ impl Notify {
                 return Ok(());
             }
             let (channel, pace) = (Arc::clone(&self.channel), self.pace);
-            let (now, size) = (self.app.clock.now(), self.limits.errors.size);
+            let (now, size) = (self.app.engine.clock.now(), self.limits.errors.size);
             let limits = CollectLimits {
                 errors: size,
                 causes: self.limits.causes,
             };
-            let counted = self.app.store.write("notice_collect", move |tx| {
+            let counted = self.app.engine.store.write("notice_collect", move |tx| {
                 collect(tx, &channel, pace, limits, now)
             });
             if counted.await? < size as usize {
@@ -147,7 +147,7 @@ impl Notify {
     /// Reads before it writes: mostly nothing has happened.
     async fn has_news(&self) -> Result<bool, StoreError> {
         let name = self.channel.id().to_owned();
-        let read = self.app.store.read("notice_look", move |tx| {
+        let read = self.app.engine.store.read("notice_look", move |tx| {
             let Some(reader) = store::event_reader_get(tx, &name)? else {
                 return Ok(true);
             };
@@ -160,16 +160,16 @@ impl Notify {
 
     /// The next notice to send, which nobody else sends meanwhile.
     async fn next(&self) -> Result<Option<Notice>, StoreError> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         let until = now.plus_millis(LEASE_MS);
         let (channel, pace, due, id) = (
             Arc::clone(&self.channel),
             self.pace,
             self.limits.due,
-            self.app.random.slugid(),
+            self.app.engine.random.slugid(),
         );
         let name = channel.id().to_owned();
-        let looked = self.app.store.read("notice_due", move |tx| {
+        let looked = self.app.engine.store.read("notice_due", move |tx| {
             let is_waiting = store::notice_next(tx, &name, now)?.is_some();
             Ok::<_, StoreError>(
                 is_waiting || !store::notice_cause_list_due(tx, &name, now, 1)?.is_empty(),
@@ -178,16 +178,17 @@ impl Notify {
         if !looked.await? {
             return Ok(None);
         }
-        let taken = self.app.store.write("notice_take", move |tx| {
-            match store::notice_next(tx, channel.id(), now)? {
-                Some(notice) => {
-                    let due = until;
-                    let taken = store::notice_update(tx, Notice { due, ..notice })?;
-                    taken.map(Some).ok_or_else(|| tx.lost_race())
+        let taken =
+            self.app.engine.store.write("notice_take", move |tx| {
+                match store::notice_next(tx, channel.id(), now)? {
+                    Some(notice) => {
+                        let due = until;
+                        let taken = store::notice_update(tx, Notice { due, ..notice })?;
+                        taken.map(Some).ok_or_else(|| tx.lost_race())
+                    }
+                    None => compose(tx, &channel, &id, pace, due, now, until),
                 }
-                None => compose(tx, &channel, &id, pace, due, now, until),
-            }
-        });
+            });
         taken.await
     }
 
@@ -199,7 +200,7 @@ impl Notify {
             recipient: &notice.recipient,
             content: &content,
             created: notice.created,
-            now: self.app.clock.now(),
+            now: self.app.engine.clock.now(),
         };
         self.channel.send(&letter).await
     }
@@ -210,7 +211,7 @@ impl Notify {
         notice: Notice,
         outcome: Result<(), SendError>,
     ) -> Result<(), StoreError> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         let name = self.channel.name().to_owned();
         let count = |outcome| counter!(NOTICES, "channel" => name.clone(), "outcome" => outcome);
         if !matches!(outcome, Err(SendError::Channel(_))) {
@@ -219,7 +220,7 @@ impl Notify {
         match outcome {
             Ok(()) => {
                 count("sent").increment(1);
-                let sent = self.app.store.write("notice_sent", move |tx| {
+                let sent = self.app.engine.store.write("notice_sent", move |tx| {
                     store::notice_mark_sent(tx, &notice, now)
                 });
                 sent.await.map(drop)
@@ -228,7 +229,7 @@ impl Notify {
                 count("given-up").increment(1);
                 tracing::warn!(notice.id = %notice.id, "a notice to {} by {name} was refused {MAX_REFUSALS} \
                     times and is given up: {problem}", notice.recipient);
-                let given_up = self.app.store.write("notice_give_up", move |tx| {
+                let given_up = self.app.engine.store.write("notice_give_up", move |tx| {
                     store::notice_delete(tx, &notice)
                 });
                 given_up.await.map(drop)
@@ -253,7 +254,7 @@ impl Notify {
     }
 
     async fn put_back(&self, notice: Notice, due: Timestamp) -> Result<(), StoreError> {
-        let written = self.app.store.write("notice_put_back", move |tx| {
+        let written = self.app.engine.store.write("notice_put_back", move |tx| {
             store::notice_update(
                 tx,
                 Notice {
@@ -269,7 +270,7 @@ impl Notify {
     /// Only the first failure is told, and the end of them.
     fn does_not_work(&mut self, problem: &str, now: Timestamp) {
         let name = self.channel.name();
-        let chance = self.app.random.with(|random| random.random::<f64>());
+        let chance = self.app.engine.random.with(|random| random.random::<f64>());
         if self.backoff.failed(now, chance) {
             tracing::warn!(
                 notice.channel = name,
@@ -294,7 +295,7 @@ impl Notify {
     }
 
     async fn forget(&mut self) -> Result<(), StoreError> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         if self.forget_at.is_some_and(|moment| now < moment) {
             return Ok(());
         }
@@ -303,7 +304,7 @@ impl Notify {
             now.plus_millis(-self.pace.repeat_ms),
         );
         let limit = self.limits.forgotten;
-        let forgotten = self.app.store.write("notice_forget", move |tx| {
+        let forgotten = self.app.engine.store.write("notice_forget", move |tx| {
             let n_notices = store::notice_delete_older_than(tx, old, limit)?;
             let n_causes = store::notice_cause_delete_settled(tx, settled, old, limit)?;
             Ok::<_, StoreError>(n_notices + n_causes)

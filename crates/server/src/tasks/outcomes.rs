@@ -88,8 +88,8 @@ impl Outcomes {
 
     async fn collect(&self, limits: OutcomeLimits) -> Result<u64, StoreError> {
         let app = &self.0;
-        let (process, now) = (app.events.process.clone(), app.clock.now());
-        let look = app.store.read("outcomes_look", move |tx| {
+        let (process, now) = (app.events.process.clone(), app.engine.clock.now());
+        let look = app.engine.store.read("outcomes_look", move |tx| {
             let reader = store::event_reader_get(tx, READER)?;
             Ok::<_, StoreError>((reader, store::event_head(tx)?))
         });
@@ -97,7 +97,7 @@ impl Outcomes {
             // The tables are made with it, so somebody has deleted it.
             (None, _) => {
                 let open = |tx: &mut Tx<'_>| store::event_reader_open(tx, READER);
-                app.store.write("outcomes_open", open).await?;
+                app.engine.store.write("outcomes_open", open).await?;
                 return Ok(0);
             }
             (Some(reader), head) if !has_work(&reader, head, &process, now) => return Ok(0),
@@ -106,7 +106,7 @@ impl Outcomes {
         let mut n_new = 0;
         for _ in 0..limits.messages.most {
             let process = process.clone();
-            let collected = app.store.write("outcomes_collect", move |tx| {
+            let collected = app.engine.store.write("outcomes_collect", move |tx| {
                 collect(tx, &process, now, limits)
             });
             let Collected { noted, is_done } = collected.await?;

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use engine::Engine;
+use engine::fleet;
 use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::fleet;
 
 /// So many in one activation; the rest waits for the next.
 const BATCH: u32 = 200;
 
-pub struct Overrides(pub Arc<App>);
+pub struct Overrides(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for Overrides {

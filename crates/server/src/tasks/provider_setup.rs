@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::Engine;
 use serde_json::{Value, json};
 
 use super::driver::Task;
-use crate::app::App;
 
 /// Longer than a provider waits for its other side by default.
 const SET_UP: Duration = Duration::from_secs(90);
 
-pub struct ProviderSetup(pub Arc<App>);
+pub struct ProviderSetup(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for ProviderSetup {

@@ -19,6 +19,8 @@ use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::pool::Pool;
 use domain::time::Timestamp;
+use engine::Engine;
+use engine::fleet::{self, Facts};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -27,8 +29,6 @@ use store::{StoreError, Tx};
 use tokio::time::Instant;
 
 use super::driver::Task;
-use crate::app::App;
-use crate::fleet::{self, Facts};
 use decisions::{AT_ONCE, Decision, Done, NotRead, decide};
 use paces::Paces;
 pub use rounds::{PageLimits, Rounds};
@@ -40,7 +40,7 @@ const LONGEST_ACTIVATION: Duration = Duration::from_secs(30);
 
 /// Looks at the pools that rang.
 pub struct Provision {
-    app: Arc<App>,
+    engine: Arc<Engine>,
     /// What is under way.
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
     n_reading: usize,
@@ -60,9 +60,9 @@ enum Step {
 }
 
 impl Provision {
-    pub fn new(app: Arc<App>) -> Self {
+    pub fn new(engine: Arc<Engine>) -> Self {
         Self {
-            app,
+            engine,
             steps: FuturesUnordered::new(),
             n_reading: 0,
             n_deciding: 0,
@@ -79,8 +79,8 @@ impl Provision {
             && let Some(facts) = self.waiting.pop_front()
         {
             self.n_deciding += 1;
-            let app = Arc::clone(&self.app);
-            let step = async move { Step::Decided(Box::new(decide(&app, facts).await)) };
+            let engine = Arc::clone(&self.engine);
+            let step = async move { Step::Decided(Box::new(decide(&engine, facts).await)) };
             self.steps.push(step.boxed());
         }
         while self.has_room() {
@@ -93,8 +93,9 @@ impl Provision {
             }
             self.busy.extend(ids.iter().cloned());
             self.n_reading += 1;
-            let (app, asked) = (Arc::clone(&self.app), ids.clone());
-            let reading = AssertUnwindSafe(async move { read(&app, &asked).await }).catch_unwind();
+            let (engine, asked) = (Arc::clone(&self.engine), ids.clone());
+            let reading =
+                AssertUnwindSafe(async move { read(&engine, &asked).await }).catch_unwind();
             let step = async move {
                 let panicked = |_| Err("looking at pools panicked".to_owned().into());
                 Step::Read(ids, reading.await.unwrap_or_else(panicked))
@@ -111,17 +112,17 @@ impl Provision {
     /// The next pools that are read together. An outside queue is asked about each alone: for one
     /// it may take its time.
     fn due(&mut self) -> Vec<PoolId> {
-        let limit = match self.app.demands.is_outside() {
+        let limit = match self.engine.demands.is_outside() {
             true => 1,
             false => PAGE,
         };
-        let now = self.app.clock.now();
+        let now = self.engine.clock.now();
         loop {
-            let mut due = self.app.wake.due_pools(now, limit, &self.busy);
+            let mut due = self.engine.wake.due_pools(now, limit, &self.busy);
             let n_rang = due.len();
             due.retain(|id| match self.paces.not_before(id, now) {
                 Some(at) => {
-                    self.app.wake.hold(id, at);
+                    self.engine.wake.hold(id, at);
                     false
                 }
                 None => true,
@@ -133,7 +134,7 @@ impl Provision {
     }
 
     fn take(&mut self, step: Step, done: &mut Done) {
-        let now = self.app.clock.now();
+        let now = self.engine.clock.now();
         match step {
             Step::Read(ids, Ok(facts)) => {
                 self.n_reading -= 1;
@@ -155,7 +156,7 @@ impl Provision {
                 for id in ids {
                     self.busy.remove(&id);
                     let again = self.paces.failed(&id, now);
-                    self.app.wake.hold(&id, again);
+                    self.engine.wake.hold(&id, again);
                     done.failed(id, problem.clone());
                 }
             }
@@ -170,10 +171,10 @@ impl Provision {
                     Ok(_) => self.paces.looked(id, now),
                     Err(_) => {
                         let again = self.paces.failed(id, now);
-                        self.app.wake.hold(id, again);
+                        self.engine.wake.hold(id, again);
                     }
                 }
-                done.add(&self.app, *decision);
+                done.add(&self.engine, *decision);
             }
         }
     }
@@ -185,7 +186,7 @@ impl Task for Provision {
 
     async fn activate(&mut self) -> Result<Value, String> {
         let mut done = Done::default();
-        let bell = Arc::clone(&self.app.wake.provision);
+        let bell = Arc::clone(&self.engine.wake.provision);
         let end = Instant::now() + LONGEST_ACTIVATION;
         loop {
             self.begin();
@@ -211,23 +212,23 @@ impl Task for Provision {
 
     fn idle_for(&self) -> Option<Duration> {
         let next = self
-            .app
+            .engine
             .wake
-            .next_pool_ms(self.app.clock.now(), &self.busy)?;
+            .next_pool_ms(self.engine.clock.now(), &self.busy)?;
         Some(Duration::from_millis(u64::try_from(next).unwrap_or(0)))
     }
 }
 
 /// The facts about those of these pools for which there may be something to do.
-async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
+async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
     let mut demand = BTreeMap::new();
-    let is_outside = app.demands.is_outside();
+    let is_outside = engine.demands.is_outside();
     if is_outside {
-        let ours = known(app, ids).await?;
-        demand = app.demands.of(&ours).await?;
+        let ours = known(engine, ids).await?;
+        demand = engine.demands.of(&ours).await?;
     }
-    let (inner, ids, now) = (Arc::clone(app), ids.to_vec(), app.clock.now());
-    let horizon = app.horizon(now);
+    let (inner, ids, now) = (Arc::clone(engine), ids.to_vec(), engine.clock.now());
+    let horizon = engine.horizon(now);
     let is_short = ids.len() == 1;
     let read = move |tx: &mut Tx<'_>| {
         let mut facts = Vec::new();
@@ -247,17 +248,17 @@ async fn read(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
         Ok::<_, StoreError>(facts)
     };
     let facts = match is_short {
-        true => app.store.read("provision_facts", read).await,
-        false => app.store.scan("provision_facts", read).await,
+        true => engine.store.read("provision_facts", read).await,
+        false => engine.store.scan("provision_facts", read).await,
     }?;
-    app.listening.note(now);
+    engine.listening.note(now);
     Ok(facts)
 }
 
 /// An outside queue rings for other people's pools, too.
-async fn known(app: &Arc<App>, ids: &[PoolId]) -> Result<Vec<PoolId>, StoreError> {
+async fn known(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<PoolId>, StoreError> {
     let ids = ids.to_vec();
-    let known = app.store.read("provision_known", move |tx| {
+    let known = engine.store.read("provision_known", move |tx| {
         let mut known = Vec::new();
         for id in &ids {
             known.extend(store::pool_get(tx, id)?.map(|pool| pool.id));

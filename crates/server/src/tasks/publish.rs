@@ -54,7 +54,7 @@ impl Publish {
     async fn batch(&self, size: u32) -> Result<bool, StoreError> {
         let app = &self.0;
         let head = app.events.head();
-        let read = app.store.read("event_look", move |tx| {
+        let read = app.engine.store.read("event_look", move |tx| {
             let placed = store::event_list_after(tx, head, size)?;
             Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
@@ -64,6 +64,7 @@ impl Publish {
             return Ok(!placed.may_go_on(size));
         }
         let placing = app
+            .engine
             .store
             .write("event_place", move |tx| store::event_place(tx, size));
         let placed = match placing.await {
@@ -84,8 +85,8 @@ impl Publish {
     /// Wakes in this process those who wait for what was announced, by whichever process.
     fn tell(&self, placed: &[OutboxRow]) {
         self.0.events.tell(placed);
-        self.0.queue.broker.hear(&self.0, placed);
-        self.0.launch_answers.hear(placed);
+        self.0.engine.queue.broker.hear(&self.0.engine, placed);
+        self.0.engine.launch_answers.hear(placed);
         wake_planner(&self.0, placed);
         wake_endings(&self.0, placed);
     }
@@ -116,7 +117,9 @@ fn wake_planner(app: &App, placed: &[OutboxRow]) {
         .iter()
         .filter(|row| CHANGES_NEED.contains(&exchange(row)));
     let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
-    pools.into_iter().for_each(|pool| app.wake.pool(pool));
+    pools
+        .into_iter()
+        .for_each(|pool| app.engine.wake.pool(pool));
 }
 
 fn wake_endings(app: &App, placed: &[OutboxRow]) {
@@ -127,8 +130,8 @@ fn wake_endings(app: &App, placed: &[OutboxRow]) {
     let ids = removed.filter_map(|row| row.payload.get("providerId")?.as_str()?.parse().ok());
     let providers: BTreeSet<ProviderId> = ids.collect();
     for provider in providers {
-        if app.providers.get(&provider).is_ok() {
-            app.wake.ending(&provider).notify_one();
+        if app.engine.providers.get(&provider).is_ok() {
+            app.engine.wake.ending(&provider).notify_one();
         }
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use engine::Engine;
+use engine::queue::carry_out;
 use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::queue::carry_out;
 
 /// So many in one transaction, so that nobody waits long for it.
 const BATCH: u32 = 100;
 /// So many transactions per activation; the rest waits for the next.
 const MAX_BATCHES: usize = 100;
 
-pub struct QueueClaims(pub Arc<App>);
+pub struct QueueClaims(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for QueueClaims {

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::time::{MINUTE_MS, Timestamp};
+use engine::Engine;
+use engine::queue::carry_out;
 use serde_json::Value;
 use store::StoreError;
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::queue::carry_out;
 
 const BATCH: u32 = 100;
 const MAX_BATCHES: usize = 100;
 /// What was done just in time may be reported a little later.
 const GRACE_MS: i64 = MINUTE_MS;
 
-pub struct QueueDeadlines(pub Arc<App>);
+pub struct QueueDeadlines(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for QueueDeadlines {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use engine::Engine;
 use serde_json::Value;
 use store::{StoreError, Tx};
 
 use super::batches::Batches;
 use super::driver::{Task, summary};
-use crate::app::App;
 
 /// What one transaction deletes at most, so that nobody waits long for it.
 const BATCH: u32 = 200;
 const MAX_BATCHES: usize = 200;
 
-pub struct QueueHousekeeping(pub Arc<App>);
+pub struct QueueHousekeeping(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for QueueHousekeeping {

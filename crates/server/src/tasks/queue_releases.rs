@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::id::TaskId;
 use domain::time::SECOND_MS;
+use engine::Engine;
+use engine::queue::{RELEASED_AT_ONCE, look_again};
 use serde_json::Value;
 use store::StoreError;
 
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::queue::{RELEASED_AT_ONCE, look_again};
 
 /// What was noted in the store is left to others for so long: they look at it at once, and most likely have done so.
 const LEFT_TO_OTHERS_MS: i64 = 10 * SECOND_MS;
@@ -27,7 +27,7 @@ pub struct ReleaseLimits {
     pub batches: usize,
 }
 
-pub struct QueueReleases(pub Arc<App>);
+pub struct QueueReleases(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for QueueReleases {
@@ -49,16 +49,18 @@ impl QueueReleases {
     }
 
     async fn release(&self, limits: ReleaseLimits) -> Result<Value, StoreError> {
-        let app = &self.0;
-        let mut n_batches = self.look_again(&app.queue.releases.take(), limits).await?;
-        let before = app.clock.now().plus_millis(-LEFT_TO_OTHERS_MS);
-        let due = app.store.read("task_looks_due", move |tx| {
+        let engine = &self.0;
+        let mut n_batches = self
+            .look_again(&engine.queue.releases.take(), limits)
+            .await?;
+        let before = engine.clock.now().plus_millis(-LEFT_TO_OTHERS_MS);
+        let due = engine.store.read("task_looks_due", move |tx| {
             store::task_looks_due(tx, before, limits.tasks)
         });
         let due = due.await?;
         n_batches += self.look_again(&due, limits).await?;
         if due.len() == limits.tasks as usize {
-            app.queue.releases.bell.notify_one();
+            engine.queue.releases.bell.notify_one();
         }
         Ok(summary(&[("release_batches", n_batches)]))
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cloud::Machines;
 use domain::id::ProviderId;
+use engine::Engine;
 use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::driver::{Task, summary};
-use crate::app::App;
 
 /// A provider that takes longer goes on with what it knew.
 const MAX_REFRESH: Duration = Duration::from_secs(120);
 
-pub struct Refresh(pub Arc<App>);
+pub struct Refresh(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for Refresh {

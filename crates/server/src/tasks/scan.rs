@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::id::ProviderId;
+use engine::Engine;
+use engine::fleet::{Ender, Scanner};
 use serde_json::Value;
 
 use super::driver::{Task, summary};
-use crate::app::App;
-use crate::fleet::{Ender, Scanner};
 
 /// Looks at the machines of one provider.
 pub struct Scan {
@@ -26,23 +26,23 @@ pub struct Ending {
 
 impl Scan {
     /// One for each provider.
-    pub fn each(app: &Arc<App>) -> Vec<Self> {
+    pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
         let of = |provider_id: ProviderId| Self {
-            scanner: Scanner::new(Arc::clone(app), provider_id.clone()),
+            scanner: Scanner::new(Arc::clone(engine), provider_id.clone()),
             provider_id,
         };
-        provider_ids(app).map(of).collect()
+        provider_ids(engine).map(of).collect()
     }
 }
 
 impl Ending {
     /// One for each provider.
-    pub fn each(app: &Arc<App>) -> Vec<Self> {
+    pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
         let of = |provider_id: ProviderId| Self {
-            ender: Ender::new(Arc::clone(app), provider_id.clone()),
+            ender: Ender::new(Arc::clone(engine), provider_id.clone()),
             provider_id,
         };
-        provider_ids(app).map(of).collect()
+        provider_ids(engine).map(of).collect()
     }
 
     pub fn provider_id(&self) -> &ProviderId {
@@ -50,8 +50,8 @@ impl Ending {
     }
 }
 
-fn provider_ids(app: &App) -> impl Iterator<Item = ProviderId> {
-    app.providers.listed().map(|(id, _)| id.clone())
+fn provider_ids(engine: &Engine) -> impl Iterator<Item = ProviderId> {
+    engine.providers.listed().map(|(id, _)| id.clone())
 }
 
 #[async_trait]

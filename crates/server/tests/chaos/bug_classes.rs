@@ -13,10 +13,10 @@ use domain::id::WorkerKey;
 use domain::launch::{Cause, LaunchState};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
+use engine::fleet;
 use http::Method;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::fleet;
 use server::tasks::driver::{Driver, Task};
 use server::telemetry::TASK_AGE;
 use tokio::sync::{Notify, Semaphore};
@@ -275,16 +275,16 @@ async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let process = world.process();
     let idle = world.facts(&process, "p/a").await.unwrap();
     world.tasks("p/a", 1).await;
-    fleet::decide(&process.app, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, &idle).await.unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     world.workers_act().await;
-    fleet::decide(&process.app, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, &idle).await.unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     // Had there been no task, that look would have been right.
     world.workers_act().await;
     world.advance_ms(2 * MINUTE_MS);
     let idle = world.facts(&process, "p/a").await.unwrap();
-    fleet::decide(&process.app, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, &idle).await.unwrap();
     assert_eq!(world.told_to_go("p/a").await, world.machines_of("p/a"));
 }
 
@@ -413,7 +413,7 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
         world.picture().await.n_waiting_events,
         process.random.place(),
     );
-    let foreseen = fleet::preview(&process.app, &facts).await.unwrap();
+    let foreseen = fleet::preview(&process.app.engine, &facts).await.unwrap();
     let (_, foreseen) = foreseen.expect("it can be planned");
     let picture = world.picture().await;
     assert_eq!(
@@ -426,7 +426,10 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
 
     // The same chance, as far as there is any.
     process.random.wind_back(place);
-    let decided = fleet::decide(&process.app, &facts).await.unwrap().unwrap();
+    let decided = fleet::decide(&process.app.engine, &facts)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(decided.plan, foreseen);
     assert_eq!(
         (decided.number, decided.launches.len()),
@@ -492,7 +495,7 @@ async fn b14_a_loop_that_is_slow_never_overlaps_itself_and_shows_its_age() {
         Arc::new(Notify::new()),
     );
     let _measuring = measure_here(&app.telemetry);
-    let mut driver = Driver::new(Arc::clone(&app.clock), stop.clone());
+    let mut driver = Driver::new(Arc::clone(&app.engine.clock), stop.clone());
     let mut handle = driver.start_woken(Duration::from_secs(1), Arc::clone(&bell), task);
     for _ in 0..10 {
         bell.notify_one();

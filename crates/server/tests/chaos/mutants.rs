@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud::{LaunchOrder, Machines};
 use domain::Version;
 use domain::launch::{Launch, LaunchState};
-use server::fleet::{self, Facts};
+use engine::fleet::{self, Facts};
 use store::StoreError;
 
 use crate::clouds::Mutant;
@@ -101,7 +101,7 @@ async fn launching_what_a_full_disk_refused_is_found() {
 impl World {
     /// As one might do it: what was read is planned, and what is planned is launched.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {
-        let Ok(Some((_, plan))) = fleet::preview(&process.app, facts).await else {
+        let Ok(Some((_, plan))) = fleet::preview(&process.app.engine, facts).await else {
             return;
         };
         let mut launches = Vec::new();
@@ -130,14 +130,14 @@ impl World {
             launches.push((launch, config));
         }
         let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();
-        let written = process.app.store.write("no_turn", move |tx| {
+        let written = process.app.engine.store.write("no_turn", move |tx| {
             let mut intents = intents.iter();
             intents.try_for_each(|launch| store::launch_insert(tx, launch))
         });
         let written: Result<(), StoreError> = written.await;
         let does_not_care = self.mutant == Some(Mutant::LaunchesUnwritten);
         if written.is_ok() != does_not_care {
-            fleet::launch(&process.app, &facts.pool, launches);
+            fleet::launch(&process.app.engine, &facts.pool, launches);
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) async fn close(world: Arc<World>) {
     world.end_processes();
     if world.is_postgres() {
         for process in processes {
-            process.app.store.close().await;
+            process.app.engine.store.close().await;
         }
         world.observer.close().await;
     }

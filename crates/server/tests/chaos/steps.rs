@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::id::{PoolId, WorkerKey};
 use domain::plan::Plan;
 use domain::time::Timestamp;
-use server::fleet::{self, Facts};
+use engine::fleet::{self, Facts};
 use server::tasks::driver::Task;
 use server::tasks::{
     Housekeeping, Provision, Publish, QueueClaims, QueueDeadlines, QueueHousekeeping,
@@ -39,17 +39,17 @@ impl Process {
     /// Looks at the pools that rang; or at none, if all bells are lost.
     pub(crate) async fn provision(&self, rings: bool) {
         if !rings {
-            self.app.wake.take_pools();
+            self.app.engine.wake.take_pools();
         }
-        self.run(Provision::new(Arc::clone(&self.app))).await;
+        self.run(Provision::new(Arc::clone(&self.app.engine))).await;
     }
 
     pub(crate) async fn round(&self) {
-        self.run(Rounds(Arc::clone(&self.app))).await;
+        self.run(Rounds(Arc::clone(&self.app.engine))).await;
     }
 
     pub(crate) async fn scan(&self) {
-        for scan in Scan::each(&self.app) {
+        for scan in Scan::each(&self.app.engine) {
             self.run(scan).await;
         }
     }
@@ -59,14 +59,15 @@ impl Process {
     }
 
     pub(crate) async fn mind_the_queue(&self) {
-        self.run(QueueClaims(Arc::clone(&self.app))).await;
-        self.run(QueueDeadlines(Arc::clone(&self.app))).await;
-        self.run(QueueReleases(Arc::clone(&self.app))).await;
+        self.run(QueueClaims(Arc::clone(&self.app.engine))).await;
+        self.run(QueueDeadlines(Arc::clone(&self.app.engine))).await;
+        self.run(QueueReleases(Arc::clone(&self.app.engine))).await;
     }
 
     pub(crate) async fn keep_house(&self) {
         self.run(Housekeeping(Arc::clone(&self.app))).await;
-        self.run(QueueHousekeeping(Arc::clone(&self.app))).await;
+        self.run(QueueHousekeeping(Arc::clone(&self.app.engine)))
+            .await;
     }
 }
 
@@ -225,11 +226,11 @@ impl World {
 
     pub(crate) async fn facts(&self, process: &Process, pool: &str) -> Option<Facts> {
         let (id, now): (PoolId, _) = (pool.parse().unwrap(), self.now());
-        let mut horizon = process.app.horizon(now);
+        let mut horizon = process.app.engine.horizon(now);
         if self.mutant == Some(Mutant::CountsSignsAhead) {
             horizon.until = Timestamp::from_millis(i64::MAX);
         }
-        let read = process.app.store.read("facts", move |tx| {
+        let read = process.app.engine.store.read("facts", move |tx| {
             let Some(pool) = store::pool_get(tx, &id)? else {
                 return Ok(Vec::new());
             };
@@ -266,10 +267,10 @@ impl World {
             return;
         }
         self.note(format!("process {} decides about {pool}", process.number));
-        if let Ok(Some(decided)) = fleet::decide(&process.app, &facts).await {
+        if let Ok(Some(decided)) = fleet::decide(&process.app.engine, &facts).await {
             let again = (decided.pool.clone(), decided.launches.clone());
             self.state().carried_out.push(again);
-            fleet::launch(&process.app, &decided.pool, decided.launches);
+            fleet::launch(&process.app.engine, &decided.pool, decided.launches);
         }
     }
 
@@ -278,7 +279,7 @@ impl World {
         let again = self.chance.pick(&self.state().carried_out).cloned();
         if let Some((pool, launches)) = again {
             self.note(format!("process {} carries out again", process.number));
-            fleet::launch(&process.app, &pool, launches);
+            fleet::launch(&process.app.engine, &pool, launches);
         }
     }
 
@@ -303,7 +304,7 @@ impl World {
             return;
         };
         let place = process.random.place();
-        let Ok(previewed) = fleet::preview(&process.app, &facts).await else {
+        let Ok(previewed) = fleet::preview(&process.app.engine, &facts).await else {
             return;
         };
         let changed = self.facts(process, pool).await;
@@ -311,7 +312,7 @@ impl World {
             self.problem(format!("I12: looking ahead at {pool} changed something"));
         }
         process.random.wind_back(place);
-        let Ok(decided) = fleet::decide(&process.app, &facts).await else {
+        let Ok(decided) = fleet::decide(&process.app.engine, &facts).await else {
             return;
         };
         let planned = previewed.as_ref().map(|(_, plan)| plan);
@@ -331,7 +332,7 @@ impl World {
             Some(_) | None => {}
         }
         if let Some(decided) = decided {
-            fleet::launch(&process.app, &decided.pool, decided.launches);
+            fleet::launch(&process.app.engine, &decided.pool, decided.launches);
         }
         if let Some((snapshot, _)) = previewed {
             self.check_supply(process, &snapshot).await;

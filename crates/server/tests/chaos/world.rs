@@ -9,11 +9,11 @@ use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
 use contract::Schemas;
 use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::time::{Clock, Timestamp};
+use engine::random::Random;
 use http::Method;
 use server::api::listener::Server;
 use server::app::App;
 use server::config::{Config, OutsideQueue};
-use server::random::Random;
 use server::start::{start_on, start_with};
 use server::tasks::Ending;
 use store::{Options, Store};
@@ -249,11 +249,11 @@ impl World {
             Box::pin(start_on(store, config, clock, dice, providers)).await
         };
         let app = app.unwrap();
-        life.begins(&app.store);
+        life.begins(&app.engine.store);
         let process = Process {
             number: number as usize,
             server: Arc::new(Server::new(Arc::clone(&app))),
-            endings: tokio::sync::Mutex::new(Ending::each(&app)),
+            endings: tokio::sync::Mutex::new(Ending::each(&app.engine)),
             app,
             life,
             random,
@@ -286,7 +286,7 @@ impl World {
     /// No process does anything any more.
     pub(crate) fn end_processes(&self) {
         for process in self.lock_processes().iter() {
-            process.app.store.stop_after(0);
+            process.app.engine.store.stop_after(0);
             process.life.thaw();
         }
     }
@@ -314,7 +314,8 @@ impl World {
     pub(crate) async fn let_things_happen(&self) {
         if self.is_postgres() {
             for process in self.processes() {
-                let finished = tokio::time::timeout(LONGEST_ANSWER, process.app.launching.finish());
+                let finished =
+                    tokio::time::timeout(LONGEST_ANSWER, process.app.engine.launching.finish());
                 finished.await.expect("a launch ends");
             }
         }

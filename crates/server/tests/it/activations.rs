@@ -81,7 +81,7 @@ on_both!(
                 claimed += world.claim("w", 32).await.len();
             }
             world.clock.advance_ms(1_200_000);
-            let task = QueueClaims(Arc::clone(&world.app));
+            let task = QueueClaims(Arc::clone(&world.app.engine));
             in_steps("claims_expired", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
@@ -99,7 +99,7 @@ on_both!(
             create(world, first, SIZE * count, &json!({"deadline": deadline})).await;
             first += number(SIZE * count);
             world.clock.advance_ms(2 * HOUR_MS);
-            let task = QueueDeadlines(Arc::clone(&world.app));
+            let task = QueueDeadlines(Arc::clone(&world.app.engine));
             in_steps("deadlines_missed", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
@@ -128,7 +128,7 @@ on_both!(expired_tasks_are_forgotten_in_batches, |world| {
     for count in sizes_around("server::tasks::queue_housekeeping::BATCH", BATCH) {
         resolved(world, 0, count).await;
         world.clock.advance_ms(2 * DAY_MS);
-        let mut task = QueueHousekeeping(Arc::clone(&world.app));
+        let mut task = QueueHousekeeping(Arc::clone(&world.app.engine));
         let (forgotten, counts) = world.counted(task.activate()).await;
         assert_eq!(forgotten.unwrap(), done("tasks", count));
         let n_looks = (count / BATCH + 1) as u64;
@@ -142,7 +142,7 @@ on_both!(
         for count in sizes_around("server::tasks::queue_housekeeping::MAX_BATCHES", MOST) {
             resolved(world, 0, SIZE * count).await;
             world.clock.advance_ms(2 * DAY_MS);
-            let task = QueueHousekeeping(Arc::clone(&world.app));
+            let task = QueueHousekeeping(Arc::clone(&world.app.engine));
             in_steps("tasks", SIZE * count, SIZE * MOST, async || {
                 task.in_batches(BATCHES).await.unwrap()
             })
@@ -193,7 +193,9 @@ on_both!(
 /// Writes `count` events that tell nothing of runs.
 async fn events(world: &World, count: usize) {
     let created = world.now();
-    let ids: Vec<String> = (0..count).map(|_| world.app.random.slugid()).collect();
+    let ids: Vec<String> = (0..count)
+        .map(|_| world.app.engine.random.slugid())
+        .collect();
     world
         .write(move |tx| {
             for id in &ids {
@@ -357,7 +359,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
             if left == 0 {
                 break;
             }
-            let mut task = QueueReleases(Arc::clone(&world.app));
+            let mut task = QueueReleases(Arc::clone(&world.app.engine));
             assert_eq!(task.activate().await.unwrap(), Value::Null);
             left -= left.min(LIMIT);
         }
@@ -403,7 +405,7 @@ on_both!(
             waiting_for(world, required, n_waiting).await;
             world.about_task(required, "cancel").await.expect(200);
             required += 1 + number(n_waiting);
-            let task = QueueReleases(Arc::clone(&world.app));
+            let task = QueueReleases(Arc::clone(&world.app.engine));
             let mut left = count;
             loop {
                 let released = left.min(LIMIT);

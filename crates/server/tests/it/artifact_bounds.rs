@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use domain::artifact::{Artifact, Content};
 use domain::id::TaskId;
-use server::artifacts::Folder;
+use engine::artifacts::Folder;
 use server::tasks::driver::Task;
 use server::tasks::{ArtifactLimits, Artifacts, Batches};
 use testing::sizes_around;
@@ -76,7 +76,7 @@ on_both!(artifacts_are_ended_in_batches, |world| {
     for count in sizes_around("server::tasks::artifacts::BATCH", BATCH) {
         rows(world, count, elsewhere()).await;
         world.clock.advance_ms(2 * DAY_MS);
-        let mut task = Artifacts::new(Arc::clone(&world.app));
+        let mut task = Artifacts::new(Arc::clone(&world.app.engine));
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), done("artifacts expired", count));
         let n_looks = (count / BATCH + 1) as u64;
@@ -98,7 +98,7 @@ on_both!(
         for count in sizes_around("server::tasks::artifacts::MAX_BATCHES", SMALL) {
             rows(world, SIZE * count, elsewhere()).await;
             world.clock.advance_ms(2 * DAY_MS);
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
+            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps(
                 "artifacts expired",
                 SIZE * count,
@@ -121,7 +121,7 @@ on_both!(
             for shelf in 0..u32::try_from(count).unwrap() {
                 lost_file(world, shelf, 0);
             }
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
+            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps("lost files removed", count, SMALL, async || {
                 task.activate().await.unwrap()
             })
@@ -141,7 +141,7 @@ on_both!(
             for number in 0..count {
                 lost_file(world, 7, number);
             }
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
+            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps("lost files removed", count, SMALL, async || {
                 task.activate().await.unwrap()
             })
@@ -173,7 +173,7 @@ async fn end_of_run(world: &World) -> usize {
         std::fs::remove_dir_all(run).unwrap();
     }
     world.clock.advance_ms(2 * DAY_MS);
-    Artifacts::new(Arc::clone(&world.app))
+    Artifacts::new(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap();
@@ -198,7 +198,7 @@ on_both!(
                 page: 5,
                 ..everywhere()
             };
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
+            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
             let (removed, counts) = world.counted(task.activate()).await;
             assert_eq!(removed.unwrap(), done("lost files removed", 1));
             let n_pages = (count / LIMIT + 1) as u64;
@@ -219,7 +219,7 @@ on_both!(
                 pages: u32::try_from(SMALL).unwrap(),
                 ..everywhere()
             };
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app), limits);
+            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
             let is_searched = count < SMALL;
             let removed = usize::from(is_searched);
             assert_eq!(

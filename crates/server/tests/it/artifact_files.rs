@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use engine::artifacts::Folder;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, Request};
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
-use server::artifacts::Folder;
 use server::tasks::Artifacts;
 use server::tasks::driver::Task;
 
@@ -45,7 +45,7 @@ impl World {
     }
 
     pub(crate) async fn tidy_artifacts(&self) -> Value {
-        let mut task = Artifacts::new(self.app.clone());
+        let mut task = Artifacts::new(self.app.engine.clone());
         let mut done = json!({});
         // All shelves once.
         for _ in 0..16 {

@@ -72,7 +72,7 @@ async fn n_told(world: &World, kind: &'static str) -> usize {
 }
 
 async fn look_again(world: &World) {
-    let mut releases = QueueReleases(std::sync::Arc::clone(&world.app));
+    let mut releases = QueueReleases(std::sync::Arc::clone(&world.app.engine));
     for _ in 0..100 {
         releases.activate().await.unwrap();
     }

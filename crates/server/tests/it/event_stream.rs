@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::random::Random;
 use http_body_util::BodyExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::body::Body;
 use server::app::App;
-use server::random::Random;
 use server::start::start_with;
 use server::tasks::Publish;
 use server::tasks::driver::Task;
@@ -470,13 +470,13 @@ on_both!(events_of_the_past_are_read_page_by_page, |world| {
         let after = app.events.head() - i64::try_from(count).unwrap();
         let path = format!("{EVENTS}?after={after}&follow=false");
         let ask = Ask::new(Arc::clone(&server), http::Method::GET, &path, world.now());
-        app.store.take_counts();
+        app.engine.store.take_counts();
         let mut listening = Listening::open(ask.by(&world.root())).await;
         let (names, end) = listening.rest().await;
         assert_eq!((names.len(), end.id), (count, Some(app.events.head())));
         assert_eq!(names.iter().filter(|name| *name == "missed").count(), 0);
         let n_pages = count.div_ceil(PAGE) as u64;
-        let counts = app.store.take_counts();
+        let counts = app.engine.store.take_counts();
         assert_eq!(counts.transactions("event_list_after"), n_pages);
     }
 });

@@ -9,8 +9,8 @@ use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
+use engine::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
 use serde_json::{Value, json};
-use server::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
 use store::PlanRecord;
 use testing::sizes_around;
 use tokio::sync::Semaphore;
@@ -28,11 +28,11 @@ fn pages(count: usize) -> u64 {
 
 impl Fleet {
     fn limited_ender(&self, limits: EndingLimits) -> Ender {
-        Ender::with_limits(Arc::clone(&self.app), "one".parse().unwrap(), limits)
+        Ender::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
     }
 
     fn limited_scanner(&self, limits: ScanLimits) -> Scanner {
-        Scanner::with_limits(Arc::clone(&self.app), "one".parse().unwrap(), limits)
+        Scanner::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
     }
 
     /// A worker that is there, and whose machine is.
@@ -61,7 +61,7 @@ fleet_test!(rows_that_are_to_end_are_read_page_by_page, |fleet| {
         page: 5,
         ..EndingLimits::default()
     };
-    for count in sizes_around("server::fleet::ending::PAGE", LIMIT) {
+    for count in sizes_around("engine::fleet::ending::PAGE", LIMIT) {
         let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
         let mut ender = fleet.limited_ender(limits);
         let (n_told, counts) = fleet.counted(ender.end_stopping()).await;
@@ -79,7 +79,7 @@ fleet_test!(
             of_region: LIMIT,
             ..EndingLimits::default()
         };
-        for count in sizes_around("server::fleet::ending::MAX_OF_REGION", LIMIT) {
+        for count in sizes_around("engine::fleet::ending::MAX_OF_REGION", LIMIT) {
             let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
             let mut ender = fleet.limited_ender(limits);
             let mut left = count;
@@ -88,7 +88,7 @@ fleet_test!(
                 assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
                 left -= now;
                 // If something is left, the bell rings, so that the rest does not wait for the next scan.
-                let bell = fleet.app.wake.ending(&"one".parse().unwrap());
+                let bell = fleet.app.engine.wake.ending(&"one".parse().unwrap());
                 let rung = futures_util::FutureExt::now_or_never(bell.notified());
                 assert_eq!(rung.is_some(), left > 0);
             }
@@ -102,7 +102,7 @@ fleet_test!(so_many_calls_end_machines_at_the_same_time, |fleet| {
     const MAX_CALLS: usize = 8;
     let first = fleet.running_one().await;
     fleet.one.fake.set_batches(1, 1);
-    for count in sizes_around("server::fleet::ending::MAX_CALLS", MAX_CALLS) {
+    for count in sizes_around("engine::fleet::ending::MAX_CALLS", MAX_CALLS) {
         let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
         let expected = count.min(MAX_CALLS) as u64;
         let n_hanging = || fleet.one.fake.n_hanging(&first.group, Call::End);
@@ -134,7 +134,7 @@ fleet_test!(
             calls: 1,
             ..EndingLimits::default()
         };
-        for n_failures in sizes_around("server::fleet::ending::MAX_FAILURES", MAX_FAILURES) {
+        for n_failures in sizes_around("engine::fleet::ending::MAX_FAILURES", MAX_FAILURES) {
             let n_workers = 30 + n_failures;
             let keys = fleet.copies(&first, n_workers, WorkerState::Stopping).await;
             for _ in 0..n_failures {
@@ -161,7 +161,7 @@ fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
         page: 5,
         ..ScanLimits::default()
     };
-    for count in sizes_around("server::fleet::scan::PAGE", LIMIT) {
+    for count in sizes_around("engine::fleet::scan::PAGE", LIMIT) {
         // One of them has a machine; the others are old enough for that to mean something.
         fleet.copies(&key, count, WorkerState::Stopping).await;
         fleet.pass_ms(10 * MINUTE_MS);
@@ -177,7 +177,7 @@ fleet_test!(so_many_calls_look_at_machines_at_the_same_time, |fleet| {
     const MAX_CALLS: usize = 4;
     let key = fleet.running_one().await;
     fleet.one.fake.set_batches(1, 1);
-    for count in sizes_around("server::fleet::scan::MAX_CALLS", MAX_CALLS) {
+    for count in sizes_around("engine::fleet::scan::MAX_CALLS", MAX_CALLS) {
         let keys = fleet.copies(&key, count, WorkerState::Running).await;
         fleet.one.looks.take_most();
         let mut scanner = fleet.limited_scanner(ScanLimits::default());
@@ -203,7 +203,7 @@ fleet_test!(
             calls: 1,
             ..ScanLimits::default()
         };
-        for n_failures in sizes_around("server::fleet::scan::MAX_FAILURES", MAX_FAILURES) {
+        for n_failures in sizes_around("engine::fleet::scan::MAX_FAILURES", MAX_FAILURES) {
             for _ in 0..n_failures {
                 fleet.one.fake.fail_next(Call::Look, down());
             }
@@ -235,7 +235,7 @@ fleet_test!(
             ..ScanLimits::default()
         };
         let told = "has workers in more than 5 groups";
-        for count in sizes_around("server::fleet::scan::MAX_GROUPS", LIMIT) {
+        for count in sizes_around("engine::fleet::scan::MAX_GROUPS", LIMIT) {
             let rows: Vec<Worker> = (0..count)
                 .map(|number| {
                     let mut worker = template.clone();
@@ -283,13 +283,13 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
     };
     let config = config.await.unwrap();
-    for count in sizes_around("server::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
+    for count in sizes_around("engine::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
         let gate = Arc::new(Semaphore::new(0));
         *fleet.one.gate.lock().unwrap() = Some(Arc::clone(&gate));
         let launches = new_launches(fleet, &template, count).await;
         let all = launches.into_iter().map(|one| (one, config.clone()));
         fleet.one.launches.take_most();
-        launch(&fleet.app, &pool, all.collect());
+        launch(&fleet.app.engine, &pool, all.collect());
         for n_done in 0..count {
             let expected = (count - n_done).min(AT_ONCE);
             until(|| fleet.one.launches.now() == expected).await;
@@ -297,7 +297,7 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
             until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
         }
         until(|| fleet.one.launches.now() == 0).await;
-        fleet.app.launching.finish().await;
+        fleet.app.engine.launching.finish().await;
         assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
     }
     *fleet.one.gate.lock().unwrap() = None;
@@ -312,7 +312,13 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
 /// Launches like the given one that no cloud was asked for yet.
 async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Launch> {
     let launches = (0..count).map(|_| Launch {
-        token: fleet.app.random.slugid().parse::<LaunchToken>().unwrap(),
+        token: fleet
+            .app
+            .engine
+            .random
+            .slugid()
+            .parse::<LaunchToken>()
+            .unwrap(),
         state: LaunchState::Open,
         asked: None,
         made: 0,
@@ -334,7 +340,7 @@ async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Lau
 
 fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
     const KEPT: usize = 100;
-    for count in sizes_around("server::fleet::decide::KEPT_PLANS", KEPT) {
+    for count in sizes_around("engine::fleet::decide::KEPT_PLANS", KEPT) {
         let pool = format!("pp/of-{count}");
         fleet.make_pool(&pool, plain_pool(4)).await;
         earlier_plans(fleet, &pool, count).await;
@@ -373,7 +379,7 @@ fleet_test!(
     a_plan_tells_so_many_workers_and_the_next_the_others,
     |fleet| {
         const MAX_ADVICE: usize = 1_000;
-        let sizes = sizes_around("server::fleet::decide::MAX_ADVICE", MAX_ADVICE);
+        let sizes = sizes_around("engine::fleet::decide::MAX_ADVICE", MAX_ADVICE);
         fleet.make_pool(POOL, plain_pool(20_000)).await;
         let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.pass_ms(IDLE_MS + SECOND_MS);

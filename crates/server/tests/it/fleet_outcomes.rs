@@ -46,14 +46,16 @@ impl Fleet {
         self.make_pool(POOL, plain_pool(4)).await;
         self.tasks(POOL, 1).await;
         let (id, now): (PoolId, _) = (POOL.parse().unwrap(), self.now());
-        let horizon = self.app.horizon(now);
+        let horizon = self.app.engine.horizon(now);
         let facts = self.read(move |tx| {
             let pool = store::pool_get(tx, &id)?.unwrap();
             let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
-            server::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
+            engine::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
-        let decided = server::fleet::decide(&self.app, &facts).await.unwrap();
+        let decided = engine::fleet::decide(&self.app.engine, &facts)
+            .await
+            .unwrap();
         assert_eq!(decided.unwrap().launches.len(), 1);
     }
 
@@ -63,8 +65,8 @@ impl Fleet {
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
         let config = self.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
-        server::fleet::launch(app, &definition, vec![(launch, config)]);
-        app.launching.finish().await;
+        engine::fleet::launch(&app.engine, &definition, vec![(launch, config)]);
+        app.engine.launching.finish().await;
     }
 
     /// What is known for and against the first launch config of a pool.
@@ -179,7 +181,7 @@ fleet_test!(
         assert_eq!(fleet.states(POOL).await, "");
 
         fleet.pass_ms(2 * MINUTE_MS);
-        fleet.app.launching.finish().await;
+        fleet.app.engine.launching.finish().await;
         assert_eq!(fleet.states(POOL).await, "1 requested");
         assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
     }
@@ -201,7 +203,7 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     fleet.news().await;
 
     fleet.pass_ms(2 * MINUTE_MS);
-    fleet.app.launching.finish().await;
+    fleet.app.engine.launching.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 running");
     assert_eq!(fleet.news().await, Vec::<String>::new());
     let launch = fleet.launch().await;
@@ -273,7 +275,7 @@ fleet_test!(
         assert_eq!(fleet.n_launch_calls(), 1);
 
         fleet.pass_ms(MINUTE_MS);
-        fleet.app.launching.finish().await;
+        fleet.app.engine.launching.finish().await;
         assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
         assert_eq!(fleet.states(POOL).await, "1 requested");
     }
@@ -518,7 +520,7 @@ fleet_test!(
         let (app, clock) = (Arc::clone(&fleet.app), Arc::clone(&fleet.clock));
         fleet.one.during_the_next_look(async move {
             crate::fleet_world::round(&app).await;
-            app.launching.finish().await;
+            app.engine.launching.finish().await;
             clock.advance_ms(LONG_MS);
         });
         fleet.scan().await;
@@ -548,7 +550,7 @@ fleet_test!(
         crate::fleet_world::round(&fleet.app).await;
         fleet.until_asked(AT_ONCE).await;
         fleet.pass_ms(2 * MINUTE_MS);
-        fleet.app.launching.finish().await;
+        fleet.app.engine.launching.finish().await;
         assert_eq!(fleet.n_launch_calls(), AT_ONCE);
         let mut withdrawn = Vec::new();
         for pool in &pools {

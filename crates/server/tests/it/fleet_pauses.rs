@@ -25,13 +25,13 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(fleet: &'a Fleet) -> Self {
-        let task = Provision::new(Arc::clone(&fleet.app));
+        let task = Provision::new(Arc::clone(&fleet.app.engine));
         Self { fleet, task }
     }
 
     async fn look(&mut self) {
         self.task.activate().await.unwrap();
-        self.fleet.app.launching.finish().await;
+        self.fleet.app.engine.launching.finish().await;
     }
 
     /// Goes on for this long, second by second, with a round each ten seconds.

@@ -9,14 +9,14 @@ use cloud::{Call, CloudError, Fate, Provider};
 use domain::id::ProviderId;
 use domain::launch::Cause;
 use domain::time::Clock;
+use engine::fleet::Scanner;
+use engine::random::Random;
+use engine::rate_limit::RateLimits;
+use engine::rate_limit::{Pauses, RateLimited};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
 use server::app::App;
-use server::config::RateLimits;
-use server::fleet::Scanner;
-use server::random::Random;
-use server::rate_limit::{Pauses, RateLimited};
 use server::start::start_with;
 
 use crate::fleet_world::{Fleet, fleet_test, machine, pool, round};
@@ -99,7 +99,7 @@ fleet_test!(
                 fleet.pool_in("pp/cold", "cold").await;
             }
             round(&app).await;
-            app.launching.finish().await;
+            app.engine.launching.finish().await;
             if step == 10 {
                 assert_eq!(fleet.states("pp/cold").await, "1 requested");
             }
@@ -119,7 +119,7 @@ fleet_test!(
         assert!(later.iter().all(|(_, count)| *count == 1), "{hot:?}");
         let is_apart = |two: &[(i64, u64)]| two[1].0 - two[0].0 >= 64;
         assert!(later.windows(2).all(is_apart), "{hot:?}");
-        app.store.close().await;
+        app.engine.store.close().await;
     }
 );
 
@@ -137,13 +137,13 @@ fleet_test!(
             assert!(n_rounds < 200, "{} machines", fleet.machines().len());
             fleet.pass_ms(10_000);
             round(&app).await;
-            app.launching.finish().await;
+            app.engine.launching.finish().await;
         }
         let seconds = fleet.now().millis_since(begin) / 1_000;
         // Five seconds' worth at first, and two a second after that.
         assert!(seconds >= (N_POOLS as i64 - 10) / 2, "{seconds} s");
         assert_eq!(fleet.one.fake.n_calls(Call::Launch), N_POOLS as u64);
-        app.store.close().await;
+        app.engine.store.close().await;
     }
 );
 
@@ -153,7 +153,7 @@ fleet_test!(
         fleet.pool_in("pp/one", "here").await;
         fleet.round().await;
         let app = fleet.limited().await;
-        let mut scanner = Scanner::new(Arc::clone(&app), "one".parse().unwrap());
+        let mut scanner = Scanner::new(Arc::clone(&app.engine), "one".parse().unwrap());
         let busy = || CloudError::Throttled("slow down".to_owned());
         fleet.one.fake.fail_next(Call::Owned, busy());
         fleet.one.fake.fail_next(Call::Look, busy());
@@ -167,6 +167,6 @@ fleet_test!(
         let scanned = scanner.scan_for(FOREVER).await.unwrap().unwrap();
         assert_eq!((scanned.problems, scanned.seen), (0, 1));
         assert!(fleet.now().millis_since(begin) >= 3_000);
-        app.store.close().await;
+        app.engine.store.close().await;
     }
 );

@@ -7,8 +7,8 @@ use cloud::{Call, CloudError, Fate};
 use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::worker::WorkerState;
+use engine::fleet::{Ender, EndingLimits, Scanned, Scanner};
 use serde_json::{Value, json};
-use server::fleet::{Ender, EndingLimits, Scanned, Scanner};
 use testing::sizes_around;
 
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
@@ -48,11 +48,11 @@ fn protected() -> CloudError {
 
 impl Fleet {
     fn scanner(&self) -> Scanner {
-        Scanner::new(Arc::clone(&self.app), "one".parse().unwrap())
+        Scanner::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
     fn ender(&self) -> Ender {
-        Ender::new(Arc::clone(&self.app), "one".parse().unwrap())
+        Ender::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
     /// How often this is called meanwhile.
@@ -342,7 +342,7 @@ fleet_test!(
             ..EndingLimits::default()
         };
         let app = Arc::clone(&fleet.app);
-        let mut ender = Ender::with_limits(app, "one".parse().unwrap(), limits);
+        let mut ender = Ender::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
         let mut n_told = 0;
         // The first two of each activation get no answer, and the others are not tried.
         for _ in 0..50 {
@@ -453,11 +453,11 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
         .await
         .try_into()
         .unwrap();
-    let sizes = sizes_around("server::fleet::unsettled::PAGE", PAGE).into_iter();
+    let sizes = sizes_around("engine::fleet::unsettled::PAGE", PAGE).into_iter();
     for (count, is_scanned) in sizes.flat_map(|count| [(count, true), (count, false)]) {
         let (template, created) = (template.clone(), fleet.now());
         let tokens: Vec<LaunchToken> = (0..count)
-            .map(|_| fleet.app.random.slugid().parse().unwrap())
+            .map(|_| fleet.app.engine.random.slugid().parse().unwrap())
             .collect();
         fleet
             .write(move |tx| {
@@ -483,7 +483,7 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
                 scanned.unwrap().settled
             }
             // As for a provider that no scan can look at.
-            false => server::fleet::settle_old(&fleet.app).await.unwrap(),
+            false => engine::fleet::settle_old(&fleet.app.engine).await.unwrap(),
         };
         assert_eq!(n_settled, count as u64);
     }

@@ -343,5 +343,5 @@ async fn two_that_decide_at_once_keep_the_maximum_over_all_providers() {
     assert_eq!(fleet.by_cloud().await.iter().sum::<usize>(), 7);
     assert_eq!(fleet.machines().len(), 7);
     assert!(fleet.two.fake.n_machines() <= MAX_MACHINES);
-    other.store.close().await;
+    other.engine.store.close().await;
 }

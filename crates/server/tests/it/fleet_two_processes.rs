@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::id::LaunchToken;
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::app::App;
-use server::random::Random;
 use server::start::start_with;
 use server::tasks::Rounds;
 use server::tasks::driver::Task;
@@ -38,15 +38,15 @@ pub(crate) async fn second(fleet: &Fleet) -> Arc<App> {
 /// Both make their round at once, again and again, until the clouds have answered.
 pub(crate) async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
     for _ in 0..ROUNDS {
-        let (ours, mut theirs) = (Arc::clone(&fleet.app), Rounds(Arc::clone(other)));
+        let (ours, mut theirs) = (Arc::clone(&fleet.app), Rounds(Arc::clone(&other.engine)));
         let ours = tokio::spawn(async move { round(&ours).await });
         let theirs = tokio::spawn(async move { theirs.activate().await });
         ours.await.unwrap();
         let done = theirs.await.unwrap();
-        assert!(done.is_ok() || other.store.is_stopped(), "{done:?}");
+        assert!(done.is_ok() || other.engine.store.is_stopped(), "{done:?}");
     }
-    fleet.app.launching.finish().await;
-    other.launching.finish().await;
+    fleet.app.engine.launching.finish().await;
+    other.engine.launching.finish().await;
 }
 
 async fn open() -> Option<(Fleet, Arc<App>)> {
@@ -85,7 +85,7 @@ async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
     make_pools(&fleet).await;
     both_at_once(&fleet, &other).await;
     is_as_wanted(&fleet);
-    other.store.close().await;
+    other.engine.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -94,9 +94,9 @@ async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
         return;
     };
     make_pools(&fleet).await;
-    other.store.stop_after(u64::from(POOLS) / 2);
+    other.engine.store.stop_after(u64::from(POOLS) / 2);
     both_at_once(&fleet, &other).await;
-    assert!(other.store.is_stopped());
+    assert!(other.engine.store.is_stopped());
     // What it had decided is found, or tried anew with one machine at a time until one has come up.
     fleet.pass_ms(10 * MINUTE_MS);
     fleet.scan().await;
@@ -108,7 +108,7 @@ async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
         fleet.pass_ms(2 * MINUTE_MS);
     }
     is_as_wanted(&fleet);
-    other.store.close().await;
+    other.engine.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -127,7 +127,7 @@ async fn two_that_decide_at_once_do_not_overfill_a_provider_that_pools_share() {
         fleet.two.fake.n_machines(),
         crate::fleet_world::MAX_MACHINES
     );
-    other.store.close().await;
+    other.engine.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -144,7 +144,10 @@ async fn two_that_scan_at_once_tell_a_worker_to_go_once() {
     let scans = apps.map(|app| {
         tokio::spawn(async move {
             let id = "one".parse().unwrap();
-            server::fleet::Scanner::new(app, id).scan().await.unwrap()
+            engine::fleet::Scanner::new(Arc::clone(&app.engine), id)
+                .scan()
+                .await
+                .unwrap()
         })
     });
     let mut n_ended = 0;
@@ -154,5 +157,5 @@ async fn two_that_scan_at_once_tell_a_worker_to_go_once() {
     assert_eq!(n_ended, 40);
     assert_eq!(fleet.states(&name(0)).await, "40 stopping");
     assert_eq!(fleet.news().await, ["worker-removed"; 40]);
-    other.store.close().await;
+    other.engine.store.close().await;
 }

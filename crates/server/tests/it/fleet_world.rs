@@ -139,7 +139,7 @@ impl Fleet {
         .await;
         let [one, two, three] = clouds.try_into().ok().unwrap();
         Self {
-            endings: tokio::sync::Mutex::new(Ending::each(&world.app)),
+            endings: tokio::sync::Mutex::new(Ending::each(&world.app.engine)),
             world,
             one,
             two,
@@ -180,7 +180,7 @@ impl Fleet {
         while left > 0 {
             let step = left.min(LOOK_EVERY_MS);
             self.pass_ms(step);
-            self.app.listening.note(self.now());
+            self.app.engine.listening.note(self.now());
             left -= step;
         }
     }
@@ -190,24 +190,24 @@ impl Fleet {
 impl Fleet {
     /// Looks at the pools that rang, and waits for what the clouds say.
     pub(crate) async fn provision(&self) -> Value {
-        let done = Provision::new(Arc::clone(&self.app))
+        let done = Provision::new(Arc::clone(&self.app.engine))
             .activate()
             .await
             .unwrap();
-        self.app.launching.finish().await;
+        self.app.engine.launching.finish().await;
         done
     }
 
     /// Looks at all pools, and waits for what the clouds say.
     pub(crate) async fn round(&self) -> Value {
         let done = round(&self.app).await;
-        self.app.launching.finish().await;
+        self.app.engine.launching.finish().await;
         done
     }
 
     /// Looks at all machines.
     pub(crate) async fn scan(&self) -> Value {
-        all(&mut Scan::each(&self.app)).await
+        all(&mut Scan::each(&self.app.engine)).await
     }
 
     /// Tells the clouds to end the machines of those that were told to go.
@@ -234,7 +234,7 @@ async fn all(tasks: &mut [impl Task]) -> Value {
 
 /// Looks at all pools without waiting for what the clouds say.
 pub(crate) async fn round(app: &Arc<App>) -> Value {
-    Rounds(Arc::clone(app)).activate().await.unwrap()
+    Rounds(Arc::clone(&app.engine)).activate().await.unwrap()
 }
 
 /// What people do.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use domain::Version;
 use domain::access::ClientRecord;
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::doctor::examine;
-use server::random::Random;
 use server::start::start_with;
 use testing::sizes_around;
 

@@ -98,7 +98,7 @@ on_both!(one_cause_on_many_machines_is_one_notice, |world| {
         let worker = format!("host-{number}");
         let text = format!(
             "{worker} has {number} bytes left, task {}",
-            world.app.random.slugid()
+            world.app.engine.random.slugid()
         );
         last = report(world, "a/b", &worker, "Disk full", &text).await;
         world.clock.advance_ms(1_000);

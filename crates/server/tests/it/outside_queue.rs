@@ -80,7 +80,7 @@ impl Two {
     async fn demand(&self, names: &[&str]) -> Result<BTreeMap<String, (u64, u64)>, String> {
         let pools: Vec<PoolId> = names.iter().map(|name| name.parse().unwrap()).collect();
         let app = &self.fleet.app;
-        let known = app.demands.of(&pools).await?;
+        let known = app.engine.demands.of(&pools).await?;
         let plain =
             |(pool, demand): (PoolId, Demand)| (pool.to_string(), (demand.pending, demand.claimed));
         Ok(known.into_iter().map(plain).collect())
@@ -91,7 +91,7 @@ impl Two {
         let task = json!({"taskQueueId": queue, "created": now.to_string(),
             "deadline": now.plus_seconds(3_600).to_string(), "payload": {},
             "metadata": {"name": "n", "description": "d", "owner": "a@b.c", "source": "https://x.y/"}});
-        let id = self.queue.app.random.slugid();
+        let id = self.queue.app.engine.random.slugid();
         self.queue
             .put(&format!("queue:/task/{id}"), task)
             .await
@@ -138,6 +138,7 @@ async fn what_waits_and_runs_there_is_known_here() {
     let busy = two
         .fleet
         .app
+        .engine
         .demands
         .busy(&"pp/a".parse().unwrap())
         .await
@@ -161,8 +162,9 @@ async fn what_the_queue_knows_of_workers_is_known_here() {
     ];
     let app = &two.fleet.app;
     let known = app
+        .engine
         .demands
-        .activity(&workers, app.clock.now())
+        .activity(&workers, app.engine.clock.now())
         .await
         .unwrap();
     assert_eq!(known.len(), 1);
@@ -281,7 +283,7 @@ async fn so_many_pages_of_that_queue_are_read_for_one_of_ours() {
         // One worker a page, and the filter leaves none of them.
         let (mut left, mut token) = (count.max(1), String::new());
         loop {
-            two.queue.app.store.take_counts();
+            two.queue.app.engine.store.take_counts();
             let page = two
                 .listed(&format!("?limit=1&workerState=running{token}"))
                 .await;
@@ -289,6 +291,7 @@ async fn so_many_pages_of_that_queue_are_read_for_one_of_ours() {
             let n_read = two
                 .queue
                 .app
+                .engine
                 .store
                 .take_counts()
                 .transactions("queue_worker_list");
@@ -330,8 +333,20 @@ async fn a_pool_whose_queue_we_may_not_see_is_unknown_and_hides_no_other() {
     );
     let workers = [worker("pp/a", "g", "w1")];
     let app = &two.fleet.app;
-    assert_eq!(app.demands.activity(&workers, app.clock.now()).await, None);
-    assert!(app.demands.busy(&"pp/a".parse().unwrap()).await.is_err());
+    assert_eq!(
+        app.engine
+            .demands
+            .activity(&workers, app.engine.clock.now())
+            .await,
+        None
+    );
+    assert!(
+        app.engine
+            .demands
+            .busy(&"pp/a".parse().unwrap())
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -366,7 +381,7 @@ async fn a_queue_that_cannot_be_asked_keeps_a_server_from_starting() {
         pulse: None,
     });
     let clock = Arc::clone(&world.clock) as _;
-    let random = server::random::Random::new(rand::rngs::StdRng::seed_from_u64(1));
+    let random = engine::random::Random::new(rand::rngs::StdRng::seed_from_u64(1));
     let refused = server::start::start_with(config, clock, random, Vec::new()).await;
     let problem = std::error::Error::source(&refused.err().unwrap())
         .unwrap()
@@ -383,7 +398,7 @@ async fn a_task_that_comes_there_makes_us_look_here() {
         PublishToBroker::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
     publisher.activate().await.unwrap();
     let fleet = &two.fleet.app;
-    let mut hints = Hints::new(Arc::clone(fleet), fleet.demands.pulse().unwrap());
+    let mut hints = Hints::new(Arc::clone(fleet), fleet.engine.demands.pulse().unwrap());
     assert_eq!(hints.activate().await.unwrap(), Value::Null);
     let pool = unique("pp/p");
     two.task(&pool).await;
@@ -391,8 +406,14 @@ async fn a_task_that_comes_there_makes_us_look_here() {
     publisher.activate().await.unwrap();
     let heard = async {
         loop {
-            fleet.wake.provision.notified().await;
-            if fleet.wake.take_pools().iter().any(|id| id.as_str() == pool) {
+            fleet.engine.wake.provision.notified().await;
+            if fleet
+                .engine
+                .wake
+                .take_pools()
+                .iter()
+                .any(|id| id.as_str() == pool)
+            {
                 return;
             }
         }
@@ -411,7 +432,10 @@ async fn a_broker_that_is_away_is_told_once_and_tried_again() {
         Some("amqp://127.0.0.1:1/%2f"),
     )
     .await;
-    let mut hints = Hints::new(Arc::clone(&fleet.app), fleet.app.demands.pulse().unwrap());
+    let mut hints = Hints::new(
+        Arc::clone(&fleet.app),
+        fleet.app.engine.demands.pulse().unwrap(),
+    );
     for _ in 0..4 {
         assert_eq!(hints.activate().await.unwrap(), Value::Null);
         fleet.clock.advance_ms(40_000);

@@ -1,8 +1,8 @@
 //! What is overridden is so until its end: in every decision, across restarts, whatever the clock does.
 
 use domain::overrides::Override;
+use engine::fleet;
 use serde_json::{Value, json};
-use server::fleet;
 use server::tasks::Overrides;
 use server::tasks::driver::Task;
 
@@ -27,7 +27,7 @@ impl Fleet {
     }
 
     async fn end_overrides(&self) -> Value {
-        let mut task = Overrides(std::sync::Arc::clone(&self.app));
+        let mut task = Overrides(std::sync::Arc::clone(&self.app.engine));
         task.activate().await.unwrap()
     }
 
@@ -164,7 +164,7 @@ fleet_test!(
         fleet.paused("freeze", "providerId", "one").await;
         let other = second(fleet).await;
         round(&other).await;
-        other.launching.finish().await;
+        other.engine.launching.finish().await;
         assert_eq!(fleet.states(POOL).await, "", "the next process heeds it");
         // The clock jumps far beyond its end, and back again before it.
         fleet.pass_ms(50 * END_MS);
@@ -180,14 +180,14 @@ fleet_test!(
         );
         let third = second(fleet).await;
         round(&third).await;
-        third.launching.finish().await;
+        third.engine.launching.finish().await;
         assert_eq!(
             fleet.states(POOL).await,
             "1 requested",
             "what has ended stays ended"
         );
-        other.store.close().await;
-        third.store.close().await;
+        other.engine.store.close().await;
+        third.engine.store.close().await;
     }
 );
 
@@ -195,7 +195,7 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     fleet.tasks_wait(1).await;
     let id = POOL.parse().unwrap();
     let now = fleet.now();
-    let horizon = fleet.app.horizon(now);
+    let horizon = fleet.app.engine.horizon(now);
     let facts = fleet.read(move |tx| {
         let pool = store::pool_get(tx, &id)?.unwrap();
         let demand = [(id.clone(), store::task_demand_of(tx, &id, now)?)].into();
@@ -203,7 +203,12 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     });
     let [facts] = facts.await.try_into().ok().unwrap();
     fleet.paused("freeze", "region", "none").await;
-    assert!(fleet::decide(&fleet.app, &facts).await.unwrap().is_none());
+    assert!(
+        fleet::decide(&fleet.app.engine, &facts)
+            .await
+            .unwrap()
+            .is_none()
+    );
     fleet.round().await;
     assert_eq!(
         fleet.states(POOL).await,

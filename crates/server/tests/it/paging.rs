@@ -7,11 +7,11 @@ use std::sync::Arc;
 use domain::error_report::ErrorReport;
 use domain::queue_worker::QueueWorker;
 use domain::worker::Worker;
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::random::Random;
 use server::start::start_with;
 use testing::sizes_around;
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::event::{EXCHANGES, Event, EventBody, Exchange, Rfc191};
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::app::App;
-use server::random::Random;
 use server::start::start_with;
 use server::tasks::driver::Task;
 use server::tasks::{BROKER_READER, Batches, Measure, Publish, PublishToBroker, leave_broker};
@@ -68,8 +68,9 @@ fn rfc191_topics() -> Vec<String> {
 
 /// Writes events of these ids about a pool.
 async fn write(app: &Arc<App>, pool: &str, ids: Vec<String>) {
-    let (pool, now) = (pool.to_owned(), app.clock.now());
+    let (pool, now) = (pool.to_owned(), app.engine.clock.now());
     let written: Result<(), StoreError> = app
+        .engine
         .change("test_events", now, move |change| {
             for id in &ids {
                 let body = EventBody::PoolCreated {
@@ -175,7 +176,9 @@ async fn events_are_published_in_batches() {
 }
 
 fn some_ids(world: &World, count: usize) -> Vec<String> {
-    (0..count).map(|_| world.app.random.slugid()).collect()
+    (0..count)
+        .map(|_| world.app.engine.random.slugid())
+        .collect()
 }
 
 #[tokio::test]
@@ -366,7 +369,7 @@ async fn drive(app: Arc<App>, clock: Arc<TestClock>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         tell(&app, &mut publisher).await;
         clock.advance_ms(100);
-        let _moment = timeout(A_MOMENT, app.wake.publish.notified()).await;
+        let _moment = timeout(A_MOMENT, app.engine.wake.publish.notified()).await;
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use domain::time::MINUTE_MS;
+use engine::queue::worker_gone;
 use serde_json::{Value, json};
-use server::queue::worker_gone;
 use server::tasks::driver::Task;
 use server::tasks::{QueueClaims, QueueDeadlines, QueueHousekeeping};
 
@@ -14,21 +14,21 @@ use crate::samples::{DAY_MS, key};
 use crate::world::World;
 
 async fn expire_claims(world: &World) -> Value {
-    QueueClaims(Arc::clone(&world.app))
+    QueueClaims(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap()
 }
 
 async fn miss_deadlines(world: &World) -> Value {
-    QueueDeadlines(Arc::clone(&world.app))
+    QueueDeadlines(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap()
 }
 
 async fn forget(world: &World) -> Value {
-    QueueHousekeeping(Arc::clone(&world.app))
+    QueueHousekeeping(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap()

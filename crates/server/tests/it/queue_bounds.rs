@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use domain::id::{PoolId, TaskGroupId, TaskId};
 use domain::task::{Requires, Task, TaskDefinition};
+use engine::queue::worker_gone_with;
 use serde_json::json;
-use server::queue::worker_gone_with;
 use server::tasks::QueueReleases;
 use server::tasks::driver::Task as _;
 use testing::sizes_around;
@@ -55,7 +55,7 @@ on_both!(
         /// Together they want more.
         const WORKERS: usize = 5;
         let mut first = 0;
-        for count in sizes_around("server::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("engine::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
             // With stopped time no sweep begins by itself.
             let time = stop_time();
             let queue: PoolId = format!("pp/of-{count}").parse().unwrap();
@@ -72,7 +72,7 @@ on_both!(
             of(&mut waiting).task_queue_id = queue.clone();
             let silent = count.saturating_sub(1);
             store_tasks(world, copies(&waiting, first..first + silent)).await;
-            world.app.store.take_counts();
+            world.app.engine.store.take_counts();
             if count > 0 {
                 // Only this one rings.
                 let path = format!("queue:/task/{}", id(first + silent));
@@ -92,7 +92,7 @@ on_both!(
                 asking.iter().for_each(tokio::task::JoinHandle::abort);
                 n_got = n_served;
             }
-            let counts = world.app.store.take_counts();
+            let counts = world.app.engine.store.take_counts();
             assert_eq!(counts.statements("task_take"), n_got as u64);
             assert_eq!(counts.transactions("claim_work"), u64::from(count > 0));
             // The other tasks still wait.
@@ -107,12 +107,12 @@ on_both!(
 async fn until_waiting(world: &World, queue: &PoolId, count: usize) {
     const LIMIT: usize = 50_000_000;
     for _ in 0..LIMIT {
-        if world.app.queue.broker.waiting(queue) == count {
+        if world.app.engine.queue.broker.waiting(queue) == count {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("{} wait", world.app.queue.broker.waiting(queue));
+    panic!("{} wait", world.app.engine.queue.broker.waiting(queue));
 }
 
 on_both!(
@@ -120,7 +120,7 @@ on_both!(
     |world| {
         const AT_ONCE: usize = 100;
         let (mut first, mut n_pending) = (0, 0);
-        for count in sizes_around("server::queue::moves::RELEASED_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("engine::queue::moves::RELEASED_AT_ONCE", AT_ONCE) {
             world
                 .created(u32::try_from(first).unwrap(), json!({}))
                 .await;
@@ -136,7 +136,7 @@ on_both!(
                 counts.statements("task_dependency_release"),
                 n_released as u64
             );
-            let mut task = QueueReleases(Arc::clone(&world.app));
+            let mut task = QueueReleases(Arc::clone(&world.app.engine));
             let (_, counts) = world.counted(task.activate()).await;
             let left = count - n_released;
             assert_eq!(counts.statements("task_dependency_release"), left as u64);
@@ -164,7 +164,7 @@ on_both!(
     |world| {
         const MANY: usize = 256;
         let mut first = 0;
-        for count in sizes_around("server::queue::moves::MANY", MANY) {
+        for count in sizes_around("engine::queue::moves::MANY", MANY) {
             // One task ends, `count` others of its group stay, and one more task depends on all of them.
             let group: TaskGroupId = id(first).as_str().parse().unwrap();
             let ending = u32::try_from(first).unwrap();
@@ -227,7 +227,7 @@ on_both!(a_request_asks_for_so_many_tasks_at_most, |world| {
 on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
     const LIMIT: usize = 5;
     let mut first = 0;
-    for count in sizes_around("server::queue::worker_gone::MAX_CLAIMS", LIMIT) {
+    for count in sizes_around("engine::queue::worker_gone::MAX_CLAIMS", LIMIT) {
         let (now, worker) = (world.now(), key("pp/ee", "g", "w"));
         let pending = stored_task(world).schedule(now).unwrap().task;
         let until = now.plus_seconds(1_200);

@@ -57,6 +57,7 @@ async fn stored(world: &World, count: u32) {
 async fn trip(world: &World) {
     let trip = world
         .app
+        .engine
         .store
         .scan("trip", |_| Ok::<_, store::StoreError>(()));
     trip.await.unwrap();
@@ -64,33 +65,39 @@ async fn trip(world: &World) {
 
 /// Lets the time of one sweep pass, and counts what happens until all `count` workers wait again.
 async fn one_sweep(world: &World, count: usize) -> Counts {
-    let mut counts = world.app.store.take_counts();
+    let mut counts = world.app.engine.store.take_counts();
     tokio::time::advance(SWEEP_AT_THE_LATEST).await;
     while counts.statements("task_queues_with_work") == 0 {
         // A trip to the database gives a trip of the server the time to begin.
         let trip = world
             .app
+            .engine
             .store
             .scan("trip", |_| Ok::<_, store::StoreError>(()));
         trip.await.unwrap();
         // Time that passed before the server chose the moment of its sweep did not count.
         tokio::time::advance(Duration::from_millis(5)).await;
         assert!(counts.transactions("trip") < MAX_TRIPS, "{counts:?}");
-        counts += world.app.store.take_counts();
+        counts += world.app.engine.store.take_counts();
     }
     world.until_waiting(count).await;
-    counts += world.app.store.take_counts();
+    counts += world.app.engine.store.take_counts();
     counts
 }
 
 async fn crowd(world: &World, count: usize) {
     let stopped = stop_time();
-    world.app.store.take_counts();
+    world.app.engine.store.take_counts();
     let workers: Vec<_> = (0..count)
         .map(|number| waiting(world, &format!("w{number}")))
         .collect();
     world.until_waiting(count).await;
-    let looks = world.app.store.take_counts().transactions("claim_look");
+    let looks = world
+        .app
+        .engine
+        .store
+        .take_counts()
+        .transactions("claim_look");
     let enough = u64::try_from(count.div_ceil(BATCH) + 1).unwrap();
     assert!(looks <= enough, "{looks} looks at {count} that asked");
     if count == 0 {
@@ -107,7 +114,7 @@ async fn crowd(world: &World, count: usize) {
         assert_eq!(idle.statements("task_queues_with_work"), 1, "{idle:?}");
     }
     stored(world, u32::try_from(count).unwrap()).await;
-    world.app.store.take_counts();
+    world.app.engine.store.take_counts();
     tokio::time::advance(SWEEP_AT_THE_LATEST).await;
     let mut got = BTreeSet::new();
     for worker in workers {
@@ -116,7 +123,12 @@ async fn crowd(world: &World, count: usize) {
         got.extend(ids);
     }
     assert_eq!(got.len(), count);
-    let work = world.app.store.take_counts().transactions("claim_work");
+    let work = world
+        .app
+        .engine
+        .store
+        .take_counts()
+        .transactions("claim_work");
     assert!(work <= enough, "{work} transactions for {count} claims");
     drop(stopped);
 }
@@ -166,13 +178,13 @@ on_both!(
         // What only they could take is left alone.
         world.created(2, json!({})).await;
         world.until_waiting(kept_away.len()).await;
-        world.app.store.take_counts();
+        world.app.engine.store.take_counts();
         for _ in 0..N_IDLE_SWEEPS {
             tokio::time::advance(SWEEP_AT_THE_LATEST).await;
             trip(world).await;
         }
         world.until_waiting(kept_away.len()).await;
-        let idle = world.app.store.take_counts();
+        let idle = world.app.engine.store.take_counts();
         assert_eq!(idle.transactions("claim_look"), 0, "{idle:?}");
         stopped.resume();
         assert_eq!(world.claim("late", 1).await.len(), 1);
@@ -187,7 +199,7 @@ async fn hold_up(
 ) -> (std::sync::mpsc::Sender<()>, JoinHandle<()>) {
     let (go_on, held) = std::sync::mpsc::channel::<()>();
     let (begun, has_begun) = tokio::sync::oneshot::channel();
-    let (store, now) = (world.app.store.clone(), world.now());
+    let (store, now) = (world.app.engine.store.clone(), world.now());
     let mut once = Some((begun, held));
     let holding = tokio::spawn(async move {
         let write = store.write("hold_up", move |tx| {
@@ -214,7 +226,7 @@ on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once
     ask.port = address.port();
     let signature = ask.signature(&world.root());
     let (go_on, holding) = hold_up(world, key("pp/ee", "g", "w")).await;
-    world.app.store.take_counts();
+    world.app.engine.store.take_counts();
     let request = reqwest::Client::new()
         .request(Method::POST, format!("http://{address}/api/queue/v1/claim-work/pp%2Fee"))
         .header("authorization", signature)
@@ -224,7 +236,7 @@ on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once
     // It has been taken out of the line to be served, and nobody can tell how that ends.
     let mut looks = 0;
     while looks == 0 {
-        looks += world.app.store.take_counts().transactions("claim_look");
+        looks += world.app.engine.store.take_counts().transactions("claim_look");
         tokio::task::yield_now().await;
     }
     stop.cancel();
@@ -234,5 +246,5 @@ on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once
     assert_eq!(answer.json::<Value>().await.unwrap(), json!({"tasks": []}));
     serving.await.unwrap();
     holding.await.unwrap();
-    assert_eq!(world.app.queue.broker.waiting(&"pp/ee".parse().unwrap()), 0);
+    assert_eq!(world.app.engine.queue.broker.waiting(&"pp/ee".parse().unwrap()), 0);
 });

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use engine::change::Change;
+use engine::queue::worker_gone;
+use engine::random::Random;
 use http::Method;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::change::Change;
-use server::queue::worker_gone;
-use server::random::Random;
 use server::start::start_with;
 use server::tasks::Publish;
 use server::tasks::driver::Task as _;
@@ -136,7 +136,7 @@ on_both!(
         let _stopped = stop_time();
         let worker = waiting(world, "w", 1);
         world.until_waiting(1).await;
-        let (random, now) = (Arc::clone(&world.app.random), world.now());
+        let (random, now) = (Arc::clone(&world.app.engine.random), world.now());
         // In a change of another process, whose wake-ups do not reach this one.
         let lost = world.write(move |tx| {
             worker_gone(
@@ -296,5 +296,5 @@ on_both!(parallel of_many_claimers_on_two_servers_each_task_has_one, |world| {
     assert_eq!((got.len(), each.len()), (TASKS as usize, TASKS as usize));
     let counts = world.get("queue:/task-queues/pp%2Fee/counts").await.expect(200);
     assert_eq!((&counts["pendingTasks"], &counts["claimedTasks"]), (&json!(0), &json!(TASKS)));
-    second.store.close().await;
+    second.engine.store.close().await;
 });

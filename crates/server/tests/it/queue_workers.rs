@@ -116,13 +116,14 @@ on_both!(a_quarantine_is_kept_with_who_and_why, |world| {
     assert_eq!(world.put(&no_queue, body.clone()).await.status, 404);
     world.seen("w1").await;
     world.clock.advance_ms(DAY_MS - 1_000);
-    world.app.wake.take_pools();
+    world.app.engine.wake.take_pools();
     let held = world.put(WORKER, body).await.expect(200);
     assert_eq!(held["quarantineUntil"], "2026-09-30T00:00:00.000Z");
     // At least a day from now on.
     assert_eq!(held["expires"], "2026-09-23T14:13:19.000Z");
     let woken: Vec<String> = world
         .app
+        .engine
         .wake
         .take_pools()
         .iter()

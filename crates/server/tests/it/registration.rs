@@ -342,6 +342,7 @@ on_both!(
         world.shaky.works.store(true, Ordering::Release);
         world
             .app
+            .engine
             .providers
             .set_up_missing(Duration::from_secs(5))
             .await;

@@ -30,7 +30,9 @@ async fn early_machine(fleet: &Fleet) -> (WorkerKey, LaunchToken) {
     fleet.one.fake.set_answer_delay_ms(ANSWER_MS);
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
-    let done = Provision::new(Arc::clone(&fleet.app)).activate().await;
+    let done = Provision::new(Arc::clone(&fleet.app.engine))
+        .activate()
+        .await;
     assert_eq!(done.unwrap()["launches"], 1);
     for _ in 0..LIMIT {
         if let Some(machine) = fleet.machines().pop() {
@@ -43,7 +45,7 @@ async fn early_machine(fleet: &Fleet) -> (WorkerKey, LaunchToken) {
 
 async fn until_waiting(app: &App, token: &LaunchToken, registering: &JoinHandle<Answer>) {
     for _ in 0..LIMIT {
-        if app.launch_answers.n_waiting(token) == 1 {
+        if app.engine.launch_answers.n_waiting(token) == 1 {
             return;
         }
         assert!(!registering.is_finished(), "it was answered at once");
@@ -77,7 +79,7 @@ fleet_test!(
         fleet.pass_ms(ANSWER_MS);
         registering.await.unwrap().expect(200);
         assert_eq!(fleet.states(POOL).await, "1 running");
-        assert_eq!(fleet.app.launch_answers.n_waiting(&token), 0);
+        assert_eq!(fleet.app.engine.launch_answers.n_waiting(&token), 0);
     }
 );
 
@@ -104,7 +106,7 @@ fleet_test!(
         assert_eq!(logged.len(), 1);
         assert!(logged[0].contains("its launch was not answered yet"));
         fleet.pass_ms(ANSWER_MS);
-        fleet.app.launching.finish().await;
+        fleet.app.engine.launching.finish().await;
         let again = registering(&fleet.server, fleet, &claim(fleet, &key));
         again.await.unwrap().expect(200);
     }
@@ -172,11 +174,11 @@ async fn across_processes(fleet: &Fleet) {
     let registering = registering(&server, fleet, &claim(fleet, &key));
     until_waiting(&other, &token, &registering).await;
     fleet.pass_ms(ANSWER_MS);
-    fleet.app.launching.finish().await;
+    fleet.app.engine.launching.finish().await;
     Publish(Arc::clone(&other)).activate().await.unwrap();
     registering.await.unwrap().expect(200);
     assert_eq!(fleet.states(POOL).await, "1 running");
-    other.store.close().await;
+    other.engine.store.close().await;
     stopped.resume();
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use access::Secret;
+use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
 use server::api::listener::Server;
 use server::app::App;
 use server::config::{Config, StaticClient};
-use server::random::Random;
 use server::start::{StartError, start};
 
 use crate::ask::{Ask, Who};
@@ -34,7 +34,7 @@ struct Second {
 
 impl Second {
     fn get(&self, path: &str, who: &Who) -> Ask {
-        let (server, now) = (Arc::clone(&self.server), self.app.clock.now());
+        let (server, now) = (Arc::clone(&self.server), self.app.engine.clock.now());
         Ask::new(server, http::Method::GET, path, now).by(who)
     }
 }
@@ -209,7 +209,7 @@ on_both!(
         world.get("root:/ready").await;
         let root = world.root();
         world.get("/providers").by(&root).await.expect(200);
-        world.app.store.close().await;
+        world.app.engine.store.close().await;
         world.clock.advance_ms(5_000);
         let answer = world.get("/worker-pools").await;
         let body = answer.body();

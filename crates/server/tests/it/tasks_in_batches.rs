@@ -62,7 +62,7 @@ on_both!(claims_that_run_out_are_ended_in_batches, |world| {
             claimed += world.claim("w", CLAIMS_EACH).await.len();
         }
         world.clock.advance_ms(1_200_000);
-        let mut task = QueueClaims(Arc::clone(&world.app));
+        let mut task = QueueClaims(Arc::clone(&world.app.engine));
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), done("claims_expired", count));
         assert_eq!(counts.transactions("claims_expired"), n_looks(count, BATCH));
@@ -81,7 +81,7 @@ on_both!(tasks_past_their_deadline_are_ended_in_batches, |world| {
         create(world, number, count, &json!({"deadline": deadline})).await;
         number += u32::try_from(count).unwrap();
         world.clock.advance_ms(2 * HOUR_MS);
-        let mut task = QueueDeadlines(Arc::clone(&world.app));
+        let mut task = QueueDeadlines(Arc::clone(&world.app.engine));
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), done("deadlines_missed", count));
         assert_eq!(
@@ -124,13 +124,13 @@ on_both!(overrides_that_end_are_written_down_in_batches, |world| {
         // One batch for each activation; the rest waits for the next.
         let mut left = count;
         while left > 0 {
-            let mut task = Overrides(Arc::clone(&world.app));
+            let mut task = Overrides(Arc::clone(&world.app.engine));
             let (ended, counts) = world.counted(task.activate()).await;
             assert_eq!(ended.unwrap(), done("ended", left.min(BATCH)));
             assert_eq!(counts.transactions("override_end"), 1);
             left = left.saturating_sub(BATCH);
         }
-        let mut task = Overrides(Arc::clone(&world.app));
+        let mut task = Overrides(Arc::clone(&world.app.engine));
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), Value::Null);
         assert_eq!(counts.all_transactions(), 1, "it looks once");

@@ -11,7 +11,7 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// What each crate may be built on: the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("testing", &[]),
     ("access", &[]),
     ("contract", &[]),
@@ -22,6 +22,18 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("backplane", &["access", "contract", "rules", "domain"]),
     ("worker", &["access", "contract", "rules", "domain"]),
     (
+        "engine",
+        &[
+            "access",
+            "contract",
+            "rules",
+            "domain",
+            "store",
+            "cloud",
+            "backplane",
+        ],
+    ),
+    (
         "server",
         &[
             "access",
@@ -31,6 +43,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "store",
             "cloud",
             "backplane",
+            "engine",
         ],
     ),
     (
@@ -44,6 +57,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "cloud",
             "backplane",
             "worker",
+            "engine",
             "server",
         ],
     ),

@@ -15,15 +15,15 @@ use domain::event::EXCHANGES;
 use domain::id::{ProviderId, WorkerKey};
 use domain::time::{Clock, Timestamp};
 use domain::worker::Worker;
+use engine::change::Change;
+use engine::random::Random;
 use http::Method;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::app::App;
-use server::change::Change;
 use server::config::Config;
-use server::random::Random;
 use server::start::start_with;
 use server::tasks::driver::Task;
 use server::tasks::{Housekeeping, Outcomes, ProviderSetup};
@@ -232,14 +232,14 @@ impl World {
         &self,
         f: impl FnMut(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
-        self.app.store.write("test_write", f).await.unwrap()
+        self.app.engine.store.write("test_write", f).await.unwrap()
     }
 
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         f: impl FnMut(&mut Change<'_, '_>) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
-        let written = self.app.change("test_change", self.now(), f);
+        let written = self.app.engine.change("test_change", self.now(), f);
         written.await.unwrap()
     }
 
@@ -247,14 +247,14 @@ impl World {
         &self,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
-        self.app.store.read("test_read", f).await.unwrap()
+        self.app.engine.store.read("test_read", f).await.unwrap()
     }
 
     /// What came of this, and what the database did for it.
     pub(crate) async fn counted<T>(&self, what: impl Future<Output = T>) -> (T, Counts) {
-        self.app.store.take_counts();
+        self.app.engine.store.take_counts();
         let value = what.await;
-        (value, self.app.store.take_counts())
+        (value, self.app.engine.store.take_counts())
     }
 
     /// What the metadata service of the fake cloud `google` gives to this worker.
@@ -277,7 +277,7 @@ impl World {
     }
 
     pub(crate) async fn set_up_providers(&self) -> Value {
-        ProviderSetup(Arc::clone(&self.app))
+        ProviderSetup(Arc::clone(&self.app.engine))
             .activate()
             .await
             .unwrap()

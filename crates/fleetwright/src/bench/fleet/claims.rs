@@ -30,7 +30,7 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
     make_pool(host, &pool, 0, now).await?;
     for batch in 0..TASKS / BATCH {
         let pool = pool.clone();
-        let write = host.app.store.write("bench_tasks", move |tx| {
+        let write = host.app.engine.store.write("bench_tasks", move |tx| {
             let mut random = StdRng::seed_from_u64(batch as u64);
             (0..BATCH).try_for_each(|_| {
                 let id = slugid::nice(&mut random).parse();

@@ -36,7 +36,7 @@ pub(super) async fn fill(
     let end = pools * each;
     for first in (already * each..end).step_by(BATCH as usize) {
         let next = first.saturating_add(BATCH).min(end);
-        let write = host.app.store.write("bench_fill", move |tx| {
+        let write = host.app.engine.store.write("bench_fill", move |tx| {
             (first..next).try_for_each(|number| nth_worker(tx, number, each, now))
         });
         let written: Result<(), StoreError> = write.await;
@@ -89,7 +89,7 @@ pub(super) async fn make_pool(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let id = id.clone();
-    let write = host.app.store.write("bench_pool", move |tx| {
+    let write = host.app.engine.store.write("bench_pool", move |tx| {
         insert_pool(tx, &id, max_capacity, now)
     });
     let written: Result<(), StoreError> = write.await;

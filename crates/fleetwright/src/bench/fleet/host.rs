@@ -8,6 +8,8 @@ use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
 use cloud::Provider;
+use engine::clock::SystemClock;
+use engine::random::Random;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -15,9 +17,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::api::listener::Server;
 use server::app::App;
-use server::clock::SystemClock;
 use server::config::{Config, StaticClient};
-use server::random::Random;
 use server::tasks::driver::Driver;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -118,7 +118,7 @@ impl Host {
         let listener = listener.context("cannot listen")?;
         let address = listener.local_addr().context("cannot listen")?;
         let stop = CancellationToken::new();
-        let mut driver = Driver::new(Arc::clone(&self.app.clock), stop.clone());
+        let mut driver = Driver::new(Arc::clone(&self.app.engine.clock), stop.clone());
         server::tasks::start(&self.app, &mut driver);
         let server = Arc::new(Server::new(Arc::clone(&self.app)));
         let credentials = Credentials {
@@ -136,8 +136,8 @@ impl Host {
     }
 
     pub(super) async fn stop(&self) {
-        self.app.launching.finish().await;
-        self.app.store.close().await;
+        self.app.engine.launching.finish().await;
+        self.app.engine.store.close().await;
     }
 }
 

@@ -14,12 +14,12 @@ use crate::machine::Stopwatch;
 const ROUNDS: usize = 3;
 
 pub(super) async fn round(host: &Host) -> Result<Value, Failure> {
-    let mut rounds = Rounds(Arc::clone(&host.app));
+    let mut rounds = Rounds(Arc::clone(&host.app.engine));
     repeated(&mut rounds).await
 }
 
 pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
-    let mut each = Scan::each(&host.app);
+    let mut each = Scan::each(&host.app.engine);
     let scan = each
         .first_mut()
         .ok_or_else(|| Failure::failed("there is no provider"))?;

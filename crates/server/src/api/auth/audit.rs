@@ -17,7 +17,7 @@ pub(super) async fn of_entity(call: Call) -> Result<Reply, ApiError> {
     let entity_id = call.parameter("entityId").to_owned();
     let page = call.page::<(i64,)>()?;
     let (after, limit) = (page.after.map(|(sequence,)| sequence), page.limit_and_one());
-    let read = call.app.store.scan("audit_by_entity", move |tx| {
+    let read = call.app.engine.store.scan("audit_by_entity", move |tx| {
         store::audit_by_entity(tx, entity_type, &entity_id, after, limit)
     });
     reply(read.await?, &page)
@@ -27,7 +27,7 @@ pub(super) async fn of_client(call: Call) -> Result<Reply, ApiError> {
     let client_id: ClientId = call.parameter("clientId").parse()?;
     let page = call.page::<(i64,)>()?;
     let (after, limit) = (page.after.map(|(sequence,)| sequence), page.limit_and_one());
-    let read = call.app.store.scan("audit_by_client", move |tx| {
+    let read = call.app.engine.store.scan("audit_by_client", move |tx| {
         store::audit_by_client(tx, &client_id, after, limit)
     });
     reply(read.await?, &page)

@@ -7,6 +7,7 @@ use domain::audit::EntityType;
 use domain::event::{AccessChange, EventBody};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
+use engine::change::Change;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -16,7 +17,6 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{added, embedded, refuse_double_stars};
 use crate::app::App;
-use crate::change::Change;
 use crate::gate::token_purpose;
 
 /// Clients that exist by configuration.
@@ -44,7 +44,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .transpose()?;
     let prefix = call.query("prefix").unwrap_or("").to_owned();
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("client_list", move |tx| {
+    let read = call.app.engine.store.scan("client_list", move |tx| {
         store::client_list(tx, &prefix, after.as_ref(), limit)
     });
     let mut records = read.await?;
@@ -72,7 +72,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let params = call.url_params().list("scopes", scopes.clone());
     call.authorize(params).await?;
     refuse_double_stars(&scopes)?;
-    let token = call.app.random.secret();
+    let token = call.app.engine.random.secret();
     let now = call.now;
     let record = ClientRecord {
         client_id: id.clone(),
@@ -161,7 +161,7 @@ pub(super) async fn disable(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn reset(call: Call) -> Result<Reply, ApiError> {
     let id = client_id(&call)?;
     refuse_static(&id)?;
-    let token = call.app.random.secret();
+    let token = call.app.engine.random.secret();
     let (sealed, now) = (seal(&call.app, &id, &token), call.now);
     let record = write_change(&call, "reset", None, move |record| {
         record.sealed_access_token.clone_from(&sealed);
@@ -239,6 +239,7 @@ async fn load(call: &Call) -> Result<ClientRecord, ApiError> {
     let id = client_id(call)?;
     let read = call
         .app
+        .engine
         .store
         .read("client_get", move |tx| store::client_get(tx, &id));
     read.await?.ok_or_else(no_such_client)
@@ -268,7 +269,8 @@ async fn shown(call: &Call, record: &ClientRecord) -> Result<Value, ApiError> {
 }
 
 fn seal(app: &App, id: &ClientId, token: &Secret) -> String {
-    app.random
+    app.engine
+        .random
         .with(|random| app.keyring.seal(&token_purpose(id), token, random))
 }
 

@@ -28,7 +28,12 @@ struct RoleBody {
 
 /// A bare array of all roles, for old clients.
 pub(super) async fn list_all(call: Call) -> Result<Reply, ApiError> {
-    let records = call.app.store.scan("role_all", store::role_all).await?;
+    let records = call
+        .app
+        .engine
+        .store
+        .scan("role_all", store::role_all)
+        .await?;
     Reply::json(&shown_all(&call, &records).await?)
 }
 
@@ -182,7 +187,12 @@ async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError
     let page = call.page::<(String,)>()?;
     // Without a limit a token has always been ignored, and everything is returned.
     if call.query("limit").is_none() {
-        let all = call.app.store.scan("role_all", store::role_all).await?;
+        let all = call
+            .app
+            .engine
+            .store
+            .scan("role_all", store::role_all)
+            .await?;
         return Ok((all, None));
     }
     let after = page
@@ -202,7 +212,7 @@ async fn read_page(
     page: &Page<(String,)>,
 ) -> Result<Vec<RoleRecord>, StoreError> {
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("role_list", move |tx| {
+    let read = call.app.engine.store.scan("role_list", move |tx| {
         store::role_list(tx, after.as_ref(), limit)
     });
     read.await
@@ -219,6 +229,7 @@ async fn load(call: &Call) -> Result<RoleRecord, ApiError> {
     let id = role_id(call)?;
     let read = call
         .app
+        .engine
         .store
         .read("role_get", move |tx| store::role_get(tx, &id));
     read.await?.ok_or_else(no_such_role)

@@ -40,6 +40,7 @@ pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
     let from = From::of(&call)?;
     let start = call
         .app
+        .engine
         .store
         .read("event_start", move |tx| from.place(tx))
         .await?;
@@ -223,7 +224,7 @@ impl Listener {
             return Some(Ok(first));
         }
         loop {
-            if self.app.clock.now() >= self.until {
+            if self.app.engine.clock.now() >= self.until {
                 return self.goodbye("come again with your credentials");
             }
             let seen = self.position;
@@ -279,7 +280,7 @@ impl Listener {
     /// Events that are in the store alone; if not even there, the listener is told to go on without.
     async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<Told>>, StoreError> {
         let (position, head) = (self.position, self.app.events.head());
-        let read = self.app.store.scan("event_list_after", move |tx| {
+        let read = self.app.engine.store.scan("event_list_after", move |tx| {
             store::event_list_after(tx, position, PAGE)
         });
         let rows = read.await?.items;

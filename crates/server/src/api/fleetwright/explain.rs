@@ -7,6 +7,7 @@ use domain::queue_worker::{QuarantineEntry, QueueWorker};
 use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
+use engine::fleet;
 use serde_json::{Value, json};
 use store::{PlanRecord, SilentWorker, StoreError, Tx};
 
@@ -14,7 +15,6 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use crate::app::App;
-use crate::fleet;
 
 /// Plans and launches that are told of.
 const HISTORY: u32 = 20;
@@ -26,13 +26,14 @@ const QUARANTINES: usize = 10;
 pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
     let demand = app
+        .engine
         .demands
         .of(std::slice::from_ref(&pool_id))
         .await
         .map_err(|problem| ApiError::queue_unavailable(&problem))?;
     let id = pool_id.clone();
-    let (embedded, horizon) = (!app.demands.is_outside(), app.horizon(now));
-    let read = app.store.read("explain_pool", move |tx| {
+    let (embedded, horizon) = (!app.engine.demands.is_outside(), app.engine.horizon(now));
+    let read = app.engine.store.read("explain_pool", move |tx| {
         let pool = store::pool_get(tx, &id)?;
         let pool = pool.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
         let mut demand = demand.clone();
@@ -47,7 +48,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     });
     let (facts, silent, plans, launches) = read.await?;
     let facts = facts.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
-    let present = match fleet::preview(&app, &facts).await? {
+    let present = match fleet::preview(&app.engine, &facts).await? {
         Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
             "snapshot": snapshot.to_json()}),
         None => {
@@ -69,7 +70,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 /// What keeps the pool from getting workers, beyond what plans say.
 fn problems(app: &App, facts: &fleet::Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
-        let problem = app.providers.problem(id)?;
+        let problem = app.engine.providers.problem(id)?;
         Some(format!("provider {id} is out of service: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {
@@ -87,8 +88,9 @@ fn problems(app: &App, facts: &fleet::Facts, launches: &[Launch]) -> Vec<String>
 
 pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let key = call.worker_key()?;
-    let horizon = (!call.app.demands.is_outside()).then(|| call.app.horizon(call.now));
-    let read = call.app.store.read("explain_worker", move |tx| {
+    let horizon =
+        (!call.app.engine.demands.is_outside()).then(|| call.app.engine.horizon(call.now));
+    let read = call.app.engine.store.read("explain_worker", move |tx| {
         let worker = store::worker_get(tx, &key)?;
         let worker = worker.ok_or_else(|| ApiError::not_found("Worker not found"))?;
         let seen = store::queue_worker_get(tx, &key)?;

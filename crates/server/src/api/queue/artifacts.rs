@@ -4,6 +4,7 @@ use domain::artifact::{Artifact, ArtifactName, Content, TakesNothing, author};
 use domain::event::{ArtifactNews, EventBody};
 use domain::task::Task;
 use domain::time::{MINUTE_MS, Timestamp};
+use engine::change::Change;
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::runs::{folder, known_run, latest, name, run_id, runs_of, takes_nothing, task_id};
 use super::signed_url::{Good, Target};
-use crate::change::Change;
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
@@ -73,7 +73,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let artifact = written.await?;
     if artifact.name.as_str() == ArtifactName::LIVE_LOG {
         let run = (artifact.task_id.clone(), artifact.run_id);
-        call.app.artifacts.grown.wake(&run);
+        call.app.engine.artifacts.grown.wake(&run);
     }
     let storage_type = artifact.content.storage_type();
     match artifact.content {
@@ -134,7 +134,7 @@ async fn list_of(call: &Call, run_id: u32) -> Result<Reply, ApiError> {
         .transpose()
         .map_err(|_| ApiError::input("Invalid continuation token"))?;
     let limit = page.limit_and_one();
-    let read = call.app.store.read("artifact_list", move |tx| {
+    let read = call.app.engine.store.read("artifact_list", move |tx| {
         store::artifact_list(tx, &task_id, run_id, after.as_ref(), limit)
     });
     let mut artifacts = read.await?;
@@ -171,7 +171,7 @@ pub(super) async fn find(
     run_id: u32,
     name: ArtifactName,
 ) -> Result<Option<Artifact>, ApiError> {
-    let read = call.app.store.read("artifact_get", move |tx| {
+    let read = call.app.engine.store.read("artifact_get", move |tx| {
         store::artifact_get(tx, &task_id, run_id, &name)
     });
     Ok(read.await?)

@@ -4,6 +4,7 @@ use access::scope::Params;
 use domain::id::TaskId;
 use domain::task::{BadDefinition, Moved, Priority, Refused, Task};
 use domain::time::Timestamp;
+use engine::queue::{carry_out, look_again};
 use serde::Deserialize;
 use store::StoreError;
 
@@ -11,7 +12,6 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{load, status_reply, task_not_found};
-use crate::queue::{carry_out, look_again};
 
 /// So many batches of dependents are released before a task runs again.
 const MAX_RELEASES: usize = 1_000;
@@ -32,13 +32,13 @@ pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
     let id = task.id.clone();
-    let look = call.app.store.read("task_look_is_due", move |tx| {
+    let look = call.app.engine.store.read("task_look_is_due", move |tx| {
         store::task_look_is_due(tx, &id)
     });
     let is_due = look.await?;
     let release = || {
-        let (app, id) = (call.app.clone(), task.id.clone());
-        async move { Ok::<_, StoreError>(look_again(&app, &[id]).await?.more) }
+        let (engine, id) = (call.app.engine.clone(), task.id.clone());
+        async move { Ok::<_, StoreError>(look_again(&engine, &[id]).await?.more) }
     };
     if release_all(is_due, release).await? {
         let rerun = |task: Task, now| task.rerun(now);

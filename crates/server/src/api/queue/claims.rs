@@ -6,6 +6,9 @@ use domain::task::{Claim, Task};
 use domain::time::Timestamp;
 use domain::worker::WorkerState;
 use domain::worker_credentials::START_BEFORE_MS;
+use engine::queue::NotServed;
+use engine::queue::carry_out;
+use engine::queue::{claim_end, refusal, see};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -15,9 +18,6 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{run_id, task_not_found};
 use crate::app::App;
-use crate::queue::NotServed;
-use crate::queue::carry_out;
-use crate::queue::{claim_end, refusal, see};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -44,8 +44,8 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params).await?;
     let queue: PoolId = call.parameter("taskQueueId").parse()?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
-    let broker = &call.app.queue.broker;
-    let claiming = broker.claim(&call.app, worker.clone(), body.tasks, &call.gone);
+    let broker = &call.app.engine.queue.broker;
+    let claiming = broker.claim(&call.app.engine, worker.clone(), body.tasks, &call.gone);
     let claimed = claiming
         .await
         .map_err(|failed| not_served(&worker, failed))?;
@@ -78,7 +78,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
     let id = call.parameter("taskId").to_owned();
-    let until = claim_end(&call.app, call.now);
+    let until = claim_end(&call.app.engine, call.now);
     let written = call.change("task_claim", move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let before = store::task_get(tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
@@ -119,7 +119,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
     let id = call.parameter("taskId").to_owned();
-    let until = claim_end(&call.app, call.now);
+    let until = claim_end(&call.app.engine, call.now);
     let written = call.change("task_reclaim", move |change| {
         let now = change.now;
         let before =
@@ -201,9 +201,9 @@ fn credentials(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestam
     let scopes = own
         .into_iter()
         .chain(task.definition.scopes.iter().cloned());
-    let made = app.random.with(|random| {
+    let made = app.engine.random.with(|random| {
         certificate::issue(
-            &app.queue.issuer.as_issuer(),
+            &app.engine.queue.issuer.as_issuer(),
             Some(&name),
             scopes.collect(),
             now.plus_millis(-START_BEFORE_MS).as_millis(),

@@ -37,7 +37,7 @@ pub(super) async fn batch(mut call: Call) -> Result<Reply, ApiError> {
     let queues = task_queue_ids.iter().map(|id| Ok(id.parse()?));
     let queues = queues.collect::<Result<Vec<PoolId>, ApiError>>()?;
     let now = call.now;
-    let read = call.app.store.scan("task_demand_batch", move |tx| {
+    let read = call.app.engine.store.scan("task_demand_batch", move |tx| {
         let demands = queues.into_iter().map(|queue| {
             let demand = store::task_demand_of(tx, &queue, now)?;
             Ok((queue, demand))
@@ -61,7 +61,7 @@ pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
         sequence: *sequence,
     });
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("task_list_pending", move |tx| {
+    let read = call.app.engine.store.scan("task_list_pending", move |tx| {
         store::task_list_pending(tx, &queue, after, limit)
     });
     let (rows, token) = page.cut_part(read.await?, |row| (row.place.rank, row.place.sequence));
@@ -86,7 +86,7 @@ pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
         None => None,
     };
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("task_list_claimed", move |tx| {
+    let read = call.app.engine.store.scan("task_list_claimed", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
         store::task_list_claimed(tx, &queue, after, limit)
     });
@@ -109,7 +109,7 @@ pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
 
 async fn demand(call: &Call) -> Result<(PoolId, Demand), ApiError> {
     let (queue, now) = (queue(call)?, call.now);
-    let read = call.app.store.scan("task_demand", move |tx| {
+    let read = call.app.engine.store.scan("task_demand", move |tx| {
         let demand = store::task_demand_of(tx, &queue, now)?;
         Ok::<_, ApiError>((queue, demand))
     });

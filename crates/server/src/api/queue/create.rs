@@ -8,6 +8,8 @@ use domain::task::{
     BadDefinition, Moved, Priority, Task, TaskDefinition, TaskDocument, TaskGroup, TaskNews,
 };
 use domain::time::{DAY_MS, MINUTE_MS};
+use engine::change::Change;
+use engine::queue::{carry_out, follow};
 use store::Tx;
 
 use super::super::call::Call;
@@ -18,9 +20,7 @@ use super::super::worker_manager::{
 };
 use super::status_reply;
 use crate::app::App;
-use crate::change::Change;
 use crate::config;
-use crate::queue::{carry_out, follow};
 
 /// Clocks may differ by so much.
 const CLOCK_SKEW_MS: i64 = 15 * MINUTE_MS;

@@ -1,6 +1,7 @@
 //! Files of artifacts on their way in and out, by URLs that need no credentials.
 
 use domain::artifact::{Artifact, Content, Uploaded, author};
+use engine::artifacts::{Upload, whole_file};
 use http::HeaderValue;
 use http::header::CONTENT_ENCODING;
 
@@ -12,7 +13,6 @@ use super::file_headers::headers;
 use super::log_stream;
 use super::runs::{check_author, folder, runs_of, takes_nothing};
 use super::signed_url::{Good, Target};
-use crate::artifacts::{Upload, whole_file};
 
 /// Takes the file of an artifact. It is answered when the file is on the disk; before that there is
 /// none. The run may end while the file is on its way: then what it left behind is complete, and
@@ -23,7 +23,7 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     let path = folder(&call.app)?.artifact(&target.task_id, target.run_id, &target.name);
     let mut body = call.raw_body(call.app.config.artifacts.max_bytes)?;
     let encoding = body.encoding().map(str::to_owned);
-    let mut upload = Upload::begin(path, &call.app.random.slugid()).await?;
+    let mut upload = Upload::begin(path, &call.app.engine.random.slugid()).await?;
     while let Some(piece) = body.next().await? {
         upload.write(&piece).await?;
     }
@@ -33,23 +33,27 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
         declared_bytes: None,
         uploaded: Some(Uploaded { bytes, encoding }),
     };
-    let now = call.app.clock.now();
-    let written = call.app.change("artifact_uploaded", now, move |change| {
-        let tx = &mut *change.tx;
-        store::task_touch(tx, &artifact.task_id)?;
-        let runs = store::task_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
-        let run = runs.run(artifact.run_id).ok_or_else(gone)?;
-        author(run, now).map_err(takes_nothing)?;
-        let known = store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
-        // Its end may have been moved meanwhile, or it may have become something else.
-        let known = known.ok_or_else(expired)?;
-        if !matches!(known.content, Content::File { .. }) {
-            return Err(gone());
-        }
-        artifact.expires = known.expires;
-        store::artifact_update(tx, &artifact)?;
-        complete.put_in_place().map_err(ApiError::from)
-    });
+    let now = call.app.engine.clock.now();
+    let written = call
+        .app
+        .engine
+        .change("artifact_uploaded", now, move |change| {
+            let tx = &mut *change.tx;
+            store::task_touch(tx, &artifact.task_id)?;
+            let runs = store::task_runs(tx, &artifact.task_id)?.ok_or_else(gone)?;
+            let run = runs.run(artifact.run_id).ok_or_else(gone)?;
+            author(run, now).map_err(takes_nothing)?;
+            let known =
+                store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
+            // Its end may have been moved meanwhile, or it may have become something else.
+            let known = known.ok_or_else(expired)?;
+            if !matches!(known.content, Content::File { .. }) {
+                return Err(gone());
+            }
+            artifact.expires = known.expires;
+            store::artifact_update(tx, &artifact)?;
+            complete.put_in_place().map_err(ApiError::from)
+        });
     written.await?;
     Reply::done()
 }

@@ -4,6 +4,8 @@ use domain::event::{EventBody, TaskGroupChange};
 use domain::id::{TaskGroupId, TaskId};
 use domain::task::{Moved, Refused, Task, TaskGroup};
 use domain::time::Timestamp;
+use engine::change::Change;
+use engine::queue::carry_out;
 use serde_json::{Value, json};
 use store::StoreError;
 
@@ -13,8 +15,6 @@ use super::super::reply::Reply;
 use super::changes::new_priority;
 use super::tasks::shown;
 use super::with_token;
-use crate::change::Change;
-use crate::queue::carry_out;
 
 /// So many tasks are changed in one transaction.
 const BATCH: u32 = 100;
@@ -33,7 +33,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         None => None,
     };
     let (id, limit) = (group.id.clone(), page.limit_and_one());
-    let read = call.app.store.scan("task_group_tasks", move |tx| {
+    let read = call.app.engine.store.scan("task_group_tasks", move |tx| {
         store::task_group_tasks(tx, &id, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));
@@ -72,6 +72,7 @@ pub(super) async fn cancel(mut call: Call) -> Result<Reply, ApiError> {
     let id = group.id.clone();
     let read = call
         .app
+        .engine
         .store
         .scan("task_group_size", move |tx| store::task_group_size(tx, &id));
     Reply::json(&json!({
@@ -196,6 +197,7 @@ async fn group(call: &Call) -> Result<TaskGroup, ApiError> {
     let id: TaskGroupId = call.parameter("taskGroupId").parse()?;
     let read = call
         .app
+        .engine
         .store
         .read("task_group_get", move |tx| store::task_group_get(tx, &id));
     let found = read.await?;

@@ -3,6 +3,7 @@
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::id::TaskId;
 use domain::time::Timestamp;
+use engine::artifacts::{self, AppendRefused, LogState};
 use serde_json::json;
 use store::StoreError;
 
@@ -12,7 +13,6 @@ use super::super::reply::Reply;
 use super::artifact_content::{LinkTo, place, present};
 use super::log_stream::{self, TEXT};
 use super::runs::{check_author, folder, known_run, latest, runs_of, task_id};
-use crate::artifacts::{self, AppendRefused, LogState};
 
 /// A piece of a log is no larger: it is held in memory.
 const MAX_PIECE_BYTES: u64 = 1024 * 1024;
@@ -48,7 +48,11 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         }
         AppendRefused::Io(problem) => problem.into(),
     })?;
-    call.app.artifacts.grown.wake(&(task_id.clone(), run_id));
+    call.app
+        .engine
+        .artifacts
+        .grown
+        .wake(&(task_id.clone(), run_id));
     answer(&state, is_running)
 }
 
@@ -88,7 +92,7 @@ async fn read_run(
 /// Whether a worker that does not know this service shows the log of its run elsewhere.
 async fn is_elsewhere(call: &Call, task_id: &TaskId, run_id: u32) -> Result<bool, ApiError> {
     let (task_id, now) = (task_id.clone(), call.now);
-    let read = call.app.store.read("artifact_get", move |tx| {
+    let read = call.app.engine.store.read("artifact_get", move |tx| {
         log_stream::is_elsewhere(tx, &task_id, run_id, now)
     });
     let is_elsewhere: Result<bool, StoreError> = read.await;

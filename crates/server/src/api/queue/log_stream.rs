@@ -9,6 +9,9 @@ use bytes::Bytes;
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::id::TaskId;
 use domain::time::{MINUTE_MS, Timestamp};
+use engine::artifacts::ByteStream;
+use engine::artifacts::{self, Reader, whole_file};
+use engine::wakeups::Listener;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -20,9 +23,6 @@ use super::super::reply::{Reply, Streamed};
 use super::file_headers::headers;
 use super::runs::{folder, runs_of};
 use crate::app::App;
-use crate::artifacts::ByteStream;
-use crate::artifacts::{self, Reader, whole_file};
-use crate::wakeups::Listener;
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 /// Then the reader comes again from where it is, and shows its credentials again.
@@ -85,7 +85,11 @@ fn following(call: &Call, path: PathBuf, task_id: &TaskId, run_id: u32, offset: 
     let until = call.now.plus_millis(MAX_FOLLOWING_MS);
     let expires = call.caller.as_ref().map(|caller| caller.expires);
     let follower = Follower {
-        listener: app.artifacts.grown.listen(&(task_id.clone(), run_id)),
+        listener: app
+            .engine
+            .artifacts
+            .grown
+            .listen(&(task_id.clone(), run_id)),
         app: Arc::clone(app),
         until: expires.map_or(until, |expires| expires.min(until)),
         reader: Reader::open(path.clone(), offset),
@@ -133,7 +137,7 @@ impl Follower {
     /// were it to end, the reader would take what it has for the whole log.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            if self.app.clock.now() >= self.until {
+            if self.app.engine.clock.now() >= self.until {
                 let text = "this reader's time is up; it may come again with its credentials";
                 return Err(io::Error::other(text));
             }
@@ -163,8 +167,12 @@ impl Follower {
         if !self.quiet.is_multiple_of(QUIET_LOOKS) {
             return Ok(false);
         }
-        let (id, run_id, now) = (self.task_id.clone(), self.run_id, self.app.clock.now());
-        let read = self.app.store.read("task_runs", move |tx| {
+        let (id, run_id, now) = (
+            self.task_id.clone(),
+            self.run_id,
+            self.app.engine.clock.now(),
+        );
+        let read = self.app.engine.store.read("task_runs", move |tx| {
             let is_elsewhere = !has_log && is_elsewhere(tx, &id, run_id, now)?;
             Ok((store::task_runs(tx, &id)?, is_elsewhere))
         });

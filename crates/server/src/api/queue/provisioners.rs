@@ -11,7 +11,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String,)>()?;
     let after = page.after.as_ref().map(|(id,)| id.clone());
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.store.scan("provisioner_list", move |tx| {
+    let read = call.app.engine.store.scan("provisioner_list", move |tx| {
         store::provisioner_list(tx, after.as_deref(), now, limit)
     });
     let mut provisioners = read.await?;
@@ -27,7 +27,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let (id, now) = (call.parameter("provisionerId").to_owned(), call.now);
     let missing = format!("Provisioner `{id}` not found. Are you sure it was created?");
-    let read = call.app.store.read("provisioner_get", move |tx| {
+    let read = call.app.engine.store.read("provisioner_get", move |tx| {
         store::provisioner_get(tx, &id, now)
     });
     let found = read.await?.ok_or_else(|| ApiError::not_found(missing))?;

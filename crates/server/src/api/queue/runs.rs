@@ -3,12 +3,12 @@
 use domain::artifact::{ArtifactName, TakesNothing, author};
 use domain::id::TaskId;
 use domain::task::Run;
+use engine::artifacts::Folder;
 use store::TaskRuns;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use crate::app::App;
-use crate::artifacts::Folder;
 
 const ENDED: &str = "Artifacts cannot be created for a run after it has ended, unless it ended as \
      exception, and then for 25 minutes: what depends on the task may rely on its artifacts being \
@@ -33,6 +33,7 @@ pub(super) async fn runs_of(call: &Call, task_id: &TaskId) -> Result<TaskRuns, A
     let id = task_id.clone();
     let read = call
         .app
+        .engine
         .store
         .read("task_runs", move |tx| store::task_runs(tx, &id));
     read.await?
@@ -71,7 +72,7 @@ pub(super) fn takes_nothing(why: TakesNothing) -> ApiError {
 }
 
 pub(super) fn folder(app: &App) -> Result<&Folder, ApiError> {
-    app.artifacts.folder.as_ref().ok_or_else(|| {
+    app.engine.artifacts.folder.as_ref().ok_or_else(|| {
         ApiError::input(
             "This server keeps no files of tasks: its configuration names no folder for them \
              (`data`, or `artifacts.folder`)",

@@ -35,7 +35,7 @@ impl Target {
         let signature = app.keyring.digest(PURPOSE, &self.signed_text(good, until));
         format!(
             "{}/api/fleetwright/v1/task/{}/runs/{}/file?name={}&until={until}&signature={}",
-            app.root_url,
+            app.engine.root_url,
             self.task_id,
             self.run_id,
             utf8_percent_encode(self.name.as_str(), NON_ALPHANUMERIC),

@@ -50,7 +50,7 @@ pub(super) fn task_queue_id(call: &Call) -> Result<PoolId, ApiError> {
 
 async fn find(call: &Call, id: PoolId) -> Result<Option<TaskQueue>, ApiError> {
     let now = call.now;
-    let read = call.app.store.read("task_queue_get", move |tx| {
+    let read = call.app.engine.store.read("task_queue_get", move |tx| {
         store::task_queue_get(tx, &id, now)
     });
     Ok(read.await?)
@@ -68,7 +68,7 @@ async fn page_of(
         Some((id,)) => Some(id.parse::<PoolId>()?),
     };
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.store.read("task_queue_list", move |tx| {
+    let read = call.app.engine.store.read("task_queue_list", move |tx| {
         store::task_queue_list(tx, provisioner_id.as_deref(), after.as_ref(), now, limit)
     });
     let mut queues = read.await?;

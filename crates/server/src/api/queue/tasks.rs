@@ -72,7 +72,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .filter_map(|(place, id)| Some((place, id.parse().ok()?)))
         .take(page.limit_and_one() as usize)
         .collect();
-    let read = call.app.store.scan("task_several", move |tx| {
+    let read = call.app.engine.store.scan("task_several", move |tx| {
         let (places, ids): (Vec<usize>, Vec<TaskId>) = asked.into_iter().unzip();
         let Part { items, is_cut } = store::task_several(tx, &ids)?;
         let items = places.into_iter().zip(items).collect();
@@ -94,7 +94,7 @@ pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
         None => None,
     };
     let (required, limit) = (id.clone(), page.limit_and_one());
-    let read = call.app.store.scan("task_dependents", move |tx| {
+    let read = call.app.engine.store.scan("task_dependents", move |tx| {
         store::task_dependents(tx, &required, after.as_ref(), limit)
     });
     let (tasks, token) = page.cut_part(read.await?, |task| (task.id.to_string(),));

@@ -25,7 +25,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     };
     let quarantined = call.query("quarantined").map(|given| given == "true");
     let (now, limit) = (call.now, page.limit_and_one());
-    let read = call.app.store.read("queue_worker_list", move |tx| {
+    let read = call.app.engine.store.read("queue_worker_list", move |tx| {
         let after = after.as_ref().map(|(group, id)| (group, id));
         store::queue_worker_list(tx, &queue_id, quarantined, now, after, limit)
     });
@@ -44,7 +44,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let key = worker_key(&call).map_err(|_| not_found(&call))?;
     let now = call.now;
-    let read = call.app.store.read("queue_worker_get", move |tx| {
+    let read = call.app.engine.store.read("queue_worker_get", move |tx| {
         store::queue_worker_get(tx, &key)
     });
     let worker = read.await?.filter(|worker| !worker.has_expired(now));

@@ -114,7 +114,7 @@ pub(super) async fn delete(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String, String)>()?;
     let (after, limit) = (page.after.clone(), page.limit_and_one());
-    let read = call.app.store.scan("documentation_list", move |tx| {
+    let read = call.app.engine.store.scan("documentation_list", move |tx| {
         let after = after
             .as_ref()
             .map(|(kind, id)| (kind.as_str(), id.as_str()));

@@ -60,7 +60,7 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         id: body.worker_id.parse::<WorkerId>()?,
     };
     let named = key.clone();
-    let read = call.app.store.read("error_report_load", move |tx| {
+    let read = call.app.engine.store.read("error_report_load", move |tx| {
         let pool = store::pool_get(tx, &pool_id)?.ok_or_else(no_such_pool)?;
         let worker = store::worker_get(tx, &named)?;
         let own = worker.map(|worker| worker.provider_id);
@@ -74,7 +74,7 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
     extra.extend(reporter(&key.group, &key.id));
     let mut report = ErrorReport {
         pool_id: key.pool_id.clone(),
-        error_id: call.app.random.slugid().parse::<ErrorId>()?,
+        error_id: call.app.engine.random.slugid().parse::<ErrorId>()?,
         reported: call.now,
         kind: body.kind,
         title: body.title,
@@ -117,7 +117,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         },
     };
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("error_list", move |tx| {
+    let read = call.app.engine.store.scan("error_list", move |tx| {
         let after = after.as_ref().map(|(at, id)| (*at, id));
         store::error_list(tx, &pool_id, &filter, after, limit)
     });
@@ -152,7 +152,7 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
         Some(Err(_)) => return Err(no_such_pool()),
     };
     let now = call.now;
-    let read = call.app.store.scan("error_stats", move |tx| {
+    let read = call.app.engine.store.scan("error_stats", move |tx| {
         if let Some(id) = &pool_id {
             store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;
         }

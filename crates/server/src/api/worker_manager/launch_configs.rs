@@ -54,7 +54,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .transpose()?;
     let include_archived = call.query("includeArchived") == Some("true");
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("launch_config_list", move |tx| {
+    let read = call.app.engine.store.scan("launch_config_list", move |tx| {
         store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
         let after = after.as_ref();
         let part =

@@ -28,7 +28,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         launch_config_id: call.query_id("launchConfigId")?,
         quarantined_at: (call.query("quarantined") == Some("true")).then_some(call.now),
     };
-    if let Some(queue) = call.app.demands.outside() {
+    if let Some(queue) = call.app.engine.demands.outside() {
         return outside::list(&call, queue, &pool_id, &filter).await;
     }
     let page = call.page::<(String, String)>()?;
@@ -37,10 +37,14 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         Some((group, id)) => Some((group.parse::<WorkerGroup>()?, id.parse::<WorkerId>()?)),
     };
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("worker_metadata_list", move |tx| {
-        let after = after.as_ref().map(|(group, id)| (group, id));
-        store::worker_metadata_list(tx, &pool_id, &filter, after, limit)
-    });
+    let read = call
+        .app
+        .engine
+        .store
+        .scan("worker_metadata_list", move |tx| {
+            let after = after.as_ref().map(|(group, id)| (group, id));
+            store::worker_metadata_list(tx, &pool_id, &filter, after, limit)
+        });
     let mut rows = read.await?;
     let token = page.cut(&mut rows, |row| {
         (
@@ -73,12 +77,16 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         id: call.parameter("workerId").parse()?,
     };
     let now = call.now;
-    let row = match call.app.demands.outside() {
+    let row = match call.app.engine.demands.outside() {
         Some(queue) => outside::find(&call, queue, &key).await?,
         None => {
-            let read = call.app.store.read("worker_metadata_get", move |tx| {
-                store::worker_metadata_get(tx, &key)
-            });
+            let read = call
+                .app
+                .engine
+                .store
+                .read("worker_metadata_get", move |tx| {
+                    store::worker_metadata_get(tx, &key)
+                });
             read.await?
         }
     };

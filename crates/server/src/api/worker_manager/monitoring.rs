@@ -1,11 +1,11 @@
 //! Is the service alive, and which version is it? The same for every service.
 
+use engine::measures::seconds;
 use serde_json::{Map, Value, json};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use crate::telemetry::seconds;
 
 pub(in crate::api) async fn ping(call: Call) -> Result<Reply, ApiError> {
     let uptime_ms = call.now.millis_since(call.app.started).max(0);

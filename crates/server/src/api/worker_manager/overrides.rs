@@ -7,6 +7,8 @@ use domain::event::PauseChange;
 use domain::id::{ClientId, LaunchConfigId, OverrideId, PoolId};
 use domain::overrides::{BadOverride, Effect, Override, Target};
 use domain::time::Timestamp;
+use engine::change::Change;
+use engine::fleet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{StoreError, Tx};
@@ -17,8 +19,6 @@ use super::super::reply::Reply;
 use super::pools::no_such_pool;
 use super::wire::When;
 use crate::app::App;
-use crate::change::Change;
-use crate::fleet;
 
 /// So many overrides may be in force: each is looked at in every decision.
 const MAX_IN_FORCE: usize = 1_000;
@@ -182,7 +182,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let after = after.transpose()?;
     let with_ended = call.query("includeEnded") == Some("true");
     let (limit, now) = (page.limit_and_one(), call.now);
-    let read = call.app.store.read("override_list", move |tx| {
+    let read = call.app.engine.store.read("override_list", move |tx| {
         store::override_list(tx, now, with_ended, after.as_ref(), limit)
     });
     let mut found = read.await?;
@@ -205,6 +205,7 @@ async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError
     let id = id.clone();
     let read = call
         .app
+        .engine
         .store
         .read("override_get", move |tx| store::override_get(tx, &id));
     Ok(read.await?)
@@ -339,7 +340,7 @@ fn target_exists(app: &App, tx: &mut Tx<'_>, target: &Target) -> Result<(), ApiE
             store::launch_config_get(tx, pool_id, id)?.ok_or_else(|| ApiError::not_found(text))?;
         }
         Target::Provider(id) => {
-            let mut known = app.providers.listed();
+            let mut known = app.engine.providers.listed();
             if !known.any(|(known, _)| known == id) {
                 return Err(ApiError::not_found(format!("Provider {id} does not exist")));
             }

@@ -35,7 +35,7 @@ async fn plan(call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
     let wanted = judged(&call.app, body).await?;
     let now = call.now;
-    let read = call.app.store.read("pool_plan", move |tx| {
+    let read = call.app.engine.store.read("pool_plan", move |tx| {
         let pool = store::pool_get(tx, &id)?;
         let known = store::launch_config_all(tx, &id)?;
         let mut conflicts = Vec::new();

@@ -104,7 +104,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.pool_id()?;
-    let loaded = call.app.store.read("pool_show", move |tx| {
+    let loaded = call.app.engine.store.read("pool_show", move |tx| {
         let pool = store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
         load(tx, pool)
     });
@@ -119,7 +119,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .map(|(id,)| id.parse::<PoolId>())
         .transpose()?;
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("pool_list", move |tx| {
+    let read = call.app.engine.store.scan("pool_list", move |tx| {
         let part = store::pool_part(tx, after.as_ref(), limit, MAX_PAGE_BYTES)?;
         let (Some(first), Some(last)) = (part.items.first(), part.items.last()) else {
             return Ok::<_, ApiError>((part, Vec::new(), Vec::new()));
@@ -156,7 +156,7 @@ async fn wanted(call: &mut Call, body: PoolBody) -> Result<Wanted, ApiError> {
     call.authorize(params).await?;
     // Nothing that the config could say would change a pool made of rules; the transaction looks once more.
     let id = call.pool_id()?;
-    let read = call.app.store.read("pool_is_compiled", move |tx| {
+    let read = call.app.engine.store.read("pool_is_compiled", move |tx| {
         store::pool_get(tx, &id)?
             .as_ref()
             .map_or(Ok(()), refuse_compiled)
@@ -175,10 +175,10 @@ pub(super) async fn judged(app: &App, body: PoolBody) -> Result<Wanted, ApiError
     let mut config = body.config;
     provider
         .validate(&mut config)
-        .map_err(|invalid| ApiError::invalid(&invalid, &app.root_url))?;
+        .map_err(|invalid| ApiError::invalid(&invalid, &app.engine.root_url))?;
     let outside = provider.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
-        NotValidated::Invalid(invalid) => ApiError::invalid(&invalid, &app.root_url),
+        NotValidated::Invalid(invalid) => ApiError::invalid(&invalid, &app.engine.root_url),
         NotValidated::Cloud(problem) => {
             tracing::warn!(provider.id = %provider_id, "provider {provider_id} cannot check a config: {problem}");
             ApiError::provider_setup_failed()

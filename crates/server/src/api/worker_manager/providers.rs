@@ -26,11 +26,12 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     };
     let listed: Vec<Value> = call
         .app
+        .engine
         .providers
         .listed()
         .map(|(id, kind)| {
             let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
-            if let Some(problem) = call.app.providers.problem(id) {
+            if let Some(problem) = call.app.engine.providers.problem(id) {
                 listed["problem"] = json!(problem);
             }
             listed
@@ -57,8 +58,11 @@ pub(super) fn get<'a>(
     id: &ProviderId,
     unknown: impl FnOnce() -> ApiError,
 ) -> Result<&'a Arc<dyn Provider>, ApiError> {
-    app.providers.get(id).map_err(|problem| match problem {
-        NotAvailable::Unknown => unknown(),
-        NotAvailable::SetupFailed => ApiError::provider_setup_failed(),
-    })
+    app.engine
+        .providers
+        .get(id)
+        .map_err(|problem| match problem {
+            NotAvailable::Unknown => unknown(),
+            NotAvailable::SetupFailed => ApiError::provider_setup_failed(),
+        })
 }

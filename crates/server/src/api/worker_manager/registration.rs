@@ -15,6 +15,7 @@ use domain::pool::Pool;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{PreviousSecret, Worker, WorkerState};
 use domain::worker_credentials::{self, START_BEFORE_MS};
+use engine::measures::seconds;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{StoreError, Tx};
@@ -25,7 +26,7 @@ use super::super::reply::Reply;
 use super::providers;
 use crate::app::App;
 use crate::telemetry::{
-    PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
+    PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS,
 };
 use early::Awaited;
 
@@ -101,7 +102,7 @@ async fn claimed(
     proof: &Proof,
 ) -> Result<(Pool, Worker), ApiError> {
     let (pool_id, id) = (&key.pool_id, key.clone());
-    let read = call.app.store.read("registration_load", move |tx| {
+    let read = call.app.engine.store.read("registration_load", move |tx| {
         let pool = store::pool_get(tx, &id.pool_id)?;
         let worker = if pool.is_some() {
             store::worker_get(tx, &id)?
@@ -203,7 +204,7 @@ fn refuse(
     error: ApiError,
 ) -> ApiError {
     // Anybody may ask, with any provider's name: only those that there are become labels.
-    let label = match app.providers.get(provider_id) {
+    let label = match app.engine.providers.get(provider_id) {
         Ok(_) | Err(NotAvailable::SetupFailed) => provider_id.as_str(),
         Err(NotAvailable::Unknown) => "unknown",
     };
@@ -234,7 +235,7 @@ struct Registered {
 impl Registered {
     fn new(app: &App, verified: &Verified, mut worker: Worker, now: Timestamp) -> Self {
         let is_new = worker.state != verified.state;
-        let secret = app.random.secret();
+        let secret = app.engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
         worker.state = verified.state;
         worker.secret = Some(digest(app, &worker.key, &secret));
@@ -279,7 +280,7 @@ impl Registered {
 
     /// The reply to a worker: its credentials, and the secret for the next time.
     fn reply(&self, app: &App, config: Option<&Value>) -> Result<Reply, ApiError> {
-        let credentials = app.random.with(|random| {
+        let credentials = app.engine.random.with(|random| {
             let key = &self.worker.key;
             certificate::issue(
                 &app.issuer.as_issuer(),
@@ -324,7 +325,7 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
     let key = worker_key(&body.worker_pool_id, &body.worker_group, &body.worker_id)?;
     let name = key.to_string();
     let (app, now, secret) = (call.app.clone(), call.now, body.secret);
-    let next = app.random.secret();
+    let next = app.engine.random.secret();
     let for_reply = next.clone();
     let written = call.change("worker_reregister", move |change| {
         let tx = &mut *change.tx;

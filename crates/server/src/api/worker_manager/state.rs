@@ -127,6 +127,7 @@ async fn read(
     let limit = page.limit_and_one();
     let found = call
         .app
+        .engine
         .store
         .scan("worker_state", move |tx| find(tx, after.as_ref(), limit));
     let (mut runs, tallies) = found.await?;

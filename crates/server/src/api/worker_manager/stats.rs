@@ -32,6 +32,7 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
     let pool_id = id.to_string();
     let read = call
         .app
+        .engine
         .store
         .scan("worker_counts_by_launch_config", move |tx| {
             store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
@@ -67,7 +68,7 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         .map(|(id,)| id.parse::<PoolId>())
         .transpose()?;
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("pool_stats", move |tx| {
+    let read = call.app.engine.store.scan("pool_stats", move |tx| {
         let pools = store::pool_list(tx, after.as_ref(), limit)?;
         let counts = match (pools.first(), pools.last()) {
             (Some(first), Some(last)) => store::worker_counts_between(tx, &first.id, &last.id)?,

@@ -11,6 +11,8 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker, WorkerState};
 use domain::worker_credentials;
+use engine::fleet;
+use engine::measures::seconds;
 use serde_json::{Value, json};
 use store::{WorkerCursor, WorkerFilter};
 
@@ -21,8 +23,7 @@ use super::super::reply::Reply;
 use super::providers;
 use super::wire::{WorkerBody, WorkerReply, WorkersReply};
 use crate::app::App;
-use crate::fleet;
-use crate::telemetry::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
+use crate::telemetry::{LIFETIME_SECONDS, REGISTRATION_FAILURES};
 
 /// Why a worker goes when somebody removes it through the API.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
@@ -68,7 +69,7 @@ async fn list(
     let page = call.page::<Cursor>()?;
     let after = page.after.as_ref().map(cursor).transpose()?;
     let limit = page.limit_and_one();
-    let read = call.app.store.scan("worker_list", move |tx| {
+    let read = call.app.engine.store.scan("worker_list", move |tx| {
         if pool_must_exist && store::pool_get(tx, &pool_id)?.is_none() {
             return Err(ApiError::not_found("Worker Pool does not exist"));
         }
@@ -102,6 +103,7 @@ fn reply_page(mut workers: Vec<Worker>, page: &Page<Cursor>) -> Result<Reply, Ap
 async fn empty_after_check(call: Call, pool_id: PoolId) -> Result<Reply, ApiError> {
     let pool = call
         .app
+        .engine
         .store
         .read("pool_get", move |tx| store::pool_get(tx, &pool_id))
         .await?;
@@ -135,6 +137,7 @@ async fn load(call: &Call) -> Result<Worker, ApiError> {
     let key = call.worker_key()?;
     let found = call
         .app
+        .engine
         .store
         .read("worker_get", move |tx| store::worker_get(tx, &key))
         .await?;
@@ -213,7 +216,7 @@ pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
 
 /// What is known of a machine that a provider launched is that provider's, whatever its pool has now.
 fn is_declared(app: &App, worker: &Worker) -> bool {
-    let provider = app.providers.get(&worker.provider_id);
+    let provider = app.engine.providers.get(&worker.provider_id);
     let launches = provider.is_ok_and(|provider| provider.by_hand().is_none());
     worker.terms.launch_token.is_none() && !launches
 }
@@ -289,6 +292,7 @@ async fn pool_of(call: &Call, key: &WorkerKey) -> Result<Pool, ApiError> {
     let id = key.pool_id.clone();
     let pool = call
         .app
+        .engine
         .store
         .read("pool_get", move |tx| store::pool_get(tx, &id))
         .await?;
@@ -298,7 +302,7 @@ async fn pool_of(call: &Call, key: &WorkerKey) -> Result<Pool, ApiError> {
 /// The first provider of the pool that takes workers that people declare; if none does, the first of all.
 fn declaring<'a>(app: &App, pool: &'a Pool) -> &'a ProviderId {
     let takes_them = |id: &&ProviderId| {
-        let provider = app.providers.get(id);
+        let provider = app.engine.providers.get(id);
         provider.is_ok_and(|provider| provider.by_hand().is_some())
     };
     let first = &pool.definition.provider_id;

@@ -31,7 +31,7 @@ pub(in super::super) async fn forget(
     while let Some(pool_id) = next_pool(app, last).await? {
         let trim = batches.repeat(|| {
             let pool = pool_id.clone();
-            app.store.write("run_outcome_trim", move |tx| {
+            app.engine.store.write("run_outcome_trim", move |tx| {
                 store::run_outcome_trim(tx, &pool, kept, size)
             })
         });
@@ -43,7 +43,7 @@ pub(in super::super) async fn forget(
 }
 
 async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
-    let next = app.store.read("run_outcome_next_pool", move |tx| {
+    let next = app.engine.store.read("run_outcome_next_pool", move |tx| {
         store::run_outcome_next_pool(tx, after.as_ref())
     });
     next.await
@@ -54,7 +54,7 @@ async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<()
     let [.., longest] = Window::ALL;
     let before = longest.since(now);
     let delete = batches.repeat(|| {
-        app.store.write("run_count_expire", move |tx| {
+        app.engine.store.write("run_count_expire", move |tx| {
             store::run_count_delete_before(tx, before, batches.size)
         })
     });

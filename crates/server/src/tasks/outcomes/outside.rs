@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use backplane::{Binding, Broker, BrokerError, Inbox};
 use domain::run_outcome::OUTCOME_EXCHANGES;
 use domain::task::MAX_RUNS;
+use engine::Engine;
 use rand::RngExt;
 use serde_json::Value;
 use store::StoreError;
@@ -14,14 +15,13 @@ use super::super::backoff::Backoff;
 use super::super::batches::Batches;
 use super::super::driver::{Task, summary};
 use super::{MAX_BATCHES, note};
-use crate::app::App;
 
 const BATCH: u32 = 500;
 
 /// Reads an inbox that all processes share: each message comes to one of them, and waits while none is there.
 /// The broker hears that it is done with only after the commit, so none is lost, and repeats change nothing.
 pub struct OutsideOutcomes {
-    app: Arc<App>,
+    engine: Arc<Engine>,
     broker: Broker,
     /// Of messages.
     batches: Batches,
@@ -36,18 +36,18 @@ enum Stop {
 }
 
 impl OutsideOutcomes {
-    pub fn new(app: Arc<App>, broker: Broker) -> Self {
+    pub fn new(engine: Arc<Engine>, broker: Broker) -> Self {
         let usual = Batches {
             size: BATCH,
             most: MAX_BATCHES,
         };
-        Self::in_batches(app, broker, usual)
+        Self::in_batches(engine, broker, usual)
     }
 
     /// With other limits for one activation.
-    pub fn in_batches(app: Arc<App>, broker: Broker, batches: Batches) -> Self {
+    pub fn in_batches(engine: Arc<Engine>, broker: Broker, batches: Batches) -> Self {
         Self {
-            app,
+            engine,
             broker,
             batches,
             inbox: None,
@@ -67,7 +67,7 @@ impl OutsideOutcomes {
                 break;
             }
             let bodies = Arc::new(std::mem::take(&mut taken.bodies));
-            let noting = self.app.store.write("outcomes_note", move |tx| {
+            let noting = self.engine.store.write("outcomes_note", move |tx| {
                 note(tx, bodies.iter().map(Vec::as_slice))
             });
             let noted = noting.await?;
@@ -82,7 +82,10 @@ impl OutsideOutcomes {
 
     async fn open(&self) -> Result<Inbox, BrokerError> {
         let user = self.broker.user()?;
-        let queue = format!("queue/{user}/fleetwright-outcomes-{}", own_name(&self.app));
+        let queue = format!(
+            "queue/{user}/fleetwright-outcomes-{}",
+            own_name(&self.engine)
+        );
         Inbox::open(&self.broker, &queue, &bindings()).await
     }
 }
@@ -92,7 +95,7 @@ impl Task for OutsideOutcomes {
     const NAME: &'static str = "outside_outcomes";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.app.clock.now();
+        let now = self.engine.clock.now();
         if self.backoff.must_wait(now) {
             return Ok(Value::Null);
         }
@@ -107,7 +110,7 @@ impl Task for OutsideOutcomes {
             }
             Err(Stop::Store(problem)) => Err(problem.to_string()),
             Err(Stop::Broker(problem)) => {
-                let chance = self.app.random.with(|random| random.random());
+                let chance = self.engine.random.with(|random| random.random());
                 if self.backoff.failed(now, chance) {
                     tracing::warn!(error = %problem,
                         "outcomes of runs wait, because the queue's broker cannot be read: {problem}");
@@ -119,11 +122,11 @@ impl Task for OutsideOutcomes {
 }
 
 /// Two deployments may use one broker as one user, but not one inbox.
-fn own_name(app: &App) -> String {
-    let (_, host) = app
+fn own_name(engine: &Engine) -> String {
+    let (_, host) = engine
         .root_url
         .split_once("://")
-        .unwrap_or(("", &app.root_url));
+        .unwrap_or(("", &engine.root_url));
     let plain = |sign: char| sign.is_ascii_alphanumeric() || sign == '.';
     host.chars()
         .map(|sign| if plain(sign) { sign } else { '-' })

@@ -4,13 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use domain::id::PoolId;
+use engine::Engine;
+use engine::fleet::{self, Decided, Facts};
 use futures_util::FutureExt;
 use serde_json::Value;
 use store::StoreError;
 
 use super::super::driver::summary;
-use crate::app::App;
-use crate::fleet::{self, Decided, Facts};
 
 /// Pools that are decided on at the same time.
 pub(super) const AT_ONCE: usize = 16;
@@ -47,14 +47,14 @@ pub(super) struct Decision {
 }
 
 /// Decides about a pool of which the launch configs have not been read.
-pub(super) async fn decide(app: &Arc<App>, facts: Facts) -> Decision {
+pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts) -> Decision {
     let pool_id = facts.pool.id.clone();
     let deciding = AssertUnwindSafe(async {
-        let facts = app
+        let facts = engine
             .store
             .scan("provision_launch_configs", move |tx| facts.complete(tx));
         let facts = facts.await?;
-        fleet::decide(app, &facts).await
+        fleet::decide(engine, &facts).await
     });
     let result = match deciding.catch_unwind().await {
         Ok(decided) => decided.map_err(|problem| problem.to_string()),
@@ -75,7 +75,7 @@ pub(super) struct Done {
 
 impl Done {
     /// Carries a decision out beside us.
-    pub(super) fn add(&mut self, app: &Arc<App>, decision: Decision) {
+    pub(super) fn add(&mut self, engine: &Arc<Engine>, decision: Decision) {
         match decision.result {
             Ok(None) => {}
             Ok(Some(decided)) => {
@@ -83,7 +83,7 @@ impl Done {
                 self.launches += decided.launches.len() as u64;
                 self.advised += decided.plan.advice.len() as u64;
                 tell(&decided);
-                fleet::launch(app, &decided.pool, decided.launches);
+                fleet::launch(engine, &decided.pool, decided.launches);
             }
             Err(problem) => {
                 let id = decision.pool_id;

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use domain::demand::Demand;
 use domain::id::PoolId;
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
+use engine::Engine;
+use engine::fleet::{self, Facts};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
@@ -14,8 +16,6 @@ use store::StoreError;
 
 use super::super::driver::Task;
 use super::decisions::{AT_ONCE, Done, NotRead, decide};
-use crate::app::App;
-use crate::fleet::{self, Facts};
 
 /// How much of the fleet is read at a time.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ const _: () = assert!(PageLimits::USUAL.launch_configs >= MAX_LAUNCH_CONFIGS as 
 const _: () = assert!(PageLimits::USUAL.launch_configs * 6 < store::MAX_ROWS as u64);
 
 /// Looks at all pools: what rings too early, in another process or not at all is only late.
-pub struct Rounds(pub Arc<App>);
+pub struct Rounds(pub Arc<Engine>);
 
 #[async_trait]
 impl Task for Rounds {
@@ -61,22 +61,22 @@ impl Rounds {
 }
 
 /// One that fails holds up no other, and one that takes its time delays no other.
-async fn round(app: &Arc<App>, limits: PageLimits) -> Result<Value, String> {
+async fn round(engine: &Arc<Engine>, limits: PageLimits) -> Result<Value, String> {
     let mut done = Done::default();
     let mut problem = None;
-    let waiting = waiting(app, limits.queues).await?;
+    let waiting = waiting(engine, limits.queues).await?;
     let mut decisions = FuturesUnordered::new();
     let mut after: Option<PoolId> = None;
     loop {
-        let pages = pages(app, after.take(), limits).await?;
+        let pages = pages(engine, after.take(), limits).await?;
         let Some(last) = pages.last().and_then(|page| page.last()) else {
             break;
         };
         let is_full = pages.iter().map(Vec::len).sum::<usize>() >= limits.pools as usize;
         after = Some(last.id.clone());
         for page in pages {
-            let facts = match demand(app, page, waiting.as_ref()).await {
-                Ok((pools, demand)) => facts(app, pools, &demand, &mut done).await,
+            let facts = match demand(engine, page, waiting.as_ref()).await {
+                Ok((pools, demand)) => facts(engine, pools, &demand, &mut done).await,
                 Err(failed) => {
                     problem = Some(failed);
                     continue;
@@ -86,9 +86,9 @@ async fn round(app: &Arc<App>, limits: PageLimits) -> Result<Value, String> {
                 while decisions.len() >= AT_ONCE
                     && let Some(decision) = decisions.next().await
                 {
-                    done.add(app, decision);
+                    done.add(engine, decision);
                 }
-                decisions.push(decide(app, facts).boxed());
+                decisions.push(decide(engine, facts).boxed());
             }
         }
         if !is_full {
@@ -96,7 +96,7 @@ async fn round(app: &Arc<App>, limits: PageLimits) -> Result<Value, String> {
         }
     }
     while let Some(decision) = decisions.next().await {
-        done.add(app, decision);
+        done.add(engine, decision);
     }
     let done = done.summary();
     problem.map_or(done, Err)
@@ -104,11 +104,11 @@ async fn round(app: &Arc<App>, limits: PageLimits) -> Result<Value, String> {
 
 /// The next pools, in pages that are read together.
 async fn pages(
-    app: &Arc<App>,
+    engine: &Arc<Engine>,
     after: Option<PoolId>,
     limits: PageLimits,
 ) -> Result<Vec<Vec<Pool>>, String> {
-    let read = app.store.scan("provision_pools", move |tx| {
+    let read = engine.store.scan("provision_pools", move |tx| {
         let pools = store::pool_list(tx, after.as_ref(), limits.pools)?;
         let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
             return Ok(Vec::new());
@@ -140,17 +140,20 @@ fn cut(pools: Vec<Pool>, counts: &BTreeMap<PoolId, u64>, most: u64) -> Vec<Vec<P
 
 /// What waits in all queues of ours; `None` if the queue is another's, which is asked for each
 /// page.
-async fn waiting(app: &Arc<App>, limit: u32) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
-    if app.demands.is_outside() {
+async fn waiting(
+    engine: &Arc<Engine>,
+    limit: u32,
+) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
+    if engine.demands.is_outside() {
         return Ok(None);
     }
     let mut all = BTreeMap::new();
     loop {
-        let now = app.clock.now();
+        let now = engine.clock.now();
         let after = all
             .last_key_value()
             .map(|(id, _): (&PoolId, &Demand)| id.clone());
-        let read = app.store.scan("provision_demand", move |tx| {
+        let read = engine.store.scan("provision_demand", move |tx| {
             store::task_demand_all(tx, after.as_ref(), limit, now)
         });
         let some: Result<Vec<_>, StoreError> = read.await;
@@ -165,11 +168,11 @@ async fn waiting(app: &Arc<App>, limit: u32) -> Result<Option<BTreeMap<PoolId, D
 
 /// Those pools of a page of which the demand is known, with it.
 async fn demand(
-    app: &Arc<App>,
+    engine: &Arc<Engine>,
     mut pools: Vec<Pool>,
     waiting: Option<&BTreeMap<PoolId, Demand>>,
 ) -> Result<(Vec<Pool>, BTreeMap<PoolId, Demand>), String> {
-    pools.retain(|pool| fleet::is_planned(app, pool));
+    pools.retain(|pool| fleet::is_planned(engine, pool));
     if let Some(waiting) = waiting {
         let known = pools
             .iter()
@@ -178,7 +181,7 @@ async fn demand(
         return Ok((pools, demand));
     }
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
-    let demand = app.demands.of(&ids).await?;
+    let demand = engine.demands.of(&ids).await?;
     // What is not known is not zero: of these pools nothing is decided now.
     pools.retain(|pool| demand.contains_key(&pool.id));
     Ok((pools, demand))
@@ -187,7 +190,7 @@ async fn demand(
 /// About those pools for which there may be something to do. If a row of one of them cannot be
 /// read, each is read alone.
 async fn facts(
-    app: &Arc<App>,
+    engine: &Arc<Engine>,
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     done: &mut Done,
@@ -195,7 +198,7 @@ async fn facts(
     let mut found = Vec::new();
     let mut pages = vec![pools];
     while let Some(page) = pages.pop() {
-        match read(app, page.clone(), demand.clone()).await {
+        match read(engine, page.clone(), demand.clone()).await {
             Ok(facts) => found.extend(facts),
             Err(NotRead::Corrupt(_)) if page.len() > 1 => {
                 pages.extend(page.into_iter().map(|pool| vec![pool]));
@@ -211,19 +214,19 @@ async fn facts(
 }
 
 async fn read(
-    app: &Arc<App>,
+    engine: &Arc<Engine>,
     pools: Vec<Pool>,
     demand: BTreeMap<PoolId, Demand>,
 ) -> Result<Vec<Facts>, NotRead> {
-    let now = app.clock.now();
-    let horizon = app.horizon(now);
-    let read = app.store.scan("provision_facts", move |tx| {
+    let now = engine.clock.now();
+    let horizon = engine.horizon(now);
+    let read = engine.store.scan("provision_facts", move |tx| {
         let mut facts = fleet::page_of_supply(tx, pools, &demand, &horizon)?;
         facts.retain(|facts| !fleet::is_content(facts));
         Ok::<_, StoreError>(facts)
     });
     let facts = read.await?;
-    app.listening.note(now);
+    engine.listening.note(now);
     Ok(facts)
 }
 

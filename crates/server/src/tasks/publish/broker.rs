@@ -77,7 +77,7 @@ impl PublishToBroker {
         for _ in 0..most {
             let lease = self.lease().await?;
             let place = lease.position;
-            let read = self.app.store.read("event_list_after", move |tx| {
+            let read = self.app.engine.store.read("event_list_after", move |tx| {
                 store::event_list_after(tx, place, limit)
             });
             let rows = read.await?;
@@ -124,7 +124,7 @@ impl PublishToBroker {
 
     async fn move_to(&mut self, lease: EventReader, position: i64) -> Result<(), Stop> {
         let fence = lease.fence;
-        let moving = self.app.store.write("event_reader_move", move |tx| {
+        let moving = self.app.engine.store.write("event_reader_move", move |tx| {
             store::event_reader_move(tx, READER, fence, position)
         });
         if !moving.await? {
@@ -136,14 +136,14 @@ impl PublishToBroker {
 
     /// The lease, prolonged when half of it has passed.
     async fn lease(&mut self) -> Result<EventReader, Stop> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         if let Some(lease) = &self.lease
             && lease.held_until.millis_since(now) > LEASE_MS / 2
         {
             return Ok(lease.clone());
         }
         let (holder, until) = (self.app.events.process.clone(), now.plus_millis(LEASE_MS));
-        let taking = self.app.store.write("event_reader_take", move |tx| {
+        let taking = self.app.engine.store.write("event_reader_take", move |tx| {
             store::event_reader_take(tx, READER, &holder, now, until)
         });
         self.lease = taking.await?;
@@ -171,7 +171,7 @@ impl PublishToBroker {
             Stop::Broker(problem) => problem,
         };
         gauge!(BROKER_UP).set(0.0);
-        let chance = self.app.random.with(|random| random.random());
+        let chance = self.app.engine.random.with(|random| random.random());
         let problem = with_causes(&problem);
         if self.backoff.failed(now, chance) {
             tracing::warn!(error = %problem,
@@ -192,7 +192,7 @@ impl Task for PublishToBroker {
     const NAME: &'static str = "publish_to_broker";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        let now = self.app.clock.now();
+        let now = self.app.engine.clock.now();
         if self.backoff.must_wait(now) {
             gauge!(BROKER_UP).set(0.0);
             return Ok(Value::Null);
@@ -216,8 +216,8 @@ impl Task for PublishToBroker {
 
 /// Lets another process publish at once. For the end of this one.
 pub async fn leave(app: &App) -> Result<(), StoreError> {
-    let (holder, now) = (app.events.process.clone(), app.clock.now());
-    let leaving = app.store.write("event_reader_leave", move |tx| {
+    let (holder, now) = (app.events.process.clone(), app.engine.clock.now());
+    let leaving = app.engine.store.write("event_reader_leave", move |tx| {
         store::event_reader_leave(tx, READER, &holder, now)
     });
     leaving.await

@@ -51,34 +51,38 @@ pub(super) async fn compare(
     let created: Vec<PoolId> = created
         .map(|pool| pool.worker_type.pool_id().clone())
         .collect();
-    let read = call.app.store.scan("configuration_conflicts", move |tx| {
-        let mut found = Found {
-            conflicts: Vec::new(),
-            pools: Vec::new(),
-        };
-        for pool_id in &wanted.pools {
-            found
-                .conflicts
-                .extend(owner_conflict(tx, pool_id, &wanted)?);
-        }
-        for judged in &wanted.judged.pools {
-            let pool_id = judged.compiled.pool_id();
-            let launch_configs = store::launch_config_all(tx, pool_id)?;
-            let clash = judged.reconcile(launch_configs.clone(), now).err();
-            found.conflicts.extend(clash.map(|clash| clash.message));
-            if created.contains(pool_id)
-                && let Some(pool) = store::pool_get(tx, pool_id)?
-                && wanted.may_compare(&pool)
-            {
-                let stored = StoredPool {
-                    pool,
-                    launch_configs,
-                };
-                found.pools.push((judged.clone(), stored));
+    let read = call
+        .app
+        .engine
+        .store
+        .scan("configuration_conflicts", move |tx| {
+            let mut found = Found {
+                conflicts: Vec::new(),
+                pools: Vec::new(),
+            };
+            for pool_id in &wanted.pools {
+                found
+                    .conflicts
+                    .extend(owner_conflict(tx, pool_id, &wanted)?);
             }
-        }
-        Ok::<_, StoreError>(found)
-    });
+            for judged in &wanted.judged.pools {
+                let pool_id = judged.compiled.pool_id();
+                let launch_configs = store::launch_config_all(tx, pool_id)?;
+                let clash = judged.reconcile(launch_configs.clone(), now).err();
+                found.conflicts.extend(clash.map(|clash| clash.message));
+                if created.contains(pool_id)
+                    && let Some(pool) = store::pool_get(tx, pool_id)?
+                    && wanted.may_compare(&pool)
+                {
+                    let stored = StoredPool {
+                        pool,
+                        launch_configs,
+                    };
+                    found.pools.push((judged.clone(), stored));
+                }
+            }
+            Ok::<_, StoreError>(found)
+        });
     let Found { conflicts, pools } = read.await?;
     let compared = call.app.compilations.in_turn(move || {
         let pools = pools

@@ -112,7 +112,7 @@ pub(super) async fn compiled_now(
     id: &ConfigurationId,
 ) -> Result<Option<(Version, Arc<Compilation>)>, ApiError> {
     let named = id.clone();
-    let read = app.store.read("configuration_version", move |tx| {
+    let read = app.engine.store.read("configuration_version", move |tx| {
         store::configuration_version_now(tx, &named)
     });
     let Some(version) = read.await? else {
@@ -122,7 +122,7 @@ pub(super) async fn compiled_now(
         return Ok(Some((version, known)));
     }
     let named = id.clone();
-    let read = app.store.read("configuration_get", move |tx| {
+    let read = app.engine.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &named)
     });
     match read.await? {

@@ -106,7 +106,7 @@ pub(super) async fn carry_out(call: &Call, edit: Edit) -> Result<Edited, ApiErro
 /// `None`: somebody else was faster.
 async fn attempt(call: &Call, edit: &Edit) -> Result<Option<Edited>, ApiError> {
     let id = edit.id.clone();
-    let read = call.app.store.read("configuration_get", move |tx| {
+    let read = call.app.engine.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &id)
     });
     let known = read.await?;

@@ -40,6 +40,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let limit = page.limit_and_one();
     let read = call
         .app
+        .engine
         .store
         .scan("configuration_version_list", move |tx| {
             store::configuration_version_list(tx, &id, before, limit)
@@ -101,9 +102,13 @@ async fn record(
     id: ConfigurationId,
     version: Version,
 ) -> Result<domain::configuration::VersionRecord, ApiError> {
-    let read = call.app.store.read("configuration_version_get", move |tx| {
-        store::configuration_version_get(tx, &id, version)
-    });
+    let read = call
+        .app
+        .engine
+        .store
+        .read("configuration_version_get", move |tx| {
+            store::configuration_version_get(tx, &id, version)
+        });
     read.await?.ok_or_else(|| {
         let text = format!(
             "There is no version {} of this worker configuration",

@@ -12,7 +12,7 @@ use crate::app::App;
 
 pub(super) fn market(app: &App) -> Market {
     let mut market = Market::default();
-    for (id, _) in app.providers.listed() {
+    for (id, _) in app.engine.providers.listed() {
         match wares(app, id) {
             Ok(wares) => market.providers.insert(id.clone(), wares).map(drop),
             Err(problem) => market.out_of_service.insert(id.clone(), problem).map(drop),
@@ -23,7 +23,7 @@ pub(super) fn market(app: &App) -> Market {
 
 /// What one provider presents, or why it cannot say so now.
 fn wares(app: &App, id: &ProviderId) -> Result<Wares, String> {
-    let provider = app.providers.get(id);
+    let provider = app.engine.providers.get(id);
     let provider = provider.map_err(|problem| problem.to_string())?;
     Ok(Wares {
         takes: takes(provider.as_ref()),
@@ -42,7 +42,7 @@ fn takes(provider: &dyn Provider) -> Takes {
 
 /// For those who write rules.
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
-    let listed = call.app.providers.listed().map(|(id, kind)| {
+    let listed = call.app.engine.providers.listed().map(|(id, kind)| {
         let mut told = match wares(&call.app, id) {
             Ok(wares) => json!(wares),
             Err(problem) => json!({ "problem": problem }),

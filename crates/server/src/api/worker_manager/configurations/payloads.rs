@@ -101,13 +101,14 @@ pub(in crate::api) async fn learn_payload_schema(
     pool_id: &PoolId,
 ) -> Result<(), ApiError> {
     let id = pool_id.clone();
-    let read = app.store.read(
-        "worker_type_schema",
-        move |tx| match store::worker_type_judged_by(tx, &id)? {
-            Some(by) => Ok::<_, ApiError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
-            None => Ok(None),
-        },
-    );
+    let read =
+        app.engine.store.read(
+            "worker_type_schema",
+            move |tx| match store::worker_type_judged_by(tx, &id)? {
+                Some(by) => Ok::<_, ApiError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
+                None => Ok(None),
+            },
+        );
     let Some((by, worker_type)) = read.await? else {
         app.payload_schemas.forget(pool_id);
         return Ok(());
@@ -172,7 +173,7 @@ fn misfit(
          {}/api/worker-manager/v1/worker-type/{pool_id}/payload-schema; the worker configuration {configuration_id} asks \
          that payloads are checked. Nothing was created.",
         lines.join("\n"),
-        app.root_url,
+        app.engine.root_url,
     );
     ApiError::new(Code::InputValidationError, text)
 }

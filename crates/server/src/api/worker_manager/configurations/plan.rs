@@ -36,7 +36,7 @@ pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let wanted = super::parse(&call, &body)?;
     authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
     let (adopts, named) = (body.adopt_pools, id.clone());
-    let read = call.app.store.read("configuration_get", move |tx| {
+    let read = call.app.engine.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &named)
     });
     let known = read.await?;
@@ -126,7 +126,7 @@ impl Outlook {
             .filter(|pool| pool.change != PoolChange::Created)
             .map(|pool| pool.worker_type.pool_id().clone())
             .collect();
-        let read = app.store.scan("configuration_outdated", move |tx| {
+        let read = app.engine.store.scan("configuration_outdated", move |tx| {
             let mut workers = BTreeMap::new();
             for id in ids {
                 for (config, counts) in store::worker_counts_by_launch_config(tx, &id)? {
@@ -157,7 +157,7 @@ impl Outlook {
 
     /// From what the provider knows already.
     fn ask_price(&mut self, app: &App, pool: &PoolDifference, way: &Way, now: Timestamp) {
-        let Ok(provider) = app.providers.get(&way.provider_id) else {
+        let Ok(provider) = app.engine.providers.get(&way.provider_id) else {
             return;
         };
         let Some(machines) = provider.machines() else {

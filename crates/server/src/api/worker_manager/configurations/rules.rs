@@ -74,7 +74,7 @@ impl From<EditError> for ApiError {
 pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
-    let read = call.app.store.read("configuration_get", move |tx| {
+    let read = call.app.engine.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
     });
     let stored = read.await?;

@@ -22,7 +22,7 @@ async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
 pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
     let worker_type = worker_type(&mut call).await?;
     let pool_id = worker_type.pool_id().clone();
-    let read = call.app.store.read("worker_type_get", move |tx| {
+    let read = call.app.engine.store.read("worker_type_get", move |tx| {
         store::worker_type_get(tx, &pool_id)
     });
     let record = read.await?.ok_or_else(no_such_worker_type)?;
@@ -39,12 +39,16 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
     let worker_type = worker_type(&mut call).await?;
     let config_id: LaunchConfigId = call.parameter("launchConfigId").parse()?;
     let pool_id = worker_type.pool_id().clone();
-    let read = call.app.store.read("worker_type_configuration", move |tx| {
-        let record = store::worker_type_get(tx, &pool_id)?.ok_or_else(no_such_worker_type)?;
-        let stored = store::configuration_get(tx, &record.configuration_id)?;
-        let stored = stored.ok_or_else(no_such_configuration)?;
-        Ok::<_, ApiError>((record, stored))
-    });
+    let read = call
+        .app
+        .engine
+        .store
+        .read("worker_type_configuration", move |tx| {
+            let record = store::worker_type_get(tx, &pool_id)?.ok_or_else(no_such_worker_type)?;
+            let stored = store::configuration_get(tx, &record.configuration_id)?;
+            let stored = stored.ok_or_else(no_such_configuration)?;
+            Ok::<_, ApiError>((record, stored))
+        });
     let (record, stored) = read.await?;
     let compilation = compiled(&call.app, &stored).await?;
     let pool = compilation

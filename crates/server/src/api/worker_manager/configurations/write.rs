@@ -6,12 +6,12 @@ use domain::id::{ConfigurationId, PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, Reconciled, reconcile};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
+use engine::change::Change;
 use store::Tx;
 
 use super::super::super::error::ApiError;
 use super::super::pools::{changes_nothing, launch_config_events, write_launch_configs};
 use super::judge::{Judged, JudgedPool};
-use crate::change::Change;
 
 /// Wakes those that change.
 pub(super) fn pools(

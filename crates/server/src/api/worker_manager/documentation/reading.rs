@@ -85,7 +85,7 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
 async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Found, ApiError> {
     let (subject, only_own) = (subject.clone(), call.query("joined") == Some("false"));
     let known = call.if_none_match.clone().unwrap_or_default();
-    let read = call.app.store.read("documentation_find", move |tx| {
+    let read = call.app.engine.store.read("documentation_find", move |tx| {
         let mut subjects = vec![subject.clone()];
         if let Subject::WorkerType(id) = &subject
             && !only_own

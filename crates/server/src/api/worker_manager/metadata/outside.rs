@@ -3,6 +3,7 @@
 use backplane::{DemandError, TaskclusterQueue};
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
+use engine::demand::{as_worker, chain};
 use serde_json::{Value, json};
 use store::{MetadataFilter, StoreError, WorkerMetadata};
 
@@ -11,7 +12,6 @@ use super::super::super::error::ApiError;
 use super::super::super::paging::Page;
 use super::super::super::reply::Reply;
 use super::summary;
-use crate::demand::{as_worker, chain};
 
 /// How many pages of the queue are read for one of ours, while the filters leave nothing of them.
 const MAX_PAGES: usize = 10;
@@ -62,15 +62,19 @@ pub(super) async fn find(
 
 /// Each with the row that we have of it: one indexed read for each, in one transaction.
 async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadata>, StoreError> {
-    let read = call.app.store.scan("worker_metadata_join", move |tx| {
-        let row = |queue: &QueueWorker| {
-            Ok(WorkerMetadata {
-                worker: store::worker_get(tx, &queue.key)?,
-                queue: queue.clone(),
-            })
-        };
-        seen.iter().map(row).collect()
-    });
+    let read = call
+        .app
+        .engine
+        .store
+        .scan("worker_metadata_join", move |tx| {
+            let row = |queue: &QueueWorker| {
+                Ok(WorkerMetadata {
+                    worker: store::worker_get(tx, &queue.key)?,
+                    queue: queue.clone(),
+                })
+            };
+            seen.iter().map(row).collect()
+        });
     read.await
 }
 

@@ -33,12 +33,12 @@ pub(super) async fn worker(
     proof: &Proof,
 ) -> Result<Awaited, StoreError> {
     let app = &call.app;
-    let provider = app.providers.get(provider_id).ok();
+    let provider = app.engine.providers.get(provider_id).ok();
     let Some(token) = provider.and_then(|provider| provider.offered_by(key, proof)) else {
         return Ok(Awaited::NotOffered);
     };
     let until = Instant::now() + PATIENCE;
-    let mut awaiting = app.launch_answers.listen(&token);
+    let mut awaiting = app.engine.launch_answers.listen(&token);
     loop {
         match look(app, key, &token).await? {
             Awaited::NotAnswered => {}
@@ -58,7 +58,7 @@ pub(super) async fn worker(
 /// Worker and launch as of one moment.
 async fn look(app: &App, key: &WorkerKey, token: &LaunchToken) -> Result<Awaited, StoreError> {
     let (key, token) = (key.clone(), token.clone());
-    let read = app.store.read("registration_await", move |tx| {
+    let read = app.engine.store.read("registration_await", move |tx| {
         if let Some(worker) = store::worker_get(tx, &key)? {
             return Ok(Awaited::Worker(Box::new(worker)));
         }

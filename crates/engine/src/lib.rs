@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+
+pub mod artifacts;
+pub mod change;
+pub mod clock;
+pub mod demand;
+mod engine;
+pub mod fleet;
+pub mod issuer;
+pub mod listening;
+pub mod measures;
+pub mod queue;
+pub mod random;
+pub mod rate_limit;
+pub mod unheard;
+pub mod wake;
+pub mod wakeups;
+
+pub use engine::Engine;

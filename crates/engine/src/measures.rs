@@ -1,0 +1,35 @@
+//! What the workflows measure: the names of their metrics, and how long things take.
+
+use std::time::{Duration, Instant};
+
+pub const LAUNCHES: &str = "fleetwright_launch_seconds";
+pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
+pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
+pub const DEMAND_FAILURES: &str = "fleetwright_demand_unknown_total";
+
+/// Milliseconds as seconds, for metrics.
+pub fn seconds(millis: i64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a metric needs no more digits than a double"
+    )]
+    let seconds = millis as f64 / 1_000.0;
+    seconds
+}
+
+/// Measures how long something took; decisions never depend on it.
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that measures elapsed time"
+    )]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}

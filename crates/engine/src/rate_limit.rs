@@ -1,0 +1,435 @@
+//! How often clouds are called: a wrapper around every provider that calls out, with a budget for each region.
+//!
+//! A budget is a bucket of tokens that fills steadily, one for each kind of call. Where the cloud answers that we ask too
+//! often, the bucket fills half as fast, and for a while nothing is asked there at all, by no pool; then it fills faster
+//! again, little by little. A launch that would wait too long is refused here, as the cloud would.
+
+mod bucket;
+mod limits;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cloud::{
+    BidRequest, ByHand, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, Launched,
+    Machines, NotValidated, NotVerified, OwnedPage, Place, PlacesUnknown, Proof, Provider, Region,
+    SetupFailed, Sighting, Verified,
+};
+use contract::Invalid;
+use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
+use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
+use domain::plan::Bid;
+use domain::time::{Clock, SECOND_MS, Timestamp};
+use domain::worker::Worker;
+use metrics::{counter, gauge};
+use serde_json::Value;
+
+use self::bucket::Bucket;
+pub use self::limits::RateLimits;
+use crate::measures::{CLOUD_CALLS, CLOUD_RATE};
+
+/// A call waits no longer for its turn. The limits of calls themselves are longer.
+const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
+const MAX_LAUNCH_WAIT_MS: i64 = 10 * SECOND_MS;
+const MAX_END_WAIT_MS: i64 = 20 * SECOND_MS;
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Read,
+    Launch,
+    End,
+}
+
+/// Lets time pass. Tests let it pass at once.
+#[async_trait]
+pub trait Pauses: Send + Sync {
+    async fn pause(&self, duration: Duration);
+}
+
+/// Time as it is.
+pub struct RealPauses;
+
+#[async_trait]
+impl Pauses for RealPauses {
+    async fn pause(&self, duration: Duration) {
+        let _ = tokio::time::timeout(duration, std::future::pending::<()>()).await;
+    }
+}
+
+/// A provider that is called no more often than its cloud can take.
+pub struct RateLimited {
+    id: ProviderId,
+    provider: Arc<dyn Provider>,
+    limits: RateLimits,
+    clock: Arc<dyn Clock>,
+    pauses: Arc<dyn Pauses>,
+    buckets: Mutex<BTreeMap<(Region, Kind), Bucket>>,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Launch => "launch",
+            Self::End => "end",
+        }
+    }
+
+    fn max_wait_ms(self) -> i64 {
+        match self {
+            Self::Read => MAX_READ_WAIT_MS,
+            Self::Launch => MAX_LAUNCH_WAIT_MS,
+            Self::End => MAX_END_WAIT_MS,
+        }
+    }
+}
+
+impl RateLimited {
+    pub fn new(
+        id: ProviderId,
+        provider: Arc<dyn Provider>,
+        limits: RateLimits,
+        clock: Arc<dyn Clock>,
+        pauses: Arc<dyn Pauses>,
+    ) -> Self {
+        Self {
+            id,
+            provider,
+            limits,
+            clock,
+            pauses,
+            buckets: Mutex::default(),
+        }
+    }
+
+    fn inner(&self) -> Result<&dyn Machines, CloudError> {
+        let machines = self.provider.machines();
+        machines.ok_or_else(|| CloudError::Refused("it makes no machines".to_owned()))
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(Region, Kind), Bucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the steady clock. With the clock of the day, setting it back by hours would keep a region closed for hours.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock.steady_ms())
+    }
+
+    fn with_bucket<T>(
+        &self,
+        region: &Region,
+        kind: Kind,
+        now: Timestamp,
+        use_it: impl FnOnce(&mut Bucket) -> T,
+    ) -> T {
+        let rate = match kind {
+            Kind::Read => self.limits.reads_per_second,
+            Kind::Launch => self.limits.launches_per_second,
+            Kind::End => self.limits.ends_per_second,
+        };
+        let mut buckets = self.buckets();
+        let bucket = buckets
+            .entry((region.clone(), kind))
+            .or_insert_with(|| Bucket::new(rate, now));
+        bucket.fill(now);
+        use_it(bucket)
+    }
+
+    /// Waits for the turn of a call, and returns when it came. The error says why it does not come.
+    async fn turn(&self, region: &Region, kind: Kind) -> Result<Timestamp, String> {
+        let limit = self.now().plus_millis(kind.max_wait_ms());
+        let mut turn = None;
+        loop {
+            let now = self.now();
+            let taken = self.with_bucket(region, kind, now, |bucket| {
+                bucket.take_turn(turn, now, limit.millis_since(now))
+            });
+            let taken = taken.map_err(|wait_ms| {
+                self.count(region, kind, "refused");
+                self.too_often(region, wait_ms)
+            })?;
+            if taken.due <= now {
+                return Ok(now);
+            }
+            turn = Some(taken);
+            // The cloud may complain meanwhile.
+            let wait_ms = taken.due.millis_since(now).unsigned_abs();
+            self.pauses.pause(Duration::from_millis(wait_ms)).await;
+        }
+    }
+
+    fn too_often(&self, region: &Region, wait_ms: i64) -> String {
+        let (id, seconds) = (&self.id, wait_ms / SECOND_MS + 1);
+        format!("{id} is asked as often as its cloud allows in {region}; try again in {seconds} s")
+    }
+
+    fn note(&self, region: &Region, kind: Kind, began: Timestamp, is_throttled: bool) {
+        let now = self.now();
+        let rate = self.with_bucket(region, kind, now, |bucket| {
+            match is_throttled {
+                true => bucket.throttled(began, now),
+                false => bucket.answered(began),
+            }
+            bucket.rate
+        });
+        let outcome = if is_throttled {
+            "throttled"
+        } else {
+            "answered"
+        };
+        self.count(region, kind, outcome);
+        let labels = [
+            ("providerId", self.id.to_string()),
+            ("region", region.to_string()),
+            ("call", kind.as_str().to_owned()),
+        ];
+        gauge!(CLOUD_RATE, &labels).set(rate);
+    }
+
+    fn count(&self, region: &Region, kind: Kind, outcome: &str) {
+        let labels = [
+            ("providerId", self.id.to_string()),
+            ("region", region.to_string()),
+            ("call", kind.as_str().to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
+        counter!(CLOUD_CALLS, &labels).increment(1);
+    }
+
+    fn region_of_launch(&self, machines: &dyn Machines, config: &LaunchConfig) -> Region {
+        let group = machines.group(config);
+        group.map_or(Region::Everything, |group| machines.region_of(&group))
+    }
+
+    /// Workers that are asked about together are in one region.
+    fn region_of_all(&self, machines: &dyn Machines, workers: &[Worker]) -> Region {
+        let first = workers.first();
+        first.map_or(Region::Everything, |worker| {
+            machines.region_of(&worker.key.group)
+        })
+    }
+}
+
+fn is_throttled<T>(result: &Result<T, CloudError>) -> bool {
+    matches!(result, Err(CloudError::Throttled(_)))
+}
+
+#[async_trait]
+impl Provider for RateLimited {
+    fn kind(&self) -> &'static str {
+        self.provider.kind()
+    }
+
+    fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
+        self.provider.validate(config)
+    }
+
+    async fn validate_outside(&self, config: &mut Value) -> Result<(), NotValidated> {
+        self.provider.validate_outside(config).await
+    }
+
+    async fn setup(&self) -> Result<(), SetupFailed> {
+        self.provider.setup().await
+    }
+
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+        self.provider.verify(claim).await
+    }
+
+    fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
+        self.provider.offered_by(worker, proof)
+    }
+
+    fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
+        self.provider.places()
+    }
+
+    fn fills(&self) -> Fills {
+        self.provider.fills()
+    }
+
+    fn by_hand(&self) -> Option<&dyn ByHand> {
+        self.provider.by_hand()
+    }
+
+    fn machines(&self) -> Option<&dyn Machines> {
+        self.provider.machines().map(|_| self as &dyn Machines)
+    }
+}
+
+#[async_trait]
+impl Machines for RateLimited {
+    fn max_machines(&self) -> Option<u64> {
+        self.inner().ok()?.max_machines()
+    }
+
+    /// Where a launch would have to wait too long there is no bid: no pool tries.
+    fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
+        let Ok(machines) = self.inner() else {
+            return vec![Err("it makes no machines".to_owned()); ask.launch_configs.len()];
+        };
+        let now = self.now();
+        let bids = machines.bids(ask).into_iter();
+        let allowed = bids.zip(ask.launch_configs).map(|(bid, config)| {
+            let bid = bid?;
+            let region = self.region_of_launch(machines, config);
+            let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
+            match self.with_bucket(&region, Kind::Launch, now, wait) {
+                wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => Err(self.too_often(&region, wait_ms)),
+                _ => Ok(bid),
+            }
+        });
+        allowed.collect()
+    }
+
+    fn wants_refresh(&self) -> bool {
+        self.inner().is_ok_and(|machines| machines.wants_refresh())
+    }
+
+    async fn refresh(&self) -> Result<(), CloudError> {
+        self.inner()?.refresh().await
+    }
+
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+        let refused = |cause, problem| LaunchError::Refused { cause, problem };
+        let machines = self.inner();
+        let machines = machines.map_err(|problem| {
+            let problem = problem.to_string();
+            refused(Cause::Configuration, problem)
+        })?;
+        let region = self.region_of_launch(machines, order.launch_config);
+        let turn = self.turn(&region, Kind::Launch).await;
+        let began = turn.map_err(|problem| refused(Cause::Throttled, problem))?;
+        let answer = machines.launch(order).await;
+        let throttled = matches!(
+            answer,
+            Err(LaunchError::Refused {
+                cause: Cause::Throttled,
+                ..
+            })
+        );
+        self.note(&region, Kind::Launch, began, throttled);
+        answer
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let machines = self.inner()?;
+        let region = self.region_of_all(machines, workers);
+        let turn = self.turn(&region, Kind::Read).await;
+        let began = turn.map_err(CloudError::Throttled)?;
+        let answer = machines.look(workers).await;
+        self.note(&region, Kind::Read, began, is_throttled(&answer));
+        answer
+    }
+
+    fn look_batch(&self) -> usize {
+        self.inner().map_or(1, |machines| machines.look_batch())
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        self.inner()
+            .map_or_else(|_| Vec::new(), |machines| machines.regions())
+    }
+
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        let machines = self.inner();
+        machines.map_or(Region::Everything, |machines| machines.region_of(group))
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let machines = self.inner()?;
+        let turn = self.turn(region, Kind::Read).await;
+        let began = turn.map_err(CloudError::Throttled)?;
+        let answer = machines.owned_page(region, after).await;
+        self.note(region, Kind::Read, began, is_throttled(&answer));
+        answer
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        self.inner().ok()?.group(launch_config)
+    }
+
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let mut results = self.end_many(std::slice::from_ref(worker)).await;
+        results.pop().unwrap_or(Ok(()))
+    }
+
+    async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
+        let all = |problem: CloudError| vec![Err(problem); workers.len()];
+        let machines = match self.inner() {
+            Ok(machines) => machines,
+            Err(problem) => return all(problem),
+        };
+        let region = self.region_of_all(machines, workers);
+        let began = match self.turn(&region, Kind::End).await {
+            Ok(began) => began,
+            Err(problem) => return all(CloudError::Throttled(problem)),
+        };
+        let results = machines.end_many(workers).await;
+        let throttled = results.iter().any(is_throttled);
+        self.note(&region, Kind::End, began, throttled);
+        results
+    }
+
+    fn end_batch(&self) -> usize {
+        self.inner().map_or(1, |machines| machines.end_batch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    struct ClockThatIsSet {
+        now: Timestamp,
+        steady_ms: AtomicI64,
+    }
+
+    impl Clock for ClockThatIsSet {
+        fn now(&self) -> Timestamp {
+            // Set back by a millisecond whenever one passes.
+            self.now.plus_millis(-self.steady_ms())
+        }
+
+        fn steady_ms(&self) -> i64 {
+            self.steady_ms.load(Ordering::SeqCst)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_back_keeps_no_region_closed() {
+        let clock = Arc::new(ClockThatIsSet {
+            now: at(0),
+            steady_ms: AtomicI64::new(1),
+        });
+        let limits = RateLimits {
+            reads_per_second: 1.0,
+            launches_per_second: 1.0,
+            ends_per_second: 1.0,
+        };
+        let id = "one".parse().unwrap();
+        let same = Arc::clone(&clock) as Arc<dyn Clock>;
+        let provider = Arc::new(cloud::NullProvider);
+        let limited = RateLimited::new(id, provider, limits, same, Arc::new(RealPauses));
+        let region = Region::Everything;
+        limited.note(&region, Kind::Read, limited.now(), true);
+        clock.steady_ms.fetch_add(SECOND_MS, Ordering::SeqCst);
+        let turn = limited.turn(&region, Kind::Read).await;
+        assert_eq!(turn, Ok(at(1 + SECOND_MS)));
+    }
+}
