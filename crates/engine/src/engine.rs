@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use cloud::Providers;
+use contract::Schemas;
 use domain::supply::Horizon;
 use domain::time::{Clock, Timestamp};
 use store::{Store, StoreError, Tx};
 
 use crate::artifacts::Artifacts;
 use crate::change::{Change, PendingWakeups};
+use crate::configurations::{Compilations, PayloadSchemas};
 use crate::demand::Demands;
 use crate::fleet::{LaunchAnswers, Launching};
 use crate::listening::Listening;
@@ -32,6 +34,10 @@ pub struct Engine {
     pub launch_answers: LaunchAnswers,
     pub listening: Listening,
     pub artifacts: Artifacts,
+    pub schemas: Schemas,
+    /// What follows from the worker configurations.
+    pub compilations: Compilations,
+    pub payload_schemas: PayloadSchemas,
     /// A worker that has claimed a task says within this time that it is still at it.
     pub claim_seconds: u32,
 }

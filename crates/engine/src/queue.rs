@@ -2,6 +2,7 @@
 
 mod broker;
 mod claiming;
+mod creating;
 mod giving_back;
 mod lines;
 mod moves;
@@ -12,6 +13,7 @@ use crate::issuer::WorkerIssuer;
 
 pub use broker::Broker;
 pub use claiming::{claim_end, refusal, see};
+pub use creating::{TaskError, create};
 pub use lines::NotServed;
 pub use moves::{RELEASED_AT_ONCE, carry_out, follow, look_again};
 pub use releases::Releases;

@@ -28,7 +28,6 @@ pub mod request;
 pub mod response;
 pub mod route;
 mod sender;
-mod turns;
 pub mod worker_manager;
 
 use std::sync::OnceLock;

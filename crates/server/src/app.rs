@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use access::seal::Keyring;
-use contract::Schemas;
 use domain::time::Timestamp;
 use engine::Engine;
 use engine::issuer::WorkerIssuer;
 
 use crate::api::body_budget::BodyBudget;
 use crate::api::open_calls::OpenCalls;
-use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::config::Config;
 use crate::events::EventStream;
 use crate::gate::Gate;
@@ -23,7 +21,6 @@ pub struct App {
     pub config: Config,
     /// What the workflows share.
     pub engine: Arc<Engine>,
-    pub schemas: Schemas,
     pub keyring: Arc<Keyring>,
     pub gate: Arc<dyn Gate>,
     /// Signs the credentials of workers.
@@ -32,9 +29,6 @@ pub struct App {
     pub events: EventStream,
     /// The ways by which people are told of errors.
     pub notices: Vec<Arc<dyn Channel>>,
-    /// What follows from the worker configurations.
-    pub compilations: Compilations,
-    pub payload_schemas: PayloadSchemas,
     /// `None`: connections are not encrypted, unless a proxy does that.
     pub tls: Option<Arc<Tls>>,
     pub vitals: Vitals,

@@ -17,6 +17,7 @@ use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
 use engine::Engine;
 use engine::artifacts::Artifacts;
+use engine::configurations::{Compilations, PayloadSchemas};
 use engine::demand::Demands;
 use engine::fleet::{LaunchAnswers, Launching};
 use engine::issuer::WorkerIssuer;
@@ -31,7 +32,6 @@ use store::{Store, StoreError, Tx};
 
 use crate::api::body_budget::BodyBudget;
 use crate::api::open_calls::OpenCalls;
-use crate::api::worker_manager::{Compilations, PayloadSchemas};
 use crate::app::App;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
@@ -183,21 +183,21 @@ async fn assemble(
         launch_answers: LaunchAnswers::default(),
         listening: Listening::new(now),
         artifacts: Artifacts::new(config.artifact_folder()),
+        schemas,
+        compilations: Compilations::default(),
+        payload_schemas: PayloadSchemas::default(),
         claim_seconds: config.queue.claim_seconds,
         clock,
     };
     Ok(Arc::new(App {
         config,
         engine: Arc::new(engine),
-        schemas,
         keyring,
         gate,
         issuer,
         telemetry,
         events,
         notices,
-        compilations: Compilations::default(),
-        payload_schemas: PayloadSchemas::default(),
         tls,
         vitals: Vitals::default(),
         body_budget,

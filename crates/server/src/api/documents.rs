@@ -46,6 +46,7 @@ fn make(app: &App, path: &str) -> Option<Value> {
     if let Some(path) = path.strip_prefix(REFERENCES) {
         return references::document(path, &app.engine.root_url);
     }
-    app.schemas
+    app.engine
+        .schemas
         .served(path.strip_prefix(SCHEMAS)?, &app.engine.root_url)
 }

@@ -7,7 +7,11 @@ use std::io;
 
 use access::scope::Expression;
 use contract::Invalid;
+use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
+use engine::configurations::{ConfigurationError, PayloadError};
+use engine::pools::PoolError;
+use engine::queue::TaskError;
 use http::StatusCode;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -256,5 +260,90 @@ impl From<GateError> for ApiError {
 impl From<io::Error> for ApiError {
     fn from(cause: io::Error) -> Self {
         Self::caused_by(cause.into())
+    }
+}
+
+impl From<BadLaunchConfigs> for ApiError {
+    fn from(bad: BadLaunchConfigs) -> Self {
+        match bad {
+            BadLaunchConfigs::Clash(_) => Self::conflict(bad.to_string()),
+            BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_) => Self::input(bad.to_string()),
+        }
+    }
+}
+
+impl From<PoolError> for ApiError {
+    fn from(problem: PoolError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            PoolError::NoSuchPool => Self::not_found(text),
+            PoolError::Exists | PoolError::Compiled { .. } => Self::conflict(text),
+            PoolError::UnknownProvider
+            | PoolError::NotAnObject
+            | PoolError::TooManyLaunchConfigs => Self::input(text),
+            PoolError::ProviderSetupFailed => Self::new(Code::ProviderSetupFailed, text),
+            PoolError::Invalid(_) => Self::new(Code::InputValidationError, text),
+            PoolError::LaunchConfigs(bad) => bad.into(),
+            PoolError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ConfigurationError> for ApiError {
+    fn from(problem: ConfigurationError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ConfigurationError::NotThere => Self::not_found(text),
+            ConfigurationError::Conflict(_) => Self::conflict(text),
+            ConfigurationError::Unusable(_) => Self::input(text),
+            ConfigurationError::Refused(_) => Self::new(Code::InputValidationError, text),
+            ConfigurationError::ProviderSetupFailed(_) => {
+                Self::new(Code::ProviderSetupFailed, text)
+            }
+            ConfigurationError::Pool(problem) => problem.into(),
+            ConfigurationError::Work(problem) => problem.into(),
+            ConfigurationError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<PayloadError> for ApiError {
+    fn from(problem: PayloadError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            PayloadError::TooMany => Self::new(Code::QueueUnavailable, text),
+            PayloadError::Schema(_) => Self::input(text),
+            PayloadError::Work(problem) => problem.into(),
+            PayloadError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<domain::task::Refused> for ApiError {
+    fn from(refused: domain::task::Refused) -> Self {
+        use domain::task::Refused;
+        let text = refused.to_string();
+        match refused {
+            Refused::NoSuchRun { .. } => Self::not_found(text),
+            Refused::PastDeadline { .. }
+            | Refused::WrongState { .. }
+            | Refused::ClaimedByAnother { .. }
+            | Refused::TooManyRuns { .. }
+            | Refused::Resolved { .. } => Self::conflict(text),
+        }
+    }
+}
+
+impl From<TaskError> for ApiError {
+    fn from(problem: TaskError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            TaskError::Dependencies(_) => Self::input(text),
+            TaskError::Conflict(_) => Self::conflict(text),
+            TaskError::Misfit(_) => Self::new(Code::InputValidationError, text),
+            TaskError::Refused(problem) => problem.into(),
+            TaskError::Payload(problem) => problem.into(),
+            TaskError::Store(problem) => problem.into(),
+        }
     }
 }

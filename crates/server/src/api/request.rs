@@ -210,6 +210,7 @@ async fn check_and_handle(
         }
         let name = endpoint.schema_name(schema);
         call.app
+            .engine
             .schemas
             .validate(&name, &mut call.body)
             .map_err(|invalid| ApiError::invalid(&invalid, &call.app.engine.root_url))?;

@@ -86,7 +86,8 @@ fn stream(streamed: Streamed) -> Response {
 fn wrong_reply(app: &App, endpoint: &Endpoint, bytes: &[u8]) -> Option<String> {
     let name = endpoint.schema_name(endpoint.output?);
     let reply = serde_json::from_slice(bytes).ok()?;
-    app.schemas
+    app.engine
+        .schemas
         .check(&name, &reply)
         .err()
         .map(|invalid| invalid.message(&app.engine.root_url))

@@ -18,10 +18,7 @@ mod table;
 mod wire;
 mod workers;
 
-pub(in crate::api) use configurations::{
-    CONFIGURATIONS, Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
-};
-pub use configurations::{Compilations, PayloadSchemas};
+pub(in crate::api) use configurations::CONFIGURATIONS;
 pub use documentation_table::DOCUMENTATION;
 pub(in crate::api) use pool_plan::ENDPOINTS as POOL_PLANS;
 pub(in crate::api) use state::STATES;

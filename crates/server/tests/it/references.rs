@@ -253,6 +253,7 @@ fn every_name_of_a_metric_is_in_the_catalogue() {
     let name =
         Regex::new(r#""((?:http|auth|worker_manager|iterate|fleetwright)_[a-z_]+)""#).unwrap();
     let sources = [
+        include_str!("../../../engine/src/measures.rs"),
         include_str!("../../src/telemetry.rs"),
         include_str!("../../../store/src/session.rs"),
         include_str!("../../../store/src/store.rs"),

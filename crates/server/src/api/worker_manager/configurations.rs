@@ -1,35 +1,25 @@
 //! Worker configurations: made, changed, deleted, shown.
 
-mod adoption;
 mod authority;
-mod cache;
-mod edit;
 mod evaluate;
 mod history;
-mod judge;
 mod market;
-mod payloads;
 mod plan;
 mod rules;
 mod table;
 mod wire;
 mod worker_types;
-mod write;
 
+use domain::audit::EntityType;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
+use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
 use serde::Serialize;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use authority::Touched;
-pub use cache::Compilations;
-use edit::{Edit, Next, carry_out};
-pub use payloads::PayloadSchemas;
-pub(in crate::api) use payloads::{
-    Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
-};
 pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
 use wire::{ConfigurationBody, ConfigurationReply};
 
@@ -59,10 +49,12 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
         )),
         Some(_) | None => Ok(Next::Is(wanted.clone())),
     };
-    let edit = Edit::new(id, Action::Created, next)
+    let edit = edit(&call, id, Action::Created, next)
         .because(body.reason)
         .adopting(body.adopt_pools);
-    carry_out(&call, edit).await?.reply()
+    Reply::json(&ConfigurationReply::from(
+        &carry_out(&call.app.engine, edit).await?,
+    ))
 }
 
 async fn update(mut call: Call) -> Result<Reply, ApiError> {
@@ -78,11 +70,13 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
         }
         None => Err(no_such_configuration()),
     };
-    let edit = Edit::new(id, Action::Updated, next)
+    let edit = edit(&call, id, Action::Updated, next)
         .seen(body.version)
         .because(body.reason)
         .adopting(body.adopt_pools);
-    carry_out(&call, edit).await?.reply()
+    Reply::json(&ConfigurationReply::from(
+        &carry_out(&call.app.engine, edit).await?,
+    ))
 }
 
 /// Its pools lose their providers and launch configs, and go when their last workers have; its versions stay.
@@ -97,8 +91,8 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
         }
         None => Err(no_such_configuration()),
     };
-    let edit = Edit::new(id, Action::Deleted, next).seen(wire::seen(&call)?);
-    carry_out(&call, edit).await?;
+    let edit = edit(&call, id, Action::Deleted, next).seen(wire::seen(&call)?);
+    carry_out(&call.app.engine, edit).await?;
     Reply::done()
 }
 
@@ -125,6 +119,21 @@ async fn list(call: Call) -> Result<Reply, ApiError> {
     })
 }
 
+/// An edit in the name of the caller.
+fn edit(
+    call: &Call,
+    id: ConfigurationId,
+    action: Action,
+    next: impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static,
+) -> Edit<ApiError> {
+    let audit = call.audit(
+        EntityType::WorkerConfiguration,
+        id.as_str(),
+        action.as_str(),
+    );
+    Edit::new(id, action, audit, next)
+}
+
 fn parse(call: &Call, body: &ConfigurationBody) -> Result<Configuration, ApiError> {
     if let Some(claimed) = &body.worker_configuration_id
         && claimed != call.parameter("workerConfigurationId")
@@ -133,9 +142,9 @@ fn parse(call: &Call, body: &ConfigurationBody) -> Result<Configuration, ApiErro
             "Incorrect workerConfigurationId in request body",
         ));
     }
-    Configuration::parse(&body.document()).map_err(|problems| edit::refused(&problems))
+    Ok(Configuration::parse(&body.document()).map_err(|bad| ConfigurationError::from(&bad))?)
 }
 
 pub(super) fn no_such_configuration() -> ApiError {
-    ApiError::not_found("Worker configuration does not exist")
+    ConfigurationError::NotThere.into()
 }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use domain::audit::EntityType;
 use domain::documentation::{MAX_UPLOAD_BYTES, Record, Refusal, Subject, Tree};
 use domain::time::Timestamp;
+use engine::turns::Turns;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -22,7 +23,6 @@ use self::subject::subject;
 use super::super::call::Call;
 use super::super::error::{ApiError, Code};
 use super::super::reply::Reply;
-use super::super::turns::Turns;
 use super::wire::When;
 
 /// So many trees are taken apart or put together at once: each takes memory and all of a core.

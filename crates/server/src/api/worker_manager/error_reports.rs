@@ -69,7 +69,8 @@ pub(super) async fn report(mut call: Call) -> Result<Reply, ApiError> {
         Ok::<_, ApiError>(own.unwrap_or(pool.definition.provider_id))
     });
     let provider_id = read.await?;
-    providers::wanted(&call.app, &provider_id)?;
+    let unknown = || ApiError::input("Invalid Provider");
+    providers::get(&call.app, &provider_id, unknown)?;
     let mut extra = body.extra;
     extra.extend(reporter(&key.group, &key.id));
     let mut report = ErrorReport {

@@ -2,14 +2,14 @@
 
 use access::scope::Template::Scope;
 use domain::id::LaunchConfigId;
-use domain::launch_config::reconcile;
+use engine::pools;
 use serde_json::{Value, json};
 
 use super::super::call::Call;
 use super::super::endpoint::{Endpoint, Service, Verb};
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::pools::{Wanted, changes_nothing, judged, refuse_compiled};
+use super::pools::asked;
 use super::wire::PoolBody;
 
 /// Taskcluster has nothing like it.
@@ -33,48 +33,23 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[Endpoint::new(
 
 async fn plan(call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let wanted = judged(&call.app, body).await?;
-    let now = call.now;
+    let judged = pools::judge(&call.app.engine, asked(body)?).await?;
+    let (pool_id, now) = (id.clone(), call.now);
     let read = call.app.engine.store.read("pool_plan", move |tx| {
-        let pool = store::pool_get(tx, &id)?;
-        let known = store::launch_config_all(tx, &id)?;
-        let mut conflicts = Vec::new();
-        if let Some(pool) = &pool {
-            conflicts.extend(refuse_compiled(pool).err().map(|problem| problem.message));
-        }
-        let Wanted {
-            definition,
-            launch_configs,
-        } = wanted.clone();
-        let done = match reconcile(&id, known.clone(), launch_configs, now) {
-            Ok(done) => Some(done),
-            Err(problem) => {
-                conflicts.push(format!(
-                    "{problem}: give the new one another launchConfigId, or none"
-                ));
-                None
-            }
-        };
-        let same_definition = pool
-            .as_ref()
-            .is_some_and(|pool| pool.definition == definition);
-        let same_configs = done
-            .as_ref()
-            .is_some_and(|done| changes_nothing(&known, done));
-        let done = done.unwrap_or_default();
-        Ok::<_, ApiError>(json!({
-            "workerPoolId": id.as_str(),
-            "exists": pool.is_some(),
-            "changes": !(same_definition && same_configs),
-            "launchConfigs": {
-                "created": ids(&done.created),
-                "kept": ids(&done.updated),
-                "archived": ids(&done.archived),
-            },
-            "conflicts": conflicts,
-        }))
+        pools::plan(tx, &pool_id, &judged, now)
     });
-    Reply::json(&read.await?)
+    let plan = read.await?;
+    Reply::json(&json!({
+        "workerPoolId": id.as_str(),
+        "exists": plan.exists,
+        "changes": plan.changes,
+        "launchConfigs": {
+            "created": ids(&plan.launch_configs.created),
+            "kept": ids(&plan.launch_configs.updated),
+            "archived": ids(&plan.launch_configs.archived),
+        },
+        "conflicts": plan.conflicts,
+    }))
 }
 
 fn ids(ids: &[LaunchConfigId]) -> Vec<Value> {

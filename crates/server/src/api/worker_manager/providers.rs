@@ -47,11 +47,6 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&reply)
 }
 
-/// The provider that a pool is to have: one that nobody knows is a mistake in the request.
-pub(super) fn wanted<'a>(app: &'a App, id: &ProviderId) -> Result<&'a Arc<dyn Provider>, ApiError> {
-    get(app, id, || ApiError::input("Invalid Provider"))
-}
-
 /// A provider, or the given error if there is none of this name.
 pub(super) fn get<'a>(
     app: &'a App,

@@ -1,5 +1,6 @@
 //! What rules give under given conditions, and where each value comes from.
 
+use engine::configurations::compiled_now;
 use rules::{Evaluator, Presented, RuleSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -7,7 +8,6 @@ use serde_json::{Map, Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::cache::compiled_now;
 use super::no_such_configuration;
 use super::rules::bad_rules;
 
@@ -32,7 +32,7 @@ struct EvaluateBody {
 pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
     let id = call.configuration_id()?;
-    let known = compiled_now(&call.app, &id).await?;
+    let known = compiled_now(&call.app.engine, &id).await?;
     let (version, compilation) = known.ok_or_else(no_such_configuration)?;
     let mut reply = evaluate(compilation.evaluator(), &body)?;
     reply["version"] = json!(version.0);
@@ -42,7 +42,7 @@ pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
 /// By the rules of the request; nothing is stored.
 pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
-    let reply = call.app.compilations.in_turn(move || {
+    let reply = call.app.engine.compilations.in_turn(move || {
         let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
         evaluate(&Evaluator::new(&rules), &body)
     });

@@ -3,16 +3,15 @@
 use domain::Version;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
+use engine::configurations::{ConfigurationError, Next, carry_out};
 use serde::{Deserialize, Serialize};
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
 use super::authority::Touched;
-use super::edit::{Edit, Next, carry_out, refused};
-use super::plan;
-use super::wire::{self, VersionReply};
-use super::{authority, no_such_configuration};
+use super::wire::{self, ConfigurationReply, VersionReply};
+use super::{authority, edit, no_such_configuration, plan};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -79,7 +78,8 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     // Who may not touch it at all does not learn what there is.
     authority::warrant(&mut call, &Touched::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
-    let wanted = Configuration::parse(&record.document).map_err(|problems| refused(&problems))?;
+    let wanted = Configuration::parse(&record.document);
+    let wanted = wanted.map_err(|bad| ConfigurationError::from(&bad))?;
     let touched = Touched::whole(&wanted, false);
     let warrant = authority::warrant(&mut call, &touched).await?;
     let reason = match body.reason.as_str() {
@@ -92,9 +92,11 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
         }
         Ok(Next::Is(wanted.clone()))
     };
-    let edit = Edit::new(id, Action::Reverted, next);
+    let edit = edit(&call, id, Action::Reverted, next);
     let edit = edit.seen(body.version).because(reason);
-    carry_out(&call, edit).await?.reply()
+    Reply::json(&ConfigurationReply::from(
+        &carry_out(&call.app.engine, edit).await?,
+    ))
 }
 
 async fn record(

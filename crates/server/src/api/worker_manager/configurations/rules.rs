@@ -1,6 +1,7 @@
 //! Single rules: an edit of one of them touches nothing else of its set.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
+use engine::configurations::{Edit, Next, carry_out};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,8 +10,7 @@ use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
 use super::authority::{Touched, Warrant};
-use super::edit::{Edit, Next, carry_out};
-use super::{authority, no_such_configuration, wire};
+use super::{authority, edit, no_such_configuration, wire};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -89,7 +89,8 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
         .position
         .as_ref()
         .map_or(Position::Last, Position::from);
-    let edit = Edit::new(
+    let edit = edit(
+        &call,
         call.configuration_id()?,
         Action::RuleAdded,
         on_rule(&call, warrant, move |rules| {
@@ -113,7 +114,8 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
     }
     let rule = rule(&call, &body)?;
     let warrant = authority::warrant(&mut call, &Touched::new_rule(&rule)).await?;
-    let edit = Edit::new(
+    let edit = edit(
+        &call,
         call.configuration_id()?,
         Action::RuleReplaced,
         on_rule(
@@ -129,7 +131,8 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
     let warrant = authority::warrant(&mut call, &Touched::default()).await?;
     let rule_id = call.parameter("ruleId").to_owned();
-    let edit = Edit::new(
+    let edit = edit(
+        &call,
         call.configuration_id()?,
         Action::RuleRemoved,
         on_rule(&call, warrant, move |rules| Ok(rules.remove(&rule_id)?)),
@@ -143,7 +146,8 @@ pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
     let body: MoveBody = call.body()?;
     let warrant = authority::warrant(&mut call, &Touched::default()).await?;
     let (rule_id, position) = (call.parameter("ruleId").to_owned(), body.position.clone());
-    let edit = Edit::new(
+    let edit = edit(
+        &call,
         call.configuration_id()?,
         Action::RuleMoved,
         on_rule(&call, warrant, move |rules| {
@@ -156,7 +160,7 @@ pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
 
 async fn finish(
     call: &Call,
-    edit: Edit,
+    edit: Edit<ApiError>,
     seen: Option<i64>,
     reason: &str,
 ) -> Result<StoredConfiguration, ApiError> {
@@ -165,8 +169,7 @@ async fn finish(
         "" => rule_id.to_owned(),
         reason => format!("{rule_id}: {reason}"),
     };
-    let edited = carry_out(call, edit.seen(seen).because(reason)).await?;
-    Ok(edited.into_stored())
+    carry_out(&call.app.engine, edit.seen(seen).because(reason)).await
 }
 
 /// One rule and nothing of the others: not all who may edit it may read those.

@@ -3,12 +3,12 @@
 use access::scope::Params;
 use domain::configuration::WorkerType;
 use domain::id::LaunchConfigId;
+use engine::configurations::compiled;
 use serde_json::json;
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::cache::compiled;
 use super::no_such_configuration;
 
 /// The worker type of the URL, by whichever of its names; scopes know it by the short one, if it has one.
@@ -50,7 +50,7 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
             Ok::<_, ApiError>((record, stored))
         });
     let (record, stored) = read.await?;
-    let compilation = compiled(&call.app, &stored).await?;
+    let compilation = compiled(&call.app.engine, &stored).await?;
     let pool = compilation
         .pool(worker_type.pool_id())
         .ok_or_else(no_such_worker_type)?;

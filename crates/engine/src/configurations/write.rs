@@ -6,12 +6,12 @@ use domain::id::{ConfigurationId, PoolId, ProviderId};
 use domain::launch_config::{LaunchConfig, Reconciled, reconcile};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
-use engine::change::Change;
 use store::Tx;
 
-use super::super::super::error::ApiError;
-use super::super::pools::{changes_nothing, launch_config_events, write_launch_configs};
+use super::ConfigurationError;
 use super::judge::{Judged, JudgedPool};
+use crate::change::Change;
+use crate::pools::{changes_nothing, launch_config_events, write_launch_configs};
 
 /// Wakes those that change.
 pub(super) fn pools(
@@ -19,7 +19,7 @@ pub(super) fn pools(
     id: &ConfigurationId,
     judged: &Judged,
     adopts: bool,
-) -> Result<(), ApiError> {
+) -> Result<(), ConfigurationError> {
     for pool_id in &judged.gone {
         store::worker_type_release(change.tx, pool_id, id)?;
         if let Some(pool) = store::pool_get(change.tx, pool_id)?
@@ -49,7 +49,11 @@ pub(super) fn pools(
 }
 
 /// The database decides whose a worker type is.
-fn claim(tx: &mut Tx<'_>, id: &ConfigurationId, pool: &CompiledPool) -> Result<(), ApiError> {
+fn claim(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    pool: &CompiledPool,
+) -> Result<(), ConfigurationError> {
     let record = WorkerTypeRecord {
         pool_id: pool.pool_id().clone(),
         configuration_id: id.clone(),
@@ -64,7 +68,7 @@ fn claim(tx: &mut Tx<'_>, id: &ConfigurationId, pool: &CompiledPool) -> Result<(
         || "another one".to_owned(),
         |owner| owner.configuration_id.to_string(),
     );
-    Err(ApiError::conflict(format!(
+    Err(ConfigurationError::Conflict(format!(
         "The worker type {} belongs to the worker configuration {owner}. Nothing was changed; remove it there first.",
         pool.worker_type
     )))
@@ -84,7 +88,7 @@ impl Target<'_> {
         id: &PoolId,
         known: Vec<LaunchConfig>,
         now: Timestamp,
-    ) -> Result<Reconciled, ApiError> {
+    ) -> Result<Reconciled, ConfigurationError> {
         match self.judged {
             Some(judged) => judged.reconcile(known, now),
             None => Ok(reconcile(id, known, Vec::new(), now)?),
@@ -98,7 +102,7 @@ fn write_pool(
     id: &ConfigurationId,
     judged: &JudgedPool,
     adopts: bool,
-) -> Result<bool, ApiError> {
+) -> Result<bool, ConfigurationError> {
     let target = Target {
         definition: judged.definition.clone(),
         judged: Some(judged),
@@ -112,7 +116,7 @@ fn write_pool(
     let is_ours = pool.worker_configuration_id.as_ref() == Some(id);
     let is_going = pool.worker_configuration_id.is_none() && pool.definition.provider_id.is_null();
     if !is_ours && !is_going && !adopts {
-        return Err(ApiError::conflict(format!(
+        return Err(ConfigurationError::Conflict(format!(
             "There is a worker pool {pool_id} that was made by hand. Nothing was changed; delete it first, or make it \
              the configuration's with `adoptPools`."
         )));
@@ -120,7 +124,11 @@ fn write_pool(
     redefine(change, pool, target)
 }
 
-fn create(change: &mut Change<'_, '_>, id: &PoolId, target: Target<'_>) -> Result<(), ApiError> {
+fn create(
+    change: &mut Change<'_, '_>,
+    id: &PoolId,
+    target: Target<'_>,
+) -> Result<(), ConfigurationError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_config_all(tx, id)?;
     let done = target.reconcile(id, known, now)?;
@@ -144,7 +152,7 @@ fn redefine(
     change: &mut Change<'_, '_>,
     mut pool: Pool,
     target: Target<'_>,
-) -> Result<bool, ApiError> {
+) -> Result<bool, ConfigurationError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_config_all(tx, &pool.id)?;
     let done = target.reconcile(&pool.id, known.clone(), now)?;

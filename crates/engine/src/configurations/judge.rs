@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud::NotValidated;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledPool, CompiledProvider, Completed, Configuration, LinedUp, Lineup,
-    NotLinedUp, Takes, WorkerType, rules_behind,
+    Compilation, CompiledPool, CompiledProvider, Completed, Configuration, LinedUp, Lineup, Takes,
+    WorkerType, rules_behind,
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
@@ -15,9 +15,9 @@ use domain::pool::PoolDefinition;
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::super::error::{ApiError, Code};
-use super::super::providers;
-use crate::app::App;
+use super::ConfigurationError;
+use crate::Engine;
+use crate::pools::PoolError;
 
 /// So many pools are told of, if they are wrong.
 const MAX_TOLD: usize = 10;
@@ -60,32 +60,26 @@ impl JudgedPool {
         &self,
         known: Vec<LaunchConfig>,
         now: Timestamp,
-    ) -> Result<Reconciled, ApiError> {
+    ) -> Result<Reconciled, ConfigurationError> {
         let configs = self.launch_configs.iter();
         let wanted = configs.map(|config| config.configuration.clone()).collect();
         reconcile(self.compiled.pool_id(), known, wanted, now).map_err(|bad| match &bad {
-            BadLaunchConfigs::Clash(id) => self.clash(id),
+            BadLaunchConfigs::Clash(id) => ConfigurationError::Conflict(self.clash(id)),
             BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_) => bad.into(),
         })
     }
 
     /// An id that somebody gave stands for its first content for ever.
-    fn clash(&self, id: &LaunchConfigId) -> ApiError {
+    fn clash(&self, id: &LaunchConfigId) -> String {
         let mut configs = self.launch_configs.iter();
         let config = configs.find(|config| config.id == *id);
         let with = config.map(|config| format!("With {}: ", config.presented));
-        ApiError::conflict(format!(
+        format!(
             "{}the pool {} has a launch config `{id}` with other content already. Nothing was changed; give the new content another \
              `launchConfigId`, or none.",
             with.unwrap_or_default(),
             self.compiled.pool_id()
-        ))
-    }
-}
-
-impl From<NotLinedUp> for ApiError {
-    fn from(problem: NotLinedUp) -> Self {
-        Self::new(Code::InputValidationError, problem.to_string())
+        )
     }
 }
 
@@ -94,15 +88,15 @@ impl From<NotLinedUp> for ApiError {
 pub(super) struct Before<'a> {
     pub(super) configuration: &'a Configuration,
     /// `None`: it is refused today, and so nothing of it is taken over.
-    pub(super) compilation: Option<&'a Compilation>,
+    pub(super) compilation: Option<&'a Arc<Compilation>>,
 }
 
 /// The pools that differ from before, with the consent of their providers.
 pub(super) async fn judge(
-    app: &App,
+    engine: &Engine,
     before: Option<Before<'_>>,
     after: &Compilation,
-) -> Result<Judged, ApiError> {
+) -> Result<Judged, ConfigurationError> {
     let mut judged = Judged {
         pools: Vec::new(),
         gone: Vec::new(),
@@ -121,7 +115,7 @@ pub(super) async fn judge(
             completed.take_over(pool_id, &known.market.completed);
             continue;
         }
-        match pool(app, after, compiled, &mut judged.completed).await {
+        match pool(engine, after, compiled, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
             Err(refused) => refusals.add(refused)?,
         }
@@ -148,18 +142,18 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn add(&mut self, refused: ApiError) -> Result<(), ApiError> {
-        if refused.code != Code::InputValidationError {
+    fn add(&mut self, refused: ConfigurationError) -> Result<(), ConfigurationError> {
+        let ConfigurationError::Refused(text) = refused else {
             return Err(refused);
-        }
+        };
         self.n_pools += 1;
         if self.n_pools <= MAX_TOLD {
-            self.lines.push(refused.message);
+            self.lines.push(text);
         }
         Ok(())
     }
 
-    fn tell(self) -> Result<(), ApiError> {
+    fn tell(self) -> Result<(), ConfigurationError> {
         if self.n_pools == 0 {
             return Ok(());
         }
@@ -168,16 +162,16 @@ impl Refusals {
             more => format!("\n\n{more} more worker types are refused."),
         };
         let text = format!("{}{more}\n\nNothing was changed.", self.lines.join("\n\n"));
-        Err(ApiError::new(Code::InputValidationError, text))
+        Err(ConfigurationError::Refused(text))
     }
 }
 
 async fn pool(
-    app: &App,
+    engine: &Engine,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
     completed: &mut Completed,
-) -> Result<JudgedPool, ApiError> {
+) -> Result<JudgedPool, ConfigurationError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
     let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
     let mut definition = PoolDefinition {
@@ -188,7 +182,7 @@ async fn pool(
         owner: compiled.owner.clone(),
         email_on_error: compiled.email_on_error,
     };
-    check_definition(app, compilation, compiled, &definition)?;
+    check_definition(engine, compilation, compiled, &definition)?;
     check_payload_schemas(compilation, compiled)?;
     if compiled.launches() {
         // Limits and weights are for those who launch.
@@ -196,7 +190,7 @@ async fn pool(
     }
     let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
-        let Some((config, items)) = checked(app, compilation, compiled, provider).await? else {
+        let Some((config, items)) = checked(engine, compilation, compiled, provider).await? else {
             continue;
         };
         definition.config.extend(config);
@@ -216,11 +210,11 @@ async fn pool(
 
 /// Owner and description must be as a pool made by hand has them.
 fn check_definition(
-    app: &App,
+    engine: &Engine,
     compilation: &Compilation,
     compiled: &CompiledPool,
     definition: &PoolDefinition,
-) -> Result<(), ApiError> {
+) -> Result<(), ConfigurationError> {
     let mut body = json!({
         "providerId": definition.provider_id.as_str(),
         "description": definition.description,
@@ -228,7 +222,7 @@ fn check_definition(
         "owner": definition.owner,
         "emailOnError": definition.email_on_error,
     });
-    let judged = app.schemas.validate(
+    let judged = engine.schemas.validate(
         "worker-manager/v1/create-worker-pool-request.json",
         &mut body,
     );
@@ -240,7 +234,7 @@ fn check_definition(
         });
         let lines: Vec<String> = lines.collect();
         let text = format!("With {presented}:\n{}", lines.join("\n"));
-        ApiError::new(Code::InputValidationError, text)
+        ConfigurationError::Refused(text)
     })
 }
 
@@ -248,7 +242,7 @@ fn check_definition(
 fn check_payload_schemas(
     compilation: &Compilation,
     compiled: &CompiledPool,
-) -> Result<(), ApiError> {
+) -> Result<(), ConfigurationError> {
     let of_pool = compiled.payload_schema.as_ref();
     let of_pool = of_pool.map(|schema| (compiled.worker_type.presented(), schema));
     let of_places = compiled.launch_configs().filter_map(|(_, config)| {
@@ -264,7 +258,7 @@ fn check_payload_schemas(
             let rules = rules_behind(compilation.evaluator(), &presented, "/payloadSchema");
             let what = line("/payloadSchema", &bad.to_string(), &rules);
             let text = format!("With {presented}:\n{what}");
-            ApiError::new(Code::InputValidationError, text)
+            ConfigurationError::Refused(text)
         })?;
         fine.push(schema);
     }
@@ -275,11 +269,11 @@ type Checked = (Map<String, Value>, Vec<Map<String, Value>>);
 
 /// The pool's config as the provider completes it, and the launch configs; `None`: it has nothing to do with pools.
 async fn checked(
-    app: &App,
+    engine: &Engine,
     compilation: &Compilation,
     compiled: &CompiledPool,
     provider: &CompiledProvider,
-) -> Result<Option<Checked>, ApiError> {
+) -> Result<Option<Checked>, ConfigurationError> {
     let mut config = compiled.config.clone();
     config.retain(|key, _| !PLANNING_KEYS.contains(&key.as_str()));
     match provider.takes {
@@ -295,7 +289,10 @@ async fn checked(
             config.extend(provider.declared.clone());
         }
     }
-    let by = providers::wanted(app, &provider.id)?;
+    let by = engine
+        .providers
+        .get(&provider.id)
+        .map_err(PoolError::from)?;
     let mut config = Value::Object(config);
     let refused = |invalid: &Invalid| refusal(compilation, compiled, provider, invalid);
     by.validate(&mut config)
@@ -303,16 +300,13 @@ async fn checked(
     let outside = by.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
         NotValidated::Invalid(invalid) => refused(&invalid),
-        NotValidated::Cloud(problem) => ApiError::new(
-            Code::ProviderSetupFailed,
-            format!(
-                "The provider {} cannot check the worker type {} now: {problem}. Nothing was changed; try again.",
-                provider.id, compiled.worker_type
-            ),
-        ),
+        NotValidated::Cloud(problem) => ConfigurationError::ProviderSetupFailed(format!(
+            "The provider {} cannot check the worker type {} now: {problem}. Nothing was changed; try again.",
+            provider.id, compiled.worker_type
+        )),
     })?;
     let Value::Object(mut config) = config else {
-        return Err(ApiError::input("config must be an object"));
+        return Err(PoolError::NotAnObject.into());
     };
     let launch_configs = split_off(&mut config)?;
     if launch_configs.len() != provider.launch_configs.len() {
@@ -324,7 +318,7 @@ async fn checked(
             provider.launch_configs.len(),
             compiled.worker_type
         );
-        return Err(ApiError::new(Code::InputValidationError, text));
+        return Err(ConfigurationError::Refused(text));
     }
     Ok(Some((config, launch_configs)))
 }
@@ -335,7 +329,7 @@ fn refusal(
     compiled: &CompiledPool,
     provider: &CompiledProvider,
     invalid: &Invalid,
-) -> ApiError {
+) -> ConfigurationError {
     let lines = invalid.problems.iter().map(|problem| {
         let rest = problem.pointer.strip_prefix("/launchConfigs/");
         let (index, rest) =
@@ -366,7 +360,7 @@ fn refusal(
         invalid.schema,
         lines.join("\n")
     );
-    ApiError::new(Code::InputValidationError, text)
+    ConfigurationError::Refused(text)
 }
 
 fn line(pointer: &str, message: &str, rules: &[String]) -> String {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use domain::configuration::{PoolChange, PoolDifference, StoredPool, WantedPool, adoption};
 use domain::id::{ConfigurationId, PoolId};
 use domain::pool::Pool;
+use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
-use super::super::super::call::Call;
-use super::super::super::error::ApiError;
+use super::ConfigurationError;
 use super::judge::{Judged, JudgedPool};
+use crate::Engine;
 
 /// What a plan wants to be stored.
 pub(super) struct Wanted {
@@ -40,51 +41,47 @@ struct Found {
 /// Compares the pools that a plan takes for new ones with what is stored under their names, and returns what stands in the
 /// way of writing it, as far as can be said now.
 pub(super) async fn compare(
-    call: &Call,
+    engine: &Engine,
+    now: Timestamp,
     wanted: Wanted,
     differences: &mut Vec<PoolDifference>,
-) -> Result<Vec<String>, ApiError> {
-    let now = call.now;
+) -> Result<Vec<String>, ConfigurationError> {
     let id = wanted.id.clone();
     let created = differences.iter();
     let created = created.filter(|pool| pool.change == PoolChange::Created);
     let created: Vec<PoolId> = created
         .map(|pool| pool.worker_type.pool_id().clone())
         .collect();
-    let read = call
-        .app
-        .engine
-        .store
-        .scan("configuration_conflicts", move |tx| {
-            let mut found = Found {
-                conflicts: Vec::new(),
-                pools: Vec::new(),
-            };
-            for pool_id in &wanted.pools {
-                found
-                    .conflicts
-                    .extend(owner_conflict(tx, pool_id, &wanted)?);
+    let read = engine.store.scan("configuration_conflicts", move |tx| {
+        let mut found = Found {
+            conflicts: Vec::new(),
+            pools: Vec::new(),
+        };
+        for pool_id in &wanted.pools {
+            found
+                .conflicts
+                .extend(owner_conflict(tx, pool_id, &wanted)?);
+        }
+        for judged in &wanted.judged.pools {
+            let pool_id = judged.compiled.pool_id();
+            let launch_configs = store::launch_config_all(tx, pool_id)?;
+            let clash = judged.reconcile(launch_configs.clone(), now).err();
+            found.conflicts.extend(clash.map(|clash| clash.to_string()));
+            if created.contains(pool_id)
+                && let Some(pool) = store::pool_get(tx, pool_id)?
+                && wanted.may_compare(&pool)
+            {
+                let stored = StoredPool {
+                    pool,
+                    launch_configs,
+                };
+                found.pools.push((judged.clone(), stored));
             }
-            for judged in &wanted.judged.pools {
-                let pool_id = judged.compiled.pool_id();
-                let launch_configs = store::launch_config_all(tx, pool_id)?;
-                let clash = judged.reconcile(launch_configs.clone(), now).err();
-                found.conflicts.extend(clash.map(|clash| clash.message));
-                if created.contains(pool_id)
-                    && let Some(pool) = store::pool_get(tx, pool_id)?
-                    && wanted.may_compare(&pool)
-                {
-                    let stored = StoredPool {
-                        pool,
-                        launch_configs,
-                    };
-                    found.pools.push((judged.clone(), stored));
-                }
-            }
-            Ok::<_, StoreError>(found)
-        });
+        }
+        Ok::<_, StoreError>(found)
+    });
     let Found { conflicts, pools } = read.await?;
-    let compared = call.app.compilations.in_turn(move || {
+    let compared = engine.compilations.in_turn(move || {
         let pools = pools
             .iter()
             .map(|(judged, stored)| (stored.pool.id.clone(), compared(&id, judged, stored)));

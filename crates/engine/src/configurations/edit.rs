@@ -6,93 +6,88 @@
 use std::sync::Arc;
 
 use domain::Version;
-use domain::audit::EntityType;
+use domain::audit::AuditEntry;
 use domain::configuration::{
-    Action, Compilation, Configuration, Market, Problems, StoredConfiguration, VersionRecord,
+    Action, Compilation, Configuration, Market, StoredConfiguration, VersionRecord,
 };
 use domain::documentation::Subject;
 use domain::id::ConfigurationId;
 use serde_json::json;
 
-use super::super::super::call::Call;
-use super::super::super::error::{ApiError, Code};
-use super::super::super::reply::Reply;
 use super::cache::usable;
 use super::judge::{Before, Judged, judge};
 use super::market::market;
-use super::wire::ConfigurationReply;
-use super::write;
-use crate::app::App;
+use super::{ConfigurationError, write};
+use crate::Engine;
 
 /// Who is overtaken so often is told to come back later.
 const MAX_TRIES: usize = 20;
 
 /// What shall be there.
-pub(super) enum Next {
+pub enum Next {
     Is(Configuration),
     IsNot,
 }
 
-type NextOf = dyn Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync;
+/// From what is there to what shall be there, or why that may not be.
+type NextOf<E> = dyn Fn(Option<&Configuration>) -> Result<Next, E> + Send + Sync;
 
-pub(super) struct Edit {
+pub struct Edit<E> {
     id: ConfigurationId,
     action: Action,
-    next: Box<NextOf>,
+    next: Box<NextOf<E>>,
+    /// Who makes it, and when.
+    audit: AuditEntry,
     /// The version that the caller has read; without it, the edit is made on whatever is there.
     seen: Option<Version>,
     reason: String,
     adopts: bool,
 }
 
-/// What is there after an edit.
-pub(super) struct Edited(StoredConfiguration);
-
-impl Edit {
-    pub(super) fn new(
+impl<E> Edit<E> {
+    pub fn new(
         id: ConfigurationId,
         action: Action,
-        next: impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static,
+        audit: AuditEntry,
+        next: impl Fn(Option<&Configuration>) -> Result<Next, E> + Send + Sync + 'static,
     ) -> Self {
         Self {
             id,
             action,
             next: Box::new(next),
+            audit,
             seen: None,
             reason: String::new(),
             adopts: false,
         }
     }
 
-    pub(super) fn seen(mut self, version: Option<i64>) -> Self {
+    #[must_use]
+    pub fn seen(mut self, version: Option<i64>) -> Self {
         self.seen = version.map(Version);
         self
     }
 
-    pub(super) fn because(mut self, reason: String) -> Self {
+    #[must_use]
+    pub fn because(mut self, reason: String) -> Self {
         self.reason = reason;
         self
     }
 
-    pub(super) fn adopting(mut self, adopts: bool) -> Self {
+    #[must_use]
+    pub fn adopting(mut self, adopts: bool) -> Self {
         self.adopts = adopts;
         self
     }
 }
 
-impl Edited {
-    pub(super) fn reply(&self) -> Result<Reply, ApiError> {
-        Reply::json(&ConfigurationReply::from(&self.0))
-    }
-
-    pub(super) fn into_stored(self) -> StoredConfiguration {
-        self.0
-    }
-}
-
-pub(super) async fn carry_out(call: &Call, edit: Edit) -> Result<Edited, ApiError> {
+/// Makes an edit, and returns what is there after it.
+pub async fn carry_out<E: From<ConfigurationError>>(
+    engine: &Arc<Engine>,
+    edit: Edit<E>,
+) -> Result<StoredConfiguration, E> {
     for _ in 0..MAX_TRIES {
-        if let Some(edited) = attempt(call, &edit).await? {
+        if let Some(edited) = attempt(engine, &edit).await? {
             return Ok(edited);
         }
     }
@@ -100,70 +95,97 @@ pub(super) async fn carry_out(call: &Call, edit: Edit) -> Result<Edited, ApiErro
         "The worker configuration was changed by others {MAX_TRIES} times while this edit was made. Nothing was changed \
          by it; try again."
     );
-    Err(ApiError::conflict(text))
+    Err(ConfigurationError::Conflict(text).into())
 }
 
 /// `None`: somebody else was faster.
-async fn attempt(call: &Call, edit: &Edit) -> Result<Option<Edited>, ApiError> {
-    let id = edit.id.clone();
-    let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)
-    });
-    let known = read.await?;
-    refuse_old(edit, known.as_ref())?;
+async fn attempt<E: From<ConfigurationError>>(
+    engine: &Arc<Engine>,
+    edit: &Edit<E>,
+) -> Result<Option<StoredConfiguration>, E> {
+    let known = read(engine, &edit.id).await?;
+    refuse_old(edit.seen, known.as_ref())?;
     let before = match &known {
-        Some(known) => Some(usable(&call.app, known).await?),
+        Some(known) => Some(usable(engine, known).await?),
         None => None,
     };
     let configuration = before.as_ref().map(|(configuration, _)| configuration);
     let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
-    let next = match (edit.next)(configuration)? {
-        Next::Is(next) => next,
-        Next::IsNot => return remove(call, edit, known, configuration).await,
+    let written = match (edit.next)(configuration)? {
+        Next::Is(next) => {
+            let before = configuration.map(|configuration| Before {
+                configuration,
+                compilation,
+            });
+            replace(engine, edit, known, before, next).await
+        }
+        Next::IsNot => remove(engine, edit, known, configuration).await,
     };
+    Ok(written?)
+}
+
+pub(super) async fn read(
+    engine: &Engine,
+    id: &ConfigurationId,
+) -> Result<Option<StoredConfiguration>, ConfigurationError> {
+    let id = id.clone();
+    let read = engine.store.read("configuration_get", move |tx| {
+        store::configuration_get(tx, &id)
+    });
+    Ok(read.await?)
+}
+
+async fn replace<E>(
+    engine: &Arc<Engine>,
+    edit: &Edit<E>,
+    known: Option<StoredConfiguration>,
+    before: Option<Before<'_>>,
+    next: Configuration,
+) -> Result<Option<StoredConfiguration>, ConfigurationError> {
+    let now = edit.audit.created;
     let document = next.to_document();
-    let market = market(&call.app);
+    let market = market(engine);
+    let compilation = before.and_then(|before| before.compilation);
     if let (Some(known), Some(compilation)) = (&known, compilation)
         && known.document == document
         && market.is_same_for(&compilation.market, &next.named_providers())
     {
-        return Ok(Some(Edited(known.clone())));
+        return Ok(Some(known.clone()));
     }
-    let after = compile(&call.app, compilation.cloned(), next, Arc::new(market));
+    let after = compile(engine, compilation.cloned(), next, Arc::new(market));
     let mut after = after.await?;
-    let was = configuration.map(|configuration| Before {
-        configuration,
-        compilation: compilation.map(|compilation| &**compilation),
-    });
-    let judged = judge(&call.app, was, &after).await?;
+    let judged = judge(engine, before, &after).await?;
     after.complete(judged.completed.clone());
     let after = Arc::new(after);
     let stored = StoredConfiguration {
         id: edit.id.clone(),
         document,
         market: after.market.to_json(),
-        created: known.as_ref().map_or(call.now, |known| known.created),
-        last_modified: call.now,
+        created: known.as_ref().map_or(now, |known| known.created),
+        last_modified: now,
         version: known
             .as_ref()
             .map_or(Version::FIRST, |known| known.version.next()),
     };
-    let written = write(call, edit, known, stored, judged).await?;
-    Ok(written.map(|stored| {
-        call.app.compilations.put(&stored.id, stored.version, after);
-        Edited(stored)
-    }))
+    let written = write(engine, edit, known, stored, judged).await?;
+    if let Some(stored) = &written {
+        engine.compilations.put(&stored.id, stored.version, after);
+    }
+    Ok(written)
 }
 
-fn refuse_old(edit: &Edit, known: Option<&StoredConfiguration>) -> Result<(), ApiError> {
-    match (edit.seen, known) {
+fn refuse_old(
+    seen: Option<Version>,
+    known: Option<&StoredConfiguration>,
+) -> Result<(), ConfigurationError> {
+    match (seen, known) {
         (Some(seen), Some(known)) if seen != known.version => {
             let text = format!(
                 "The worker configuration is at version {} and not at {}: somebody changed it meanwhile. Nothing was \
                  changed; read it again and repeat the edit on that.",
                 known.version.0, seen.0
             );
-            Err(ApiError::conflict(text))
+            Err(ConfigurationError::Conflict(text))
         }
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
@@ -171,56 +193,37 @@ fn refuse_old(edit: &Edit, known: Option<&StoredConfiguration>) -> Result<(), Ap
 
 /// Compiles beside other work.
 pub(super) async fn compile(
-    app: &App,
+    engine: &Engine,
     before: Option<Arc<Compilation>>,
     next: Configuration,
     market: Arc<Market>,
-) -> Result<Compilation, ApiError> {
-    let compiling = app.compilations.in_turn(move || match before {
+) -> Result<Compilation, ConfigurationError> {
+    let compiling = engine.compilations.in_turn(move || match before {
         Some(before) => before.succeed(next, market),
         None => Compilation::new(next, market),
     });
-    compiling.await?.map_err(|problems| refused(&problems))
+    compiling
+        .await?
+        .map_err(|problems| ConfigurationError::from(&problems))
 }
 
-/// Everything that is wrong, in one error.
-pub(super) fn refused(problems: &Problems) -> ApiError {
-    let lines: Vec<String> = problems
-        .to_string()
-        .lines()
-        .map(|line| format!("* {line}"))
-        .collect();
-    let text = format!(
-        "The worker configuration cannot be used; nothing was changed:\n{}",
-        lines.join("\n")
-    );
-    match problems.is_outage() {
-        true => ApiError::new(Code::ProviderSetupFailed, text),
-        false => ApiError::input(text),
-    }
-}
-
-async fn write(
-    call: &Call,
-    edit: &Edit,
+async fn write<E>(
+    engine: &Arc<Engine>,
+    edit: &Edit<E>,
     known: Option<StoredConfiguration>,
     stored: StoredConfiguration,
     judged: Judged,
-) -> Result<Option<StoredConfiguration>, ApiError> {
+) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let (action, reason, adopts) = (edit.action, edit.reason.clone(), edit.adopts);
-    let mut audit = call.audit(
-        EntityType::WorkerConfiguration,
-        edit.id.as_str(),
-        action.as_str(),
-    );
+    let mut audit = edit.audit.clone();
     let client_id = audit.client_id.clone();
     let seen = known.map(|known| known.version);
-    let written = call.change("configuration_write", move |change| {
+    let written = engine.change("configuration_write", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let mut stored = stored.clone();
         let there = store::configuration_get(tx, &stored.id)?.map(|there| there.version);
         if there != seen {
-            return Ok::<_, ApiError>(None);
+            return Ok::<_, ConfigurationError>(None);
         }
         match seen {
             Some(seen) => store::configuration_update(tx, &stored, seen)?,
@@ -254,23 +257,23 @@ async fn write(
     written.await
 }
 
-async fn remove(
-    call: &Call,
-    edit: &Edit,
+async fn remove<E>(
+    engine: &Arc<Engine>,
+    edit: &Edit<E>,
     known: Option<StoredConfiguration>,
     before: Option<&Configuration>,
-) -> Result<Option<Edited>, ApiError> {
+) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let (Some(known), Some(before)) = (known, before) else {
-        return Err(super::no_such_configuration());
+        return Err(ConfigurationError::NotThere);
     };
-    let audit = call.audit(EntityType::WorkerConfiguration, edit.id.as_str(), "deleted");
+    let audit = edit.audit.clone();
     let judged = Judged::nothing_left_of(before);
     let stored = known.clone();
-    let written = call.change("configuration_delete", move |change| {
+    let written = engine.change("configuration_delete", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let there = store::configuration_get(tx, &known.id)?.map(|there| there.version);
         if there != Some(known.version) {
-            return Ok::<_, ApiError>(false);
+            return Ok::<_, ConfigurationError>(false);
         }
         store::configuration_delete(tx, &known.id, known.version)?;
         store::documentation_delete(tx, &Subject::Configuration(known.id.clone()))?;
@@ -289,5 +292,5 @@ async fn remove(
         store::audit_insert(change.tx, &audit)?;
         Ok(true)
     });
-    Ok(written.await?.then_some(Edited(stored)))
+    Ok(written.await?.then_some(stored))
 }

@@ -1,6 +1,7 @@
 //! Compiled worker configurations, kept so that an edit does only what it touches.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::Version;
@@ -9,9 +10,9 @@ use domain::id::ConfigurationId;
 use store::StoreError;
 use tracing::warn;
 
-use super::super::super::error::ApiError;
-use super::super::super::turns::Turns;
-use crate::app::App;
+use super::ConfigurationError;
+use crate::Engine;
+use crate::turns::Turns;
 
 /// Of so many configurations the last version is kept.
 const MAX_KEPT: usize = 64;
@@ -69,10 +70,10 @@ impl Compilations {
     }
 
     /// Compiles beside other work, when it is its turn.
-    pub(super) async fn in_turn<T: Send + 'static>(
+    pub async fn in_turn<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> io::Result<T> {
         self.turns.run(compute).await
     }
 }
@@ -90,11 +91,11 @@ impl Kept {
 }
 
 /// What follows from a stored configuration, by what the providers said when it was stored.
-pub(super) async fn compiled(
-    app: &App,
+pub async fn compiled(
+    engine: &Engine,
     stored: &StoredConfiguration,
-) -> Result<Arc<Compilation>, ApiError> {
-    let problem = match usable(app, stored).await?.1 {
+) -> Result<Arc<Compilation>, ConfigurationError> {
+    let problem = match usable(engine, stored).await?.1 {
         Ok(compilation) => return Ok(compilation),
         Err(problem) => problem,
     };
@@ -103,44 +104,44 @@ pub(super) async fn compiled(
          delete it:\n{problem}",
         stored.id
     );
-    Err(ApiError::conflict(text))
+    Err(ConfigurationError::Conflict(text))
 }
 
 /// What follows from a configuration as it is now; `None`: there is none. Who knows this version need not read it again.
-pub(super) async fn compiled_now(
-    app: &App,
+pub async fn compiled_now(
+    engine: &Engine,
     id: &ConfigurationId,
-) -> Result<Option<(Version, Arc<Compilation>)>, ApiError> {
+) -> Result<Option<(Version, Arc<Compilation>)>, ConfigurationError> {
     let named = id.clone();
-    let read = app.engine.store.read("configuration_version", move |tx| {
+    let read = engine.store.read("configuration_version", move |tx| {
         store::configuration_version_now(tx, &named)
     });
     let Some(version) = read.await? else {
         return Ok(None);
     };
-    if let Some(known) = app.compilations.get(id, version) {
+    if let Some(known) = engine.compilations.get(id, version) {
         return Ok(Some((version, known)));
     }
     let named = id.clone();
-    let read = app.engine.store.read("configuration_get", move |tx| {
+    let read = engine.store.read("configuration_get", move |tx| {
         store::configuration_get(tx, &named)
     });
     match read.await? {
-        Some(stored) => Ok(Some((stored.version, compiled(app, &stored).await?))),
+        Some(stored) => Ok(Some((stored.version, compiled(engine, &stored).await?))),
         None => Ok(None),
     }
 }
 
 /// The stored configuration; and what follows from it, or why nothing does: what was allowed once may be refused today.
 pub(super) async fn usable(
-    app: &App,
+    engine: &Engine,
     stored: &StoredConfiguration,
-) -> Result<(Configuration, Result<Arc<Compilation>, String>), ApiError> {
-    if let Some(known) = app.compilations.get(&stored.id, stored.version) {
+) -> Result<(Configuration, Result<Arc<Compilation>, String>), ConfigurationError> {
+    if let Some(known) = engine.compilations.get(&stored.id, stored.version) {
         return Ok((known.configuration.clone(), Ok(known)));
     }
     let corrupt = |reason: String| {
-        ApiError::from(StoreError::Corrupt {
+        ConfigurationError::from(StoreError::Corrupt {
             table: "worker_configurations",
             key: stored.id.to_string(),
             reason,
@@ -153,13 +154,14 @@ pub(super) async fn usable(
         let compilation = Compilation::new(configuration.clone(), Arc::new(market));
         Ok((configuration, compilation.map_err(|bad| bad.to_string())))
     };
-    let compiled: Result<_, String> = app.compilations.in_turn(compile).await?;
+    let compiled: Result<_, String> = engine.compilations.in_turn(compile).await?;
     let (configuration, compilation) = compiled.map_err(corrupt)?;
     let compilation = compilation.map(Arc::new);
     match &compilation {
         Ok(compilation) => {
             let compilation = Arc::clone(compilation);
-            app.compilations
+            engine
+                .compilations
                 .put(&stored.id, stored.version, compilation);
         }
         Err(problem) => {
@@ -174,8 +176,8 @@ mod tests {
     use serde_json::json;
     use testing::sizes_around;
 
-    use super::super::super::super::turns;
     use super::*;
+    use crate::turns;
 
     fn id(number: usize) -> ConfigurationId {
         format!("c{number}").parse().unwrap()
@@ -188,10 +190,7 @@ mod tests {
         let market = Arc::new(Market::default());
         let compilation = Arc::new(Compilation::new(configuration, market).unwrap());
         let (old, new) = (Version(1), Version(2));
-        for count in sizes_around(
-            "server::api::worker_manager::configurations::cache::MAX_KEPT",
-            MAX_KEPT,
-        ) {
+        for count in sizes_around("engine::configurations::cache::MAX_KEPT", MAX_KEPT) {
             let compilations = Compilations::default();
             for number in 0..count {
                 compilations.put(&id(number), old, Arc::clone(&compilation));
@@ -211,10 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_configurations_are_compiled_at_a_time() {
-        for count in sizes_around(
-            "server::api::worker_manager::configurations::cache::MAX_AT_ONCE",
-            MAX_AT_ONCE,
-        ) {
+        for count in sizes_around("engine::configurations::cache::MAX_AT_ONCE", MAX_AT_ONCE) {
             turns::tests::check(&Compilations::default().turns, count, MAX_AT_ONCE).await;
         }
     }

@@ -3,37 +3,36 @@
 //! A turn belongs to the work and not to who waits for it: somebody who hangs up leaves work behind, and it keeps its
 //! turn until it is done. Otherwise hanging up would be a way to have any number of them at once.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::ApiError;
-
-pub(super) struct Turns(Arc<Semaphore>);
+pub struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    pub(super) fn new(n_at_once: usize) -> Self {
+    pub fn new(n_at_once: usize) -> Self {
         Self(Arc::new(Semaphore::new(n_at_once)))
     }
 
-    pub(super) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> io::Result<T> {
         let turn = Arc::clone(&self.0).acquire_owned().await;
-        finish(turn.map_err(std::io::Error::other)?, work).await
+        finish(turn.map_err(io::Error::other)?, work).await
     }
 
     /// `None`: it was not its turn within this time.
-    pub(super) async fn run_within<T: Send + 'static>(
+    pub async fn run_within<T: Send + 'static>(
         &self,
         limit: Duration,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Option<T>, ApiError> {
+    ) -> io::Result<Option<T>> {
         let turn = tokio::time::timeout(limit, Arc::clone(&self.0).acquire_owned());
         match turn.await {
-            Ok(turn) => finish(turn.map_err(std::io::Error::other)?, work)
+            Ok(turn) => finish(turn.map_err(io::Error::other)?, work)
                 .await
                 .map(Some),
             Err(_elapsed) => Ok(None),
@@ -44,23 +43,23 @@ impl Turns {
 async fn finish<T: Send + 'static>(
     turn: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
+) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
         drop(turn);
         done
     });
-    Ok(done.await.map_err(std::io::Error::other)?)
+    done.await.map_err(io::Error::other)
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use tokio::sync::{mpsc, oneshot};
 
     use super::*;
 
     /// Starts `count` jobs that run until they are released, and checks that at most `limit` of them run at once.
-    pub(in crate::api) async fn check(turns: &Turns, count: usize, limit: usize) {
+    pub(crate) async fn check(turns: &Turns, count: usize, limit: usize) {
         let (begun, mut has_begun) = mpsc::unbounded_channel();
         let mut let_go = Vec::new();
         let work = (0..count).map(|_| {

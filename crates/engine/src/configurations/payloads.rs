@@ -4,6 +4,7 @@
 //! time, and never within a transaction: that one only makes sure that the schema is still the one of the verdict.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +13,10 @@ use domain::Version;
 use domain::configuration::WorkerType;
 use domain::id::{ConfigurationId, PoolId};
 use serde_json::Value;
-use store::Tx;
+use store::{StoreError, Tx};
 
-use super::super::super::error::{ApiError, Code};
-use super::super::super::turns::Turns;
-use crate::app::App;
+use crate::Engine;
+use crate::turns::Turns;
 
 /// So many compiled schemas are kept.
 const MAX_KEPT: usize = 256;
@@ -43,17 +43,35 @@ impl Default for PayloadSchemas {
     }
 }
 
+/// Why a payload cannot be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    #[error(
+        "The payloads of many tasks are being judged by their schemas, and this one did not get its turn. Nothing was \
+         created; send the request again."
+    )]
+    TooMany,
+    #[error("{0}")]
+    Schema(String),
+    /// Work beside other work came to no end.
+    #[error(transparent)]
+    Work(#[from] io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// What a version of a schema says about a payload.
 #[derive(Clone)]
-pub(in crate::api) struct Verdict {
+pub struct Verdict {
     by: By,
     problems: Vec<Problem>,
 }
 
 /// A verdict in the transaction that creates the task.
-pub(in crate::api) enum Standing {
+pub enum Standing {
     Fits,
-    Misfit(ApiError),
+    /// What does not fit, for people.
+    Misfit(String),
     /// There is another schema by now, or the first one.
     NotJudged,
 }
@@ -79,15 +97,15 @@ impl PayloadSchemas {
 }
 
 /// By the schema that was used last. `None`: none is known; the transaction finds out whether there is one.
-pub(in crate::api) async fn judge_payload(
-    app: &App,
+pub async fn judge_payload(
+    engine: &Engine,
     pool_id: &PoolId,
     payload: &Value,
-) -> Result<Option<Verdict>, ApiError> {
-    match app.payload_schemas.get(pool_id) {
+) -> Result<Option<Verdict>, PayloadError> {
+    match engine.payload_schemas.get(pool_id) {
         Some((by, schema)) => {
             let payload = payload.clone();
-            let problems = in_turn(app, move || schema.judge(&payload).err());
+            let problems = in_turn(engine, move || schema.judge(&payload).err());
             let problems = problems.await?.unwrap_or_default();
             Ok(Some(Verdict { by, problems }))
         }
@@ -96,104 +114,95 @@ pub(in crate::api) async fn judge_payload(
 }
 
 /// Takes note of the schema as it is now.
-pub(in crate::api) async fn learn_payload_schema(
-    app: &App,
-    pool_id: &PoolId,
-) -> Result<(), ApiError> {
+pub async fn learn_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
     let id = pool_id.clone();
-    let read =
-        app.engine.store.read(
-            "worker_type_schema",
-            move |tx| match store::worker_type_judged_by(tx, &id)? {
-                Some(by) => Ok::<_, ApiError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
-                None => Ok(None),
-            },
-        );
+    let read = engine.store.read(
+        "worker_type_schema",
+        move |tx| match store::worker_type_judged_by(tx, &id)? {
+            Some(by) => Ok::<_, PayloadError>(store::worker_type_get(tx, &id)?.map(|of| (by, of))),
+            None => Ok(None),
+        },
+    );
     let Some((by, worker_type)) = read.await? else {
-        app.payload_schemas.forget(pool_id);
+        engine.payload_schemas.forget(pool_id);
         return Ok(());
     };
     let schema = worker_type.payload_schema.unwrap_or(Value::Bool(true));
-    let compiled = in_turn(app, move || PayloadSchema::compile(&schema)).await?;
+    let compiled = in_turn(engine, move || PayloadSchema::compile(&schema)).await?;
     // It was compiled when it was written.
     let compiled = compiled.map_err(|bad| {
         let name = WorkerType::from(pool_id.clone());
-        ApiError::input(format!("the payload schema of {name}: {bad}"))
+        PayloadError::Schema(format!("the payload schema of {name}: {bad}"))
     })?;
-    app.payload_schemas.put(pool_id, by, Arc::new(compiled));
+    engine.payload_schemas.put(pool_id, by, Arc::new(compiled));
     Ok(())
 }
 
 /// Whether the verdict is one by the schema as it is now, and what it is.
-pub(in crate::api) fn payload_standing(
-    app: &App,
+pub fn payload_standing(
+    engine: &Engine,
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     verdict: Option<&Verdict>,
-) -> Result<Standing, ApiError> {
+) -> Result<Standing, StoreError> {
     let by = store::worker_type_judged_by(tx, pool_id)?;
     Ok(match (by, verdict) {
         (None, None) => Standing::Fits,
         (None, Some(_)) => {
-            app.payload_schemas.forget(pool_id);
+            engine.payload_schemas.forget(pool_id);
             Standing::Fits
         }
         (Some(by), Some(verdict)) if verdict.by == by => match verdict.problems.as_slice() {
             [] => Standing::Fits,
-            problems => Standing::Misfit(misfit(app, pool_id, &by.0, problems)),
+            problems => Standing::Misfit(misfit(engine, pool_id, &by.0, problems)),
         },
         (Some(_), Some(_) | None) => Standing::NotJudged,
     })
 }
 
 async fn in_turn<T: Send + 'static>(
-    app: &App,
+    engine: &Engine,
     compute: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    let turns = &app.payload_schemas.turns;
-    turns.run_within(MAX_WAIT, compute).await?.ok_or_else(|| {
-        let text = "The payloads of many tasks are being judged by their schemas, and this one did not get its turn. \
-                    Nothing was created; send the request again.";
-        ApiError::new(Code::QueueUnavailable, text)
-    })
+) -> Result<T, PayloadError> {
+    let turns = &engine.payload_schemas.turns;
+    turns
+        .run_within(MAX_WAIT, compute)
+        .await?
+        .ok_or(PayloadError::TooMany)
 }
 
 fn misfit(
-    app: &App,
+    engine: &Engine,
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
     problems: &[Problem],
-) -> ApiError {
+) -> String {
     let lines: Vec<String> = problems
         .iter()
         .map(|problem| format!("* payload{} {}", problem.pointer, problem.message))
         .collect();
-    let text = format!(
+    format!(
         "The payload does not fit the payload schema of {pool_id}:\n{}\n\nThe schema is at \
          {}/api/worker-manager/v1/worker-type/{pool_id}/payload-schema; the worker configuration {configuration_id} asks \
          that payloads are checked. Nothing was created.",
         lines.join("\n"),
-        app.engine.root_url,
-    );
-    ApiError::new(Code::InputValidationError, text)
+        engine.root_url,
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use testing::sizes_around;
 
-    use super::super::super::super::turns;
     use super::*;
+    use crate::turns;
 
     #[test]
     fn so_many_schemas_are_kept_and_the_one_learnt_last_is_among_them() {
         let pool = |number: usize| format!("pp/p{number:04}").parse::<PoolId>().unwrap();
         let schema = Arc::new(PayloadSchema::compile(&Value::Bool(true)).unwrap());
         let by = |version| ("c".parse::<ConfigurationId>().unwrap(), Version(version));
-        for count in sizes_around(
-            "server::api::worker_manager::configurations::payloads::MAX_KEPT",
-            MAX_KEPT,
-        ) {
+        for count in sizes_around("engine::configurations::payloads::MAX_KEPT", MAX_KEPT) {
             let schemas = PayloadSchemas::default();
             let n_kept = || {
                 (0..count)
@@ -216,10 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_payloads_are_judged_at_a_time() {
-        for count in sizes_around(
-            "server::api::worker_manager::configurations::payloads::MAX_AT_ONCE",
-            MAX_AT_ONCE,
-        ) {
+        for count in sizes_around("engine::configurations::payloads::MAX_AT_ONCE", MAX_AT_ONCE) {
             turns::tests::check(&PayloadSchemas::default().turns, count, MAX_AT_ONCE).await;
         }
     }

@@ -1,0 +1,203 @@
+//! What an edit would do, before it is done: to pools, launch configs, running workers, and to what they cost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud::BidRequest;
+use domain::Version;
+use domain::configuration::{
+    Compilation, Configuration, Market, PoolChange, PoolDifference, RuleChange, VersionRecord, Way,
+    difference, rule_changes,
+};
+use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
+use domain::launch_config::LaunchConfig;
+use domain::time::Timestamp;
+use store::StoreError;
+
+use super::cache::usable;
+use super::edit::{compile, read};
+use super::judge::{Before, judge};
+use super::market::market;
+use super::{ConfigurationError, adoption};
+use crate::Engine;
+
+/// What would change.
+#[derive(Default)]
+pub struct EditPlan {
+    /// Of the configuration that is there; `None`: there is none.
+    pub version: Option<Version>,
+    pub rules: Vec<(String, RuleChange)>,
+    pub pools: Vec<PoolDifference>,
+    /// So many pools there are afterwards.
+    pub n_pools: usize,
+    /// What stands in the way.
+    pub conflicts: Vec<String>,
+    pub outlook: Outlook,
+}
+
+/// What is known about the launch configs of a plan beyond themselves.
+#[derive(Default)]
+pub struct Outlook {
+    /// Workers that are not stopped.
+    workers: BTreeMap<(PoolId, LaunchConfigId), u64>,
+    /// Dollars per hour and machine.
+    prices: BTreeMap<(PoolId, LaunchConfigId), f64>,
+}
+
+/// What is refused by an edit is refused here, too.
+pub async fn plan(
+    engine: &Engine,
+    now: Timestamp,
+    id: &ConfigurationId,
+    wanted: Configuration,
+    adopts: bool,
+) -> Result<EditPlan, ConfigurationError> {
+    let known = read(engine, id).await?;
+    let before = match &known {
+        Some(known) => Some(usable(engine, known).await?),
+        None => None,
+    };
+    let configuration = before.as_ref().map(|(configuration, _)| configuration);
+    let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
+    let market = Arc::new(market(engine));
+    let mut after = compile(engine, compilation.cloned(), wanted, market).await?;
+    let was = configuration.map(|configuration| Before {
+        configuration,
+        compilation,
+    });
+    let judged = judge(engine, was, &after).await?;
+    after.complete(judged.completed.clone());
+    let rules = configuration.map(|before| rule_changes(before, &after.configuration));
+    let before = compilation.map(|compilation| &**compilation);
+    let mut pools = difference(before, Some(&after));
+    let pool_ids = after.pools.iter().map(|pool| pool.pool_id().clone());
+    let wanted = adoption::Wanted {
+        id: id.clone(),
+        pools: pool_ids.collect(),
+        judged,
+        adopts,
+    };
+    let conflicts = adoption::compare(engine, now, wanted, &mut pools).await?;
+    Ok(EditPlan {
+        version: known.map(|known| known.version),
+        rules: rules.unwrap_or_default(),
+        outlook: Outlook::of(engine, &pools, now).await?,
+        pools,
+        n_pools: after.pools.len(),
+        conflicts,
+    })
+}
+
+/// Two versions of a configuration next to each other.
+pub async fn compare_versions(
+    engine: &Engine,
+    from: VersionRecord,
+    to: VersionRecord,
+) -> Result<EditPlan, ConfigurationError> {
+    let compared = engine.compilations.in_turn(move || {
+        let compiled = |record: &VersionRecord| {
+            let configuration = Configuration::parse(&record.document).ok()?;
+            let market = Market::from_json(&record.market).ok()?;
+            Compilation::new(configuration, Arc::new(market)).ok()
+        };
+        let (before, after) = (compiled(&from), compiled(&to));
+        let rules = match (&before, &after) {
+            (Some(before), Some(after)) => {
+                rule_changes(&before.configuration, &after.configuration)
+            }
+            (_, _) => Vec::new(),
+        };
+        EditPlan {
+            rules,
+            pools: difference(before.as_ref(), after.as_ref()),
+            n_pools: after.map_or(0, |after| after.pools.len()),
+            ..EditPlan::default()
+        }
+    });
+    Ok(compared.await?)
+}
+
+impl Outlook {
+    async fn of(
+        engine: &Engine,
+        pools: &[PoolDifference],
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let ids: Vec<PoolId> = pools
+            .iter()
+            .filter(|pool| pool.change != PoolChange::Created)
+            .map(|pool| pool.worker_type.pool_id().clone())
+            .collect();
+        let read = engine.store.scan("configuration_outdated", move |tx| {
+            let mut workers = BTreeMap::new();
+            for id in ids {
+                for (config, counts) in store::worker_counts_by_launch_config(tx, &id)? {
+                    let live =
+                        counts.requested.count + counts.running.count + counts.stopping.count;
+                    if let Some(config) = config {
+                        workers.insert((id.clone(), config), live);
+                    }
+                }
+            }
+            Ok::<_, StoreError>(workers)
+        });
+        let mut outlook = Self {
+            workers: read.await?,
+            prices: BTreeMap::new(),
+        };
+        for pool in pools {
+            let replaced = pool
+                .replaced
+                .iter()
+                .flat_map(|replaced| [&replaced.before, &replaced.after]);
+            for way in pool.created.iter().chain(&pool.archived).chain(replaced) {
+                outlook.ask_price(engine, pool, way, now);
+            }
+        }
+        Ok(outlook)
+    }
+
+    /// From what the provider knows already.
+    fn ask_price(&mut self, engine: &Engine, pool: &PoolDifference, way: &Way, now: Timestamp) {
+        let Ok(provider) = engine.providers.get(&way.provider_id) else {
+            return;
+        };
+        let Some(machines) = provider.machines() else {
+            return;
+        };
+        let pool_id = pool.worker_type.pool_id();
+        let launch_config = LaunchConfig {
+            pool_id: pool_id.clone(),
+            id: way.id.clone(),
+            archived: false,
+            position: 0,
+            configuration: way.configuration.clone(),
+            created: now,
+            last_modified: now,
+            version: Version::FIRST,
+        };
+        let bids = machines.bids(&BidRequest {
+            pool_id,
+            launch_configs: &[launch_config],
+            now,
+        });
+        let price = bids
+            .into_iter()
+            .next()
+            .and_then(Result::ok)
+            .and_then(|bid| bid.price);
+        if let Some(price) = price {
+            self.prices.insert((pool_id.clone(), way.id.clone()), price);
+        }
+    }
+
+    pub fn workers(&self, pool: &PoolDifference, id: &LaunchConfigId) -> u64 {
+        let key = (pool.worker_type.pool_id().clone(), id.clone());
+        self.workers.get(&key).copied().unwrap_or(0)
+    }
+
+    pub fn price(&self, pool: &PoolDifference, id: &LaunchConfigId) -> Option<f64> {
+        let key = (pool.worker_type.pool_id().clone(), id.clone());
+        self.prices.get(&key).copied()
+    }
+}

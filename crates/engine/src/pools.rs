@@ -1,0 +1,182 @@
+//! Worker pools that are made by hand: judged by their providers, planned, written.
+
+mod error;
+mod launch_configs;
+mod plan;
+
+use cloud::NotValidated;
+use domain::audit::AuditEntry;
+use domain::event::EventBody;
+use domain::id::{PoolId, ProviderId};
+use domain::launch_config::{reconcile, split_off};
+use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
+use serde_json::{Map, Value};
+use store::Tx;
+
+use crate::Engine;
+use crate::change::Change;
+
+pub use error::PoolError;
+pub use plan::{PoolPlan, plan};
+
+pub(crate) use launch_configs::{changes_nothing, launch_config_events, write_launch_configs};
+
+/// A pool as somebody asks for it.
+pub struct AskedPool {
+    pub provider_id: ProviderId,
+    pub description: String,
+    /// With its launch configs.
+    pub config: Value,
+    pub owner: String,
+    pub email_on_error: bool,
+}
+
+/// A pool as its provider has completed it, the launch configs apart.
+#[derive(Clone)]
+pub struct JudgedPool {
+    definition: PoolDefinition,
+    launch_configs: Vec<Map<String, Value>>,
+}
+
+/// What is asked for, as its provider completes it.
+pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, PoolError> {
+    let provider = engine.providers.get(&asked.provider_id)?;
+    let mut config = asked.config;
+    provider
+        .validate(&mut config)
+        .map_err(|invalid| PoolError::Invalid(invalid.message(&engine.root_url)))?;
+    let outside = provider.validate_outside(&mut config).await;
+    outside.map_err(|problem| match problem {
+        NotValidated::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
+        NotValidated::Cloud(problem) => {
+            let id = &asked.provider_id;
+            tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
+            PoolError::ProviderSetupFailed
+        }
+    })?;
+    let Value::Object(mut config) = config else {
+        return Err(PoolError::NotAnObject);
+    };
+    let launch_configs = split_off(&mut config)?;
+    if launch_configs.len() > MAX_LAUNCH_CONFIGS {
+        return Err(PoolError::TooManyLaunchConfigs);
+    }
+    let definition = PoolDefinition {
+        provider_id: asked.provider_id,
+        further_provider_ids: Vec::new(),
+        description: asked.description,
+        config,
+        owner: asked.owner,
+        email_on_error: asked.email_on_error,
+    };
+    Ok(JudgedPool {
+        definition,
+        launch_configs,
+    })
+}
+
+/// Makes a pool. The same again is a repeat of a request whose answer was lost, and changes nothing.
+pub fn create(
+    change: &mut Change<'_, '_>,
+    id: &PoolId,
+    judged: JudgedPool,
+    audit: &AuditEntry,
+) -> Result<Pool, PoolError> {
+    let (tx, now) = (&mut *change.tx, change.now);
+    let known = store::launch_config_all(tx, id)?;
+    let done = reconcile(id, known.clone(), judged.launch_configs, now)?;
+    if let Some(pool) = store::pool_get(tx, id)? {
+        refuse_compiled(&pool)?;
+        let same = pool.definition == judged.definition && changes_nothing(&known, &done);
+        return if same {
+            Ok(pool)
+        } else {
+            Err(PoolError::Exists)
+        };
+    }
+    let pool = Pool::new(id.clone(), judged.definition, now);
+    if !store::pool_insert(tx, &pool)? {
+        return Err(tx.lost_race().into());
+    }
+    let created = EventBody::PoolCreated {
+        pool_id: id.clone(),
+        provider_id: pool.definition.provider_id.clone(),
+    };
+    let events = std::iter::once(created).chain(launch_config_events(&pool, &done));
+    change.announce(events)?;
+    change.wake_pool(id);
+    write_launch_configs(change.tx, &done, now)?;
+    store::audit_insert(change.tx, audit)?;
+    Ok(pool)
+}
+
+/// Gives a pool a new definition, with all that follows from it.
+pub fn update(
+    change: &mut Change<'_, '_>,
+    id: &PoolId,
+    judged: JudgedPool,
+    audit: &AuditEntry,
+) -> Result<Pool, PoolError> {
+    let pool = load_made_by_hand(change.tx, id)?;
+    redefine(change, pool, judged, audit)
+}
+
+/// A deleted pool has the null provider and no launch configs; it goes when its last worker has.
+pub fn delete(
+    change: &mut Change<'_, '_>,
+    id: &PoolId,
+    audit: &AuditEntry,
+) -> Result<Pool, PoolError> {
+    let pool = load_made_by_hand(change.tx, id)?;
+    let emptied = JudgedPool {
+        definition: PoolDefinition {
+            provider_id: ProviderId::null(),
+            further_provider_ids: Vec::new(),
+            ..pool.definition.clone()
+        },
+        launch_configs: Vec::new(),
+    };
+    redefine(change, pool, emptied, audit)
+}
+
+fn redefine(
+    change: &mut Change<'_, '_>,
+    mut pool: Pool,
+    judged: JudgedPool,
+    audit: &AuditEntry,
+) -> Result<Pool, PoolError> {
+    let (tx, now) = (&mut *change.tx, change.now);
+    let previous_provider_id = pool.definition.provider_id.clone();
+    let known = store::launch_config_all(tx, &pool.id)?;
+    let done = reconcile(&pool.id, known, judged.launch_configs, now)?;
+    pool.redefine(judged.definition, now);
+    pool.version = store::pool_update(tx, &pool)?;
+    let updated = EventBody::PoolUpdated {
+        pool_id: pool.id.clone(),
+        provider_id: pool.definition.provider_id.clone(),
+        previous_provider_id,
+    };
+    let events = std::iter::once(updated).chain(launch_config_events(&pool, &done));
+    change.announce(events)?;
+    change.wake_pool(&pool.id);
+    write_launch_configs(change.tx, &done, now)?;
+    store::audit_insert(change.tx, audit)?;
+    Ok(pool)
+}
+
+fn load_made_by_hand(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {
+    let pool = store::pool_get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
+    refuse_compiled(&pool)?;
+    Ok(pool)
+}
+
+/// What is made of rules is changed by changing the rules.
+pub fn refuse_compiled(pool: &Pool) -> Result<(), PoolError> {
+    match &pool.worker_configuration_id {
+        None => Ok(()),
+        Some(configuration) => Err(PoolError::Compiled {
+            pool: pool.id.clone(),
+            configuration: configuration.clone(),
+        }),
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a pool is not made, changed or deleted.
+
+use cloud::NotAvailable;
+use domain::id::{ConfigurationId, PoolId};
+use domain::launch_config::BadLaunchConfigs;
+use domain::pool::MAX_LAUNCH_CONFIGS;
+use store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    #[error("Worker pool does not exist")]
+    NoSuchPool,
+    #[error("Worker pool already exists")]
+    Exists,
+    #[error(
+        "Worker pool {pool} is made of the worker configuration {configuration}: change its rules instead, or take the \
+         worker type out of it first"
+    )]
+    Compiled {
+        pool: PoolId,
+        configuration: ConfigurationId,
+    },
+    #[error("Invalid Provider")]
+    UnknownProvider,
+    #[error("Provider backend may be down or misconfigured")]
+    ProviderSetupFailed,
+    #[error("config must be an object")]
+    NotAnObject,
+    #[error("A pool has at most {MAX_LAUNCH_CONFIGS} launch configs")]
+    TooManyLaunchConfigs,
+    /// The provider's schema refuses the config.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    LaunchConfigs(#[from] BadLaunchConfigs),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<NotAvailable> for PoolError {
+    fn from(problem: NotAvailable) -> Self {
+        match problem {
+            NotAvailable::Unknown => Self::UnknownProvider,
+            NotAvailable::SetupFailed => Self::ProviderSetupFailed,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The launch configs of a pool that changes: written, and told of.
+
+use std::collections::BTreeMap;
+
+use domain::event::{EventBody, LaunchConfigChange};
+use domain::launch_config::{LaunchConfig, Reconciled};
+use domain::pool::Pool;
+use domain::time::Timestamp;
+use store::{StoreError, Tx};
+
+/// Would this leave every launch config as it is?
+pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
+    done.inserts.is_empty()
+        && done.retirements.is_empty()
+        && done.rewrites.iter().all(|rewrite| {
+            known
+                .iter()
+                .any(|row| row.id == rewrite.id && row.looks_like(rewrite))
+        })
+}
+
+pub(crate) fn write_launch_configs(
+    tx: &mut Tx<'_>,
+    done: &Reconciled,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for config in &done.inserts {
+        if !store::launch_config_insert(tx, config)? {
+            return Err(tx.lost_race());
+        }
+    }
+    for config in &done.rewrites {
+        store::launch_config_update(tx, config)?;
+    }
+    for config in &done.retirements {
+        store::launch_config_archive(tx, config, now)?;
+    }
+    Ok(())
+}
+
+/// Each names the provider of its launch config; if that one is archived because the pool has left its provider, the
+/// pool's first, as Taskcluster has it.
+pub(crate) fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
+    let configs = done.inserts.iter().chain(&done.rewrites);
+    let configs = configs.chain(&done.retirements);
+    let providers: BTreeMap<_, _> = configs
+        .map(|config| (&config.id, config.provider_id(pool)))
+        .collect();
+    let first = &pool.definition.provider_id;
+    let lists = [
+        (LaunchConfigChange::Updated, &done.updated),
+        (LaunchConfigChange::Created, &done.created),
+        (LaunchConfigChange::Archived, &done.archived),
+    ];
+    lists
+        .into_iter()
+        .flat_map(|(change, ids)| ids.iter().map(move |id| (change, id)))
+        .map(|(change, id)| EventBody::LaunchConfig {
+            change,
+            pool_id: pool.id.clone(),
+            provider_id: (*providers.get(id).unwrap_or(&first)).clone(),
+            launch_config_id: id.clone(),
+        })
+        .collect()
+}
