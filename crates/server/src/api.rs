@@ -2,7 +2,6 @@
 
 pub mod auth;
 pub mod body;
-pub mod body_budget;
 pub mod call;
 mod documents;
 pub mod endpoint;
@@ -12,7 +11,6 @@ pub mod head;
 mod impatient;
 mod json_weight;
 pub mod listener;
-pub mod open_calls;
 pub mod openapi;
 pub mod pages;
 pub mod paging;

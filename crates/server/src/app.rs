@@ -7,11 +7,10 @@ use domain::time::Timestamp;
 use engine::Engine;
 use engine::issuer::WorkerIssuer;
 
-use crate::api::body_budget::BodyBudget;
-use crate::api::open_calls::OpenCalls;
 use crate::config::Config;
 use crate::events::EventStream;
 use crate::gate::Gate;
+use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;

@@ -7,6 +7,7 @@ pub mod config;
 pub mod doctor;
 pub mod events;
 pub mod gate;
+pub mod limits;
 pub mod notify;
 mod open_files;
 pub mod run;

@@ -30,12 +30,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
 
-use crate::api::body_budget::BodyBudget;
-use crate::api::open_calls::OpenCalls;
 use crate::app::App;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
 use crate::gate::{Embedded, Gate, Remote, token_purpose};
+use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;

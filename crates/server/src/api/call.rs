@@ -13,13 +13,13 @@ use serde_json::Value;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::body_budget::BodyShare;
 use super::endpoint::Endpoint;
 use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
 use crate::gate::{Asking, Caller};
+use crate::limits::BodyShare;
 
 pub struct Call {
     pub app: Arc<App>,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use crate::gate::GateError;
+use crate::limits::{NoMemory, TooManyCalls};
 
 /// A client that is refused because there is too much to do may try again after this time.
 const RETRY_SECONDS: u32 = 5;
@@ -253,6 +254,18 @@ impl From<GateError> for ApiError {
             GateError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
             GateError::Store(problem) => problem.into(),
         }
+    }
+}
+
+impl From<NoMemory> for ApiError {
+    fn from(problem: NoMemory) -> Self {
+        Self::new(Code::ServerBusy, problem.to_string())
+    }
+}
+
+impl From<TooManyCalls> for ApiError {
+    fn from(problem: TooManyCalls) -> Self {
+        Self::new(Code::TooManyRequests, problem.to_string())
     }
 }
 

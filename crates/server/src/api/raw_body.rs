@@ -10,9 +10,9 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use super::body_budget::BodyShare;
 use super::error::{ApiError, Code};
 use crate::config::Limits;
+use crate::limits::BodyShare;
 
 type AnyError = Box<dyn Error + Send + Sync>;
 type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = AnyError> + Send>>;
@@ -145,8 +145,8 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
 
-    use super::super::body_budget::BodyBudget;
     use super::*;
+    use crate::limits::BodyBudget;
 
     fn raw<B>(body: B) -> RawBody
     where

@@ -10,10 +10,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::{Map, Value};
 
-use super::body_budget::{BodyBudget, BodyShare};
 use super::error::{ApiError, Code};
 use super::json_weight::weight;
 use crate::config::Limits;
+use crate::limits::{BodyBudget, BodyShare};
 
 /// A body of a call that anybody can make.
 const OPEN_BYTES: usize = 64 * 1024;

@@ -14,7 +14,6 @@ use http::header::{
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 
-use super::body_budget::BodyShare;
 use super::call::Call;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
@@ -28,6 +27,7 @@ use super::route::{Found, Router};
 use super::sender;
 use crate::app::App;
 use crate::gate::{Asking, Caller};
+use crate::limits::BodyShare;
 
 const JSON: &str = "application/json";
 /// An error repeats the body that it is about only if that is not larger than this.

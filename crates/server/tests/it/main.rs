@@ -92,6 +92,7 @@ mod registration;
 mod registration_early;
 mod reregistration;
 mod restart;
+mod rings;
 mod roles;
 mod routing;
 mod runs;

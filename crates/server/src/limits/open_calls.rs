@@ -9,8 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 use domain::time::{MINUTE_MS, Timestamp};
 
-use super::error::{ApiError, Code};
-
 /// Two generations of at most this many addresses are kept.
 const MAX_ADDRESSES: usize = 32 * 1024;
 /// A token, in the unit in which buckets are filled: each of a minute's calls comes back in a minute.
@@ -22,6 +20,10 @@ pub struct OpenCalls {
     max_addresses: usize,
     buckets: Mutex<Buckets>,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("Too many calls without credentials came from this address")]
+pub struct TooManyCalls;
 
 /// Addresses move from the old ones to the young ones when they are asked about; when there are too many
 /// young ones, the old ones are forgotten and the young ones are old.
@@ -48,7 +50,7 @@ impl OpenCalls {
 
     /// Takes a token, or refuses the call. Calls from this machine are not counted: a proxy may run
     /// there.
-    pub(super) fn take(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
+    pub fn take(&self, address: IpAddr, now: Timestamp) -> Result<(), TooManyCalls> {
         let network = match counted(address) {
             Some(network) if self.per_minute > 0 => network,
             Some(_) | None => return Ok(()),
@@ -66,8 +68,7 @@ impl OpenCalls {
         bucket.filled = bucket.filled.saturating_add(more).min(full);
         bucket.at_ms = now.as_millis();
         if bucket.filled < TOKEN_MS {
-            let text = "Too many calls without credentials came from this address";
-            return Err(ApiError::new(Code::TooManyRequests, text));
+            return Err(TooManyCalls);
         }
         bucket.filled -= TOKEN_MS;
         Ok(())
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn a_bounded_number_of_addresses_is_remembered_and_those_that_call_again_stay() {
         let max = 10;
-        for n_addresses in sizes_around("server::api::open_calls::MAX_ADDRESSES", max) {
+        for n_addresses in sizes_around("server::limits::open_calls::MAX_ADDRESSES", max) {
             let calls = OpenCalls {
                 max_addresses: max,
                 ..OpenCalls::new(1)

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::error::{ApiError, Code};
 use super::open_calls;
 
 /// For all calls of unknown senders, together.
@@ -38,6 +37,10 @@ pub struct BodyShare {
     address: Option<IpAddr>,
     held: Taken,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("The bodies of other requests take all the memory there is for bodies")]
+pub struct NoMemory;
 
 #[derive(Debug)]
 struct Pool {
@@ -68,17 +71,17 @@ impl BodyBudget {
         }
     }
 
-    pub(super) fn open(&self, address: IpAddr) -> BodyShare {
+    pub fn open(&self, address: IpAddr) -> BodyShare {
         BodyShare::of(&self.open, open_calls::counted(address))
     }
 
-    pub(super) fn admitted(&self) -> BodyShare {
+    pub fn admitted(&self) -> BodyShare {
         BodyShare::of(&self.admitted, None)
     }
 
     /// What one request may weigh: a part of the budget, so that a few heavy ones leave room for the
     /// others, but enough for an ordinary body of the largest size, as text and parsed.
-    pub(super) fn admitted_weight(&self, max_body_bytes: usize) -> usize {
+    pub fn admitted_weight(&self, max_body_bytes: usize) -> usize {
         let bytes = self.admitted.bytes;
         (bytes / 4).max(2 * max_body_bytes).min(bytes)
     }
@@ -99,7 +102,7 @@ impl BodyShare {
     }
 
     /// Takes this many bytes more for text, if need be when others have given some back.
-    pub(super) async fn grow_text(&mut self, bytes: usize) -> Result<(), ApiError> {
+    pub async fn grow_text(&mut self, bytes: usize) -> Result<(), NoMemory> {
         let text = Taken {
             text: bytes,
             parsed: 0,
@@ -108,7 +111,7 @@ impl BodyShare {
     }
 
     /// The same for what is made of the text.
-    pub(super) async fn grow_parsed(&mut self, bytes: usize) -> Result<(), ApiError> {
+    pub async fn grow_parsed(&mut self, bytes: usize) -> Result<(), NoMemory> {
         let parsed = Taken {
             text: 0,
             parsed: bytes,
@@ -116,7 +119,7 @@ impl BodyShare {
         self.grow(parsed).await
     }
 
-    async fn grow(&mut self, more: Taken) -> Result<(), ApiError> {
+    async fn grow(&mut self, more: Taken) -> Result<(), NoMemory> {
         if !self.take(more) {
             let pool = Arc::clone(&self.pool);
             let waiting = async {
@@ -131,7 +134,7 @@ impl BodyShare {
                 }
             };
             let waited = tokio::time::timeout(WAIT, waiting).await;
-            waited.map_err(|_| busy())?;
+            waited.map_err(|_| NoMemory)?;
         }
         self.held = self.held.plus(more);
         Ok(())
@@ -229,11 +232,6 @@ impl Taken {
     }
 }
 
-fn busy() -> ApiError {
-    let text = "The bodies of other requests take all the memory there is for bodies";
-    ApiError::new(Code::ServerBusy, text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -261,8 +259,7 @@ mod tests {
         }
         for bytes in [LIMIT / 2 + 1, LIMIT, LIMIT + 1, usize::MAX] {
             let budget = BodyBudget::new(LIMIT);
-            let refused = budget.admitted().grow_text(bytes).await.unwrap_err();
-            assert_eq!(refused.code, Code::ServerBusy);
+            budget.admitted().grow_text(bytes).await.unwrap_err();
             let parsed = budget.admitted().grow_parsed(bytes).await;
             assert_eq!(parsed.is_ok(), bytes <= LIMIT, "{bytes}");
             assert_eq!(budget.free().0, LIMIT);
