@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use access::seal::Keyring;
 use cloud::Providers;
 use contract::Schemas;
 use domain::supply::Horizon;
@@ -13,6 +14,7 @@ use crate::change::{Change, PendingWakeups};
 use crate::configurations::{Compilations, PayloadSchemas};
 use crate::demand::Demands;
 use crate::fleet::{LaunchAnswers, Launching};
+use crate::issuer::WorkerIssuer;
 use crate::listening::Listening;
 use crate::queue::Queue;
 use crate::random::Random;
@@ -35,6 +37,9 @@ pub struct Engine {
     pub listening: Listening,
     pub artifacts: Artifacts,
     pub schemas: Schemas,
+    pub keyring: Arc<Keyring>,
+    /// Signs the credentials of workers.
+    pub issuer: WorkerIssuer,
     /// What follows from the worker configurations.
     pub compilations: Compilations,
     pub payload_schemas: PayloadSchemas,

@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod issuer;
 pub mod listening;
 pub mod measures;
+pub mod overrides;
 pub mod pools;
 pub mod queue;
 pub mod random;
@@ -18,5 +19,6 @@ pub mod turns;
 pub mod unheard;
 pub mod wake;
 pub mod wakeups;
+pub mod workers;
 
 pub use engine::Engine;

@@ -2,6 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+pub const REGISTRATION_SECONDS: &str = "worker_manager_worker_registration_seconds";
+pub const PROVISION_SECONDS: &str = "worker_manager_worker_provision_seconds";
+pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
+pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
+pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
+pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
 pub const LAUNCHES: &str = "fleetwright_launch_seconds";
 pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
 pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";

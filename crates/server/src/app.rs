@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use access::seal::Keyring;
 use domain::time::Timestamp;
 use engine::Engine;
-use engine::issuer::WorkerIssuer;
 
 use crate::config::Config;
 use crate::events::EventStream;
@@ -20,10 +18,7 @@ pub struct App {
     pub config: Config,
     /// What the workflows share.
     pub engine: Arc<Engine>,
-    pub keyring: Arc<Keyring>,
     pub gate: Arc<dyn Gate>,
-    /// Signs the credentials of workers.
-    pub issuer: WorkerIssuer,
     pub telemetry: Telemetry,
     pub events: EventStream,
     /// The ways by which people are told of errors.

@@ -183,6 +183,8 @@ async fn assemble(
         listening: Listening::new(now),
         artifacts: Artifacts::new(config.artifact_folder()),
         schemas,
+        keyring,
+        issuer,
         compilations: Compilations::default(),
         payload_schemas: PayloadSchemas::default(),
         claim_seconds: config.queue.claim_seconds,
@@ -191,9 +193,7 @@ async fn assemble(
     Ok(Arc::new(App {
         config,
         engine: Arc::new(engine),
-        keyring,
         gate,
-        issuer,
         telemetry,
         events,
         notices,

@@ -7,7 +7,10 @@ use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use engine::measures::LAUNCHES;
+use engine::measures::{
+    LAUNCHES, LIFETIME_SECONDS, PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED,
+    STARTUP_SECONDS,
+};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -27,12 +30,6 @@ pub const AUTH_FAILURE: &str = "auth_failure_total";
 pub const EXISTING_CAPACITY: &str = "worker_manager_existing_capacity";
 pub const REQUESTED_CAPACITY: &str = "worker_manager_requested_capacity";
 pub const STOPPING_CAPACITY: &str = "worker_manager_stopping_capacity";
-pub const REGISTRATION_SECONDS: &str = "worker_manager_worker_registration_seconds";
-pub const PROVISION_SECONDS: &str = "worker_manager_worker_provision_seconds";
-pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
-pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
-pub const REGISTRATION_FAILURES: &str = "worker_manager_worker_registration_failures_total";
-pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total";
 pub const BUILD_INFO: &str = "fleetwright_build_info";
 pub const POOLS: &str = "fleetwright_worker_pools";
 pub const WORKERS: &str = "fleetwright_workers";

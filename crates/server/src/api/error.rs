@@ -10,8 +10,10 @@ use contract::Invalid;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::configurations::{ConfigurationError, PayloadError};
+use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
+use engine::workers::WorkerError;
 use http::StatusCode;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -132,14 +134,6 @@ impl ApiError {
         Self::new(
             Code::ProviderSetupFailed,
             "Provider backend may be down or misconfigured",
-        )
-    }
-
-    /// A machine registers before its provider has answered the launch that makes it.
-    pub fn launch_pending() -> Self {
-        Self::new(
-            Code::LaunchPending,
-            "The launch of this worker was not answered yet; try again",
         )
     }
 
@@ -357,6 +351,31 @@ impl From<TaskError> for ApiError {
             TaskError::Refused(problem) => problem.into(),
             TaskError::Payload(problem) => problem.into(),
             TaskError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<WorkerError> for ApiError {
+    fn from(problem: WorkerError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            WorkerError::NotThere(_) => Self::not_found(text),
+            WorkerError::Refused(_) => Self::input(text),
+            WorkerError::Conflict(_) => Self::conflict(text),
+            WorkerError::LaunchPending => Self::new(Code::LaunchPending, text),
+            WorkerError::ProviderSetupFailed => Self::new(Code::ProviderSetupFailed, text),
+            WorkerError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<OverrideError> for ApiError {
+    fn from(problem: OverrideError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            OverrideError::NotThere | OverrideError::NoTarget(_) => Self::not_found(text),
+            OverrideError::OtherTarget(_) | OverrideError::TooMany => Self::conflict(text),
+            OverrideError::Store(problem) => problem.into(),
         }
     }
 }

@@ -155,7 +155,7 @@ impl Housekeeping {
     }
 
     async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
-        let (size, actor) = (batches.size, self.0.issuer.client_id.clone());
+        let (size, actor) = (batches.size, self.0.engine.issuer.client_id.clone());
         let expire = move |change: &mut Change<'_, '_>| {
             let expired = store::client_delete_expired(change.tx, now, size)?;
             let n_expired = expired.len() as u64;

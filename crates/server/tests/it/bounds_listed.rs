@@ -93,7 +93,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "fleetwright::commands::event::FIRST_TRIES",
             "fleetwright::commands::event::MAX_TRIES",
             "engine::configurations::edit::MAX_TRIES",
-            "server::api::worker_manager::registration::MAX_TRIES",
+            "engine::workers::registration::MAX_TRIES",
             "engine::queue::creating::MAX_JUDGEMENTS",
             "store::session::MAX_ATTEMPTS",
             "store::sqlite::OPEN_ATTEMPTS",

@@ -54,7 +54,7 @@ impl Two {
         let (listener, address) = listen().await;
         let stop = CancellationToken::new();
         let serving = tokio::spawn(Arc::clone(&auth.server).serve(listener, stop.clone()));
-        let fleet = asking(address, auth.app.issuer.access_token.clone()).await;
+        let fleet = asking(address, auth.app.engine.issuer.access_token.clone()).await;
         Self {
             fleet,
             auth,

@@ -241,10 +241,7 @@ on_both!(those_that_have_ended_are_listed_when_asked_for, |world| {
 on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
     const LIMIT: usize = 1_000;
     with_pool(world).await;
-    let sizes = sizes_around(
-        "server::api::worker_manager::overrides::MAX_IN_FORCE",
-        LIMIT,
-    );
+    let sizes = sizes_around("engine::overrides::MAX_IN_FORCE", LIMIT);
     // To write ten times as many takes seconds, and they differ in nothing from one too many.
     for count in sizes.into_iter().filter(|count| *count <= LIMIT + 1) {
         let (now, until) = (world.now(), world.now().plus_millis(HOUR_MS));

@@ -260,7 +260,7 @@ impl World {
     /// What the metadata service of the fake cloud `google` gives to this worker.
     pub(crate) fn identity_token(&self, worker: &WorkerKey) -> Secret {
         let google = "google".parse().unwrap();
-        cloud::identity_token(&self.app.keyring, &google, worker)
+        cloud::identity_token(&self.app.engine.keyring, &google, worker)
     }
 
     pub(crate) async fn keep_house(&self) -> Value {

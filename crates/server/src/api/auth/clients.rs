@@ -106,6 +106,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let purpose = token_purpose(&created.client_id);
     let opened = call
         .app
+        .engine
         .keyring
         .open(&purpose, &created.sealed_access_token);
     let token = opened.map_err(|_| ApiError::conflict("Client already exists"))?;
@@ -271,7 +272,7 @@ async fn shown(call: &Call, record: &ClientRecord) -> Result<Value, ApiError> {
 fn seal(app: &App, id: &ClientId, token: &Secret) -> String {
     app.engine
         .random
-        .with(|random| app.keyring.seal(&token_purpose(id), token, random))
+        .with(|random| app.engine.keyring.seal(&token_purpose(id), token, random))
 }
 
 fn client_id(call: &Call) -> Result<ClientId, ApiError> {

@@ -32,7 +32,10 @@ impl Target {
     /// tidy `..` away.
     pub(super) fn sign(&self, app: &App, good: Good, until: Timestamp) -> String {
         let until = until.as_millis();
-        let signature = app.keyring.digest(PURPOSE, &self.signed_text(good, until));
+        let signature = app
+            .engine
+            .keyring
+            .digest(PURPOSE, &self.signed_text(good, until));
         format!(
             "{}/api/fleetwright/v1/task/{}/runs/{}/file?name={}&until={until}&signature={}",
             app.engine.root_url,
@@ -63,7 +66,11 @@ impl Target {
         };
         let signature = call.query("signature").unwrap_or_default();
         let text = target.signed_text(good, until);
-        let is_ours = call.app.keyring.digest_matches(PURPOSE, signature, &text);
+        let is_ours = call
+            .app
+            .engine
+            .keyring
+            .digest_matches(PURPOSE, signature, &text);
         if is_ours && call.now.as_millis() <= until {
             Ok(target)
         } else {

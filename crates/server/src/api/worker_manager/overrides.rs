@@ -3,25 +3,17 @@
 use access::scope::Params;
 use domain::Version;
 use domain::audit::EntityType;
-use domain::event::PauseChange;
 use domain::id::{ClientId, LaunchConfigId, OverrideId, PoolId};
 use domain::overrides::{BadOverride, Effect, Override, Target};
 use domain::time::Timestamp;
-use engine::change::Change;
-use engine::fleet;
+use engine::overrides::{self, OverrideError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{StoreError, Tx};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::pools::no_such_pool;
 use super::wire::When;
-use crate::app::App;
-
-/// So many overrides may be in force: each is looked at in every decision.
-const MAX_IN_FORCE: usize = 1_000;
 
 /// The body of setOverride.
 #[derive(Deserialize)]
@@ -255,99 +247,17 @@ fn asked(
 }
 
 async fn put(call: Call, asked: Override) -> Result<Reply, ApiError> {
-    let (app, now) = (call.app.clone(), call.now);
     let mut audit = call.audit(EntityType::Override, asked.id.as_str(), "set");
-    audit.detail = json!(shown(&asked, now));
-    let written = call.change("override_set", move |change| {
-        target_exists(&app, change.tx, &asked.target)?;
-        fleet::wake_target(change, &asked);
-        let known = match store::override_get(change.tx, &asked.id)? {
-            Some(known) if !known.is_in_force(now) => {
-                forget(change, known)?;
-                None
-            }
-            known => known,
-        };
-        let tx = &mut *change.tx;
-        let mut given = asked.clone();
-        match &known {
-            // The same again is a repeat of a request whose answer was lost.
-            Some(known) if known.says_the_same(&asked) => return Ok(known.clone()),
-            Some(known) if known.target != asked.target => return Err(other_target(known)),
-            Some(known) => {
-                (given.created, given.version) = (known.created, known.version);
-                given.version = store::override_update(tx, &given)?;
-            }
-            None => {
-                if store::override_list_in_force(tx, now)?.len() >= MAX_IN_FORCE {
-                    return Err(too_many());
-                }
-                if !store::override_insert(tx, &given)? {
-                    return Err(tx.lost_race().into());
-                }
-            }
-        }
-        if !given.is_pause()
-            && let Some(known) = &known
-        {
-            fleet::tell_pause(change, known, PauseChange::Resumed)?;
-        }
-        fleet::tell_pause(change, &given, PauseChange::Paused)?;
-        store::audit_insert(change.tx, &audit)?;
-        Ok(given)
-    });
-    Reply::json(&shown(&written.await?, now))
+    audit.detail = json!(shown(&asked, call.now));
+    let given = overrides::set(&call.app.engine, asked, audit).await?;
+    Reply::json(&shown(&given, call.now))
 }
 
-/// Makes room for one of the same name.
-fn forget(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), StoreError> {
-    if known.ended.is_none() {
-        fleet::end_override(change, &mut known)?;
-    }
-    store::override_delete(change.tx, &known)
-}
-
-/// Takes an override back, if it is still about what it was about when its caller was let in.
 async fn take_away(call: Call, seen: Override) -> Result<Reply, ApiError> {
     let mut audit = call.audit(EntityType::Override, seen.id.as_str(), "removed");
     audit.detail = json!(shown(&seen, call.now));
-    let written = call.change("override_remove", move |change| {
-        let known = store::override_get(change.tx, &seen.id)?;
-        let known = known.filter(|known| known.target == seen.target);
-        let Some(known) = known else {
-            return Err(no_such_override());
-        };
-        store::override_delete(change.tx, &known)?;
-        if known.ended.is_none() {
-            fleet::tell_pause(change, &known, PauseChange::Resumed)?;
-        }
-        fleet::wake_target(change, &known);
-        store::audit_insert(change.tx, &audit)?;
-        Ok(())
-    });
-    written.await?;
+    overrides::remove(&call.app.engine, seen, audit).await?;
     Reply::done()
-}
-
-fn target_exists(app: &App, tx: &mut Tx<'_>, target: &Target) -> Result<(), ApiError> {
-    match target {
-        Target::Pool(id) => {
-            store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;
-        }
-        Target::LaunchConfig(pool_id, id) => {
-            store::pool_get(tx, pool_id)?.ok_or_else(no_such_pool)?;
-            let text = format!("Launch config {id} does not exist in worker pool {pool_id}");
-            store::launch_config_get(tx, pool_id, id)?.ok_or_else(|| ApiError::not_found(text))?;
-        }
-        Target::Provider(id) => {
-            let mut known = app.engine.providers.listed();
-            if !known.any(|(known, _)| known == id) {
-                return Err(ApiError::not_found(format!("Provider {id} does not exist")));
-            }
-        }
-        Target::Region(_) => {}
-    }
-    Ok(())
 }
 
 fn shown(given: &Override, now: Timestamp) -> OverrideReply {
@@ -384,20 +294,7 @@ fn shown(given: &Override, now: Timestamp) -> OverrideReply {
 }
 
 fn no_such_override() -> ApiError {
-    ApiError::not_found("Override does not exist")
-}
-
-fn other_target(known: &Override) -> ApiError {
-    let id = &known.id;
-    ApiError::conflict(format!(
-        "Override {id} is about something else: remove it first, or choose another name"
-    ))
-}
-
-fn too_many() -> ApiError {
-    ApiError::conflict(format!(
-        "{MAX_IN_FORCE} overrides are in force: remove some, or pause a provider or region as a whole"
-    ))
+    OverrideError::NotThere.into()
 }
 
 impl From<BadOverride> for ApiError {

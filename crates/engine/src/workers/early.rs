@@ -7,9 +7,9 @@ use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::worker::Worker;
 use store::StoreError;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::super::super::call::Call;
-use crate::app::App;
+use crate::Engine;
 
 /// How long a registration waits for the answer of its launch. Clients give up after 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,20 +27,20 @@ pub(super) enum Awaited {
 /// Waits for the row of a worker, if a launch that is not answered yet offered the worker's identity. Only the holder
 /// of the identity can make us wait: to everybody else the worker does not exist.
 pub(super) async fn worker(
-    call: &Call,
+    engine: &Engine,
     key: &WorkerKey,
     provider_id: &ProviderId,
     proof: &Proof,
+    gone: &CancellationToken,
 ) -> Result<Awaited, StoreError> {
-    let app = &call.app;
-    let provider = app.engine.providers.get(provider_id).ok();
+    let provider = engine.providers.get(provider_id).ok();
     let Some(token) = provider.and_then(|provider| provider.offered_by(key, proof)) else {
         return Ok(Awaited::NotOffered);
     };
     let until = Instant::now() + PATIENCE;
-    let mut awaiting = app.engine.launch_answers.listen(&token);
+    let mut awaiting = engine.launch_answers.listen(&token);
     loop {
-        match look(app, key, &token).await? {
+        match look(engine, key, &token).await? {
             Awaited::NotAnswered => {}
             settled @ (Awaited::Worker(_) | Awaited::NotOffered) => return Ok(settled),
         }
@@ -50,15 +50,19 @@ pub(super) async fn worker(
         };
         tokio::select! {
             _ = awaiting.listener.woken_within(left) => {}
-            () = call.gone.cancelled() => return Ok(Awaited::NotAnswered),
+            () = gone.cancelled() => return Ok(Awaited::NotAnswered),
         }
     }
 }
 
 /// Worker and launch as of one moment.
-async fn look(app: &App, key: &WorkerKey, token: &LaunchToken) -> Result<Awaited, StoreError> {
+async fn look(
+    engine: &Engine,
+    key: &WorkerKey,
+    token: &LaunchToken,
+) -> Result<Awaited, StoreError> {
     let (key, token) = (key.clone(), token.clone());
-    let read = app.engine.store.read("registration_await", move |tx| {
+    let read = engine.store.read("registration_await", move |tx| {
         if let Some(worker) = store::worker_get(tx, &key)? {
             return Ok(Awaited::Worker(Box::new(worker)));
         }

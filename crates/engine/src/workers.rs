@@ -1,0 +1,13 @@
+//! Workers: they prove who they are and renew their credentials; those that people declare are made, changed, removed.
+
+mod by_hand;
+mod early;
+mod error;
+mod registration;
+mod renewal;
+mod secrets;
+
+pub use by_hand::{Declaration, declare, redeclare, remove};
+pub use error::WorkerError;
+pub use registration::{Registered, Registration, register};
+pub use renewal::renew;

@@ -1,0 +1,31 @@
+//! Why a worker is not registered, made, changed or removed.
+
+use cloud::NotAvailable;
+use store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    #[error("{0}")]
+    NotThere(String),
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Conflict(String),
+    /// A machine registers before its provider has answered the launch that makes it.
+    #[error("The launch of this worker was not answered yet; try again")]
+    LaunchPending,
+    #[error("Provider backend may be down or misconfigured")]
+    ProviderSetupFailed,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl WorkerError {
+    /// A provider that somebody named cannot be had; `unknown`: because there is none of this name.
+    pub(super) fn of_provider(problem: NotAvailable, unknown: impl FnOnce() -> String) -> Self {
+        match problem {
+            NotAvailable::Unknown => Self::NotThere(unknown()),
+            NotAvailable::SetupFailed => Self::ProviderSetupFailed,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A worker proves who it is, and gets credentials.
+//!
+//! Anybody may try. What the caller hears is fixed by the contract; what was wrong in detail stands in our log only.
+
+use std::sync::Arc;
+
+use access::Secret;
+use access::certificate::{self, Credentials};
+use cloud::{IdentityClaim, NotAvailable, NotVerified, Proof, Verified};
+use domain::event::{EventBody, WorkerChange};
+use domain::id::{ProviderId, WorkerKey};
+use domain::pool::Pool;
+use domain::time::Timestamp;
+use domain::worker::Worker;
+use domain::worker_credentials::{self, START_BEFORE_MS};
+use serde_json::Value;
+use store::{StoreError, Tx};
+use tokio_util::sync::CancellationToken;
+
+use super::early::{self, Awaited};
+use super::{WorkerError, secrets};
+use crate::Engine;
+use crate::measures::{
+    PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
+};
+
+/// How often a registration is tried anew because the worker's row changed under it.
+const MAX_TRIES: usize = 5;
+
+/// What a worker says of itself.
+pub struct Registration {
+    pub key: WorkerKey,
+    pub provider_id: ProviderId,
+    pub proof: Proof,
+    /// When its system was started.
+    pub boot: Option<Timestamp>,
+}
+
+/// A worker that has just proved itself, with what it needs for its work.
+pub struct Registered {
+    pub worker: Worker,
+    pub credentials: Credentials,
+    /// By which it renews them.
+    pub secret: Secret,
+    pub expires: Timestamp,
+    /// What its provider tells it to do; known to whoever registers only.
+    pub worker_config: Option<Value>,
+}
+
+/// Registers a worker at this moment. `gone`: nobody waits for the answer any more.
+pub async fn register(
+    engine: &Arc<Engine>,
+    asked: &Registration,
+    now: Timestamp,
+    gone: &CancellationToken,
+) -> Result<Registered, WorkerError> {
+    for _ in 0..MAX_TRIES {
+        let (pool, worker) = claimed(engine, asked, now, gone).await?;
+        let verified = verify(engine, &pool, &worker, asked, now).await?;
+        let is_new = worker.state != verified.state;
+        let secret = engine.random.secret();
+        let expires = now.plus_millis(verified.lasts_ms);
+        let worker = proved(engine, worker, &verified, &secret, now);
+        if let Some(worker) = write(engine, worker, is_new, now).await? {
+            measure(&worker, is_new, asked.boot, now);
+            return Ok(Registered {
+                credentials: credentials(engine, &worker, expires),
+                worker,
+                secret,
+                expires,
+                worker_config: Some(verified.worker_config),
+            });
+        }
+        // Somebody changed the worker meanwhile: what was verified may no longer hold.
+    }
+    Err(WorkerError::Conflict(format!(
+        "Worker {} is being changed too often; try again",
+        asked.key
+    )))
+}
+
+/// Loads what a registration speaks of, and checks that it fits together.
+async fn claimed(
+    engine: &Engine,
+    asked: &Registration,
+    now: Timestamp,
+    gone: &CancellationToken,
+) -> Result<(Pool, Worker), WorkerError> {
+    let (key, provider_id) = (&asked.key, &asked.provider_id);
+    let (pool_id, id) = (&key.pool_id, key.clone());
+    let read = engine.store.read("registration_load", move |tx| {
+        let pool = store::pool_get(tx, &id.pool_id)?;
+        let worker = if pool.is_some() {
+            store::worker_get(tx, &id)?
+        } else {
+            None
+        };
+        Ok::<_, StoreError>((pool, worker))
+    });
+    let (pool, worker) = read.await?;
+    let name = format!("{}/{}", key.group, key.id);
+    let missing = |text: String| refuse(engine, asked, WorkerError::NotThere(text));
+    let wrong = |text: String| refuse(engine, asked, WorkerError::Refused(text));
+    let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
+    match engine.providers.get(provider_id) {
+        Ok(_) => {}
+        Err(NotAvailable::Unknown) => {
+            return Err(missing(format!("Provider {provider_id} does not exist")));
+        }
+        Err(NotAvailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
+    }
+    if !pool.knows_provider(provider_id) {
+        let text = format!("Worker pool {pool_id} not associated with provider {provider_id}");
+        return Err(wrong(text));
+    }
+    let worker = match worker {
+        Some(worker) => worker,
+        None => match early::worker(engine, key, provider_id, &asked.proof, gone).await? {
+            Awaited::Worker(worker) => *worker,
+            Awaited::NotOffered => {
+                let text = format!("Worker {name} in worker pool {pool_id} does not exist");
+                return Err(missing(text));
+            }
+            Awaited::NotAnswered => {
+                // The identity was offered: the worker is to come again.
+                let why = "its launch was not answered yet";
+                return Err(refuse_because(
+                    engine,
+                    asked,
+                    why,
+                    WorkerError::LaunchPending,
+                ));
+            }
+        },
+    };
+    if worker.has_expired(now) {
+        return Err(wrong(format!("Worker {name} has expired")));
+    }
+    if worker.provider_id != *provider_id {
+        return Err(wrong(format!(
+            "Worker {name} does not have provider {provider_id}"
+        )));
+    }
+    Ok((pool, worker))
+}
+
+async fn verify(
+    engine: &Engine,
+    pool: &Pool,
+    worker: &Worker,
+    asked: &Registration,
+    now: Timestamp,
+) -> Result<Verified, WorkerError> {
+    let id = &worker.provider_id;
+    let provider = engine.providers.get(id).map_err(|problem| {
+        WorkerError::of_provider(problem, || format!("Provider {id} does not exist"))
+    })?;
+    let claim = IdentityClaim {
+        pool,
+        worker,
+        proof: &asked.proof,
+        now,
+    };
+    let (why, error) = match provider.verify(&claim).await {
+        Ok(verified) => return Ok(verified),
+        Err(NotVerified::Refused(no)) => (no.detail, WorkerError::Refused(no.message.to_owned())),
+        // The worker may show the same proof again.
+        Err(NotVerified::Cloud(problem)) => {
+            let why = format!("its proof cannot be checked now: {problem}");
+            (why, WorkerError::ProviderSetupFailed)
+        }
+    };
+    Err(refuse_because(engine, asked, &why, error))
+}
+
+fn refuse(engine: &Engine, asked: &Registration, error: WorkerError) -> WorkerError {
+    let why = error.to_string();
+    refuse_because(engine, asked, &why, error)
+}
+
+/// One line for our log, one count, and the answer for the caller.
+fn refuse_because(
+    engine: &Engine,
+    asked: &Registration,
+    why: &str,
+    error: WorkerError,
+) -> WorkerError {
+    let (key, provider_id) = (&asked.key, &asked.provider_id);
+    // Anybody may ask, with any provider's name: only those that there are become labels.
+    let label = match engine.providers.get(provider_id) {
+        Ok(_) | Err(NotAvailable::SetupFailed) => provider_id.as_str(),
+        Err(NotAvailable::Unknown) => "unknown",
+    };
+    metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => label.to_owned()).increment(1);
+    tracing::warn!(worker.pool = %key.pool_id, worker.group = %key.group, worker.id = %key.id,
+        provider.id = %provider_id, reason = why, "refused to register {key}: {why}");
+    error
+}
+
+/// The worker as it is once it has proved itself.
+fn proved(
+    engine: &Engine,
+    mut worker: Worker,
+    verified: &Verified,
+    secret: &Secret,
+    now: Timestamp,
+) -> Worker {
+    worker.state = verified.state;
+    worker.secret = Some(secrets::digest(&engine.keyring, &worker.key, secret));
+    worker.previous_secret = None;
+    worker.terms.registered_at.get_or_insert(now.as_millis());
+    if worker.terms.terminate_after.is_some() {
+        let expires = now.plus_millis(verified.lasts_ms);
+        worker.terms.terminate_after = Some(expires.as_millis());
+    }
+    worker.last_modified = now;
+    worker
+}
+
+/// `None`: somebody else changed the worker since it was read.
+async fn write(
+    engine: &Arc<Engine>,
+    mut worker: Worker,
+    is_new: bool,
+    now: Timestamp,
+) -> Result<Option<Worker>, StoreError> {
+    let written = engine.change("worker_register", now, move |change| {
+        let seen = store::worker_get(change.tx, &worker.key)?.map(|current| current.version);
+        if seen != Some(worker.version) {
+            return Ok::<_, StoreError>(None);
+        }
+        let version = store::worker_update(change.tx, &worker)?;
+        if is_new {
+            note_registered(change.tx, &worker, change.now)?;
+            let boxed = Box::new(worker.clone());
+            let event = EventBody::Worker {
+                change: WorkerChange::Running,
+                worker: boxed,
+            };
+            change.announce([event])?;
+            change.wake_pool(&worker.key.pool_id);
+        }
+        worker.version = version;
+        Ok(Some(worker.clone()))
+    });
+    written.await
+}
+
+/// That a machine proved itself speaks for its launch config.
+fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
+    let token = worker.terms.launch_token.as_ref();
+    match token.and_then(|token| token.parse().ok()) {
+        Some(token) => store::launch_note_registered(tx, &token, now),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn credentials(engine: &Engine, worker: &Worker, expires: Timestamp) -> Credentials {
+    let start = worker.last_modified.plus_millis(-START_BEFORE_MS);
+    let name = worker_credentials::client_id(&worker.provider_id, &worker.key);
+    engine.random.with(|random| {
+        certificate::issue(
+            &engine.issuer.as_issuer(),
+            Some(&name),
+            worker_credentials::scopes(&worker.key),
+            start.as_millis(),
+            expires.as_millis(),
+            random,
+        )
+    })
+}
+
+fn measure(worker: &Worker, is_new: bool, boot: Option<Timestamp>, now: Timestamp) {
+    let labels = [
+        ("workerPoolId", worker.key.pool_id.to_string()),
+        ("providerId", worker.provider_id.to_string()),
+    ];
+    let record = |name: &'static str, millis: i64| {
+        if millis >= 0 {
+            metrics::histogram!(name, &labels).record(seconds(millis));
+        }
+    };
+    if is_new {
+        record(REGISTRATION_SECONDS, now.millis_since(worker.created));
+    }
+    if let Some(boot) = boot {
+        record(PROVISION_SECONDS, boot.millis_since(worker.created));
+        record(STARTUP_SECONDS, now.millis_since(boot));
+    }
+}
