@@ -1,21 +1,30 @@
 //! The queue: what moves a task from state to state, and the workers that wait for work.
 
 mod broker;
+mod changing;
 mod claiming;
 mod creating;
+mod credentials;
+mod error;
 mod giving_back;
+mod groups;
 mod lines;
 mod moves;
+mod one_claim;
 mod releases;
 mod worker_gone;
 
 use crate::issuer::WorkerIssuer;
 
 pub use broker::Broker;
-pub use claiming::{claim_end, refusal, see};
-pub use creating::{TaskError, create};
+pub use changing::{change_task, rerun};
+pub use creating::create;
+pub use credentials::credentials;
+pub use error::TaskError;
+pub use groups::{cancel_group, change_group_priority, seal_group};
 pub use lines::NotServed;
 pub use moves::{RELEASED_AT_ONCE, carry_out, follow, look_again};
+pub use one_claim::{claim_task, reclaim};
 pub use releases::Releases;
 pub use worker_gone::{worker_gone, worker_gone_with};
 

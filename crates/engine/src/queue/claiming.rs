@@ -68,12 +68,12 @@ pub(super) struct Outcome {
 type Known = HashMap<WorkerKey, store::Claimant>;
 
 /// When a claim that is made now runs out.
-pub fn claim_end(engine: &Engine, now: Timestamp) -> Timestamp {
+pub(super) fn claim_end(engine: &Engine, now: Timestamp) -> Timestamp {
     now.plus_millis(i64::from(engine.claim_seconds) * SECOND_MS)
 }
 
 /// Why a worker in this state gets no tasks; `None`: it may have some.
-pub fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
+pub(super) fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
     match state {
         Some(state @ (WorkerState::Stopping | WorkerState::Stopped)) => Some(state),
         // It may be a worker that we did not start.
@@ -247,7 +247,7 @@ fn claim(
 }
 
 /// Remembers that a worker was heard of, and what it has claimed.
-pub fn see(
+pub(super) fn see(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,

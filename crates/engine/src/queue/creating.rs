@@ -3,39 +3,22 @@
 use std::sync::Arc;
 
 use domain::id::TaskId;
-use domain::task::{Moved, Refused, Task, TaskDefinition, TaskGroup, TaskNews};
+use domain::task::{Moved, Task, TaskDefinition, TaskGroup, TaskNews};
 use domain::time::Timestamp;
-use store::{StoreError, Tx};
+use store::Tx;
 
+use super::TaskError;
 use super::moves::{carry_out, follow};
 use crate::Engine;
 use crate::change::Change;
 use crate::configurations::{
-    PayloadError, Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
+    Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
 };
 
 /// Who meets another schema each time is told to come back later.
 const MAX_JUDGEMENTS: usize = 5;
 /// So many dependencies are named in an error.
 const MAX_NAMED: usize = 20;
-
-/// Why a task is not made.
-#[derive(Debug, thiserror::Error)]
-pub enum TaskError {
-    #[error("{0}")]
-    Dependencies(String),
-    #[error("{0}")]
-    Conflict(String),
-    /// The payload does not fit its schema.
-    #[error("{0}")]
-    Misfit(String),
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// Judges the payload, and writes the task if the verdict still counts then.
 pub async fn create(engine: &Arc<Engine>, now: Timestamp, task: Task) -> Result<Task, TaskError> {

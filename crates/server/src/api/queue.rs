@@ -26,6 +26,7 @@ mod worker_views;
 
 use domain::id::TaskId;
 use domain::task::Task;
+use engine::queue::TaskError;
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -51,19 +52,13 @@ pub fn endpoints() -> Vec<Endpoint> {
 /// The task that the route names.
 async fn load(call: &Call) -> Result<Task, ApiError> {
     let id: TaskId = call.parameter("taskId").parse()?;
+    let named = id.clone();
     let read = call
         .app
         .engine
         .store
         .read("task_get", move |tx| store::task_get(tx, &id));
-    let found = read.await?;
-    found.ok_or_else(|| task_not_found(call.parameter("taskId")))
-}
-
-fn task_not_found(id: &str) -> ApiError {
-    ApiError::not_found(format!(
-        "There is no task {id}; was it ever created, or has it expired?"
-    ))
+    Ok(read.await?.ok_or(TaskError::NotThere(named))?)
 }
 
 /// The run that the route names, which may be any number.

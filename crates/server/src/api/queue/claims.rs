@@ -1,14 +1,9 @@
 //! Workers take tasks, and keep them.
 
-use access::certificate;
-use domain::id::{PoolId, WorkerKey};
+use domain::id::{PoolId, TaskId, WorkerKey};
 use domain::task::{Claim, Task};
 use domain::time::Timestamp;
-use domain::worker::WorkerState;
-use domain::worker_credentials::START_BEFORE_MS;
-use engine::queue::NotServed;
-use engine::queue::carry_out;
-use engine::queue::{claim_end, refusal, see};
+use engine::queue::{self, NotServed, TaskError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -16,7 +11,7 @@ use store::StoreError;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::{run_id, task_not_found};
+use super::run_id;
 use crate::app::App;
 
 #[derive(Deserialize)]
@@ -66,7 +61,8 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
 /// Takes one run that the worker knows by name.
 pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     let body: ClaimTaskBody = call.body()?;
-    let queue = super::load(&call).await?.definition.task_queue_id.clone();
+    let task = super::load(&call).await?;
+    let queue = task.definition.task_queue_id.clone();
     let (provisioner_id, worker_type) = queue.parts();
     let params = call
         .url_params()
@@ -77,39 +73,8 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params).await?;
     let run_id = run_id(&call)?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
-    let id = call.parameter("taskId").to_owned();
-    let until = claim_end(&call.app.engine, call.now);
-    let written = call.change("task_claim", move |change| {
-        let (tx, now) = (&mut *change.tx, change.now);
-        let before = store::task_get(tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
-        let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
-        let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
-        if let Some(state) = refusal(state) {
-            return Err(refused(&worker, state));
-        }
-        let moved = before
-            .clone()
-            .claim(run_id, &worker.group, &worker.id, now, until)?;
-        if known
-            .as_ref()
-            .is_some_and(|known| known.is_quarantined(now))
-        {
-            return Err(ApiError::conflict(format!(
-                "Worker {worker} is quarantined, so it gets no work"
-            )));
-        }
-        // A second claim by the same worker changes nothing.
-        let is_new = !moved.news.is_empty();
-        let task = carry_out(change, &before, moved)?;
-        let claimed: &[Task] = if is_new {
-            std::slice::from_ref(&task)
-        } else {
-            &[]
-        };
-        see(change.tx, &worker, known, claimed, now)?;
-        Ok(task)
-    });
-    let task = written.await?;
+    let claimed = queue::claim_task(&call.app.engine, call.now, task.id, run_id, worker);
+    let task = claimed.await?;
     let mut reply = reply_for_run(&call, &task, run_id)?;
     reply["task"] = json!(task.document());
     Reply::json(&reply)
@@ -118,32 +83,18 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
 /// The worker is still at it: it keeps the run for another while.
 pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
-    let id = call.parameter("taskId").to_owned();
-    let until = claim_end(&call.app.engine, call.now);
-    let written = call.change("task_reclaim", move |change| {
-        let now = change.now;
-        let before =
-            store::task_get(change.tx, &id.parse()?)?.ok_or_else(|| task_not_found(&id))?;
-        let moved = before.clone().reclaim(run_id, now, until)?;
-        let task = carry_out(change, &before, moved)?;
-        if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
-            let worker = WorkerKey {
-                pool_id: task.definition.task_queue_id.clone(),
-                group: claim.group.clone(),
-                id: claim.worker_id.clone(),
-            };
-            let known = store::queue_worker_get(change.tx, &worker)?;
-            see(change.tx, &worker, known, &[], now)?;
-        }
-        Ok::<_, ApiError>(task)
-    });
-    Reply::json(&reply_for_run(&call, &written.await?, run_id)?)
+    let id: TaskId = call.parameter("taskId").parse()?;
+    let task = queue::reclaim(&call.app.engine, call.now, id, run_id).await?;
+    Reply::json(&reply_for_run(&call, &task, run_id)?)
 }
 
 fn not_served(worker: &WorkerKey, failed: NotServed) -> ApiError {
     const NAME: &str = "claim_work";
     match failed {
-        NotServed::Refused(state) => refused(worker, state),
+        NotServed::Refused(state) => {
+            let worker = worker.clone();
+            TaskError::WorkerGoes { worker, state }.into()
+        }
         NotServed::Store(problem) => StoreError::Query {
             statement: NAME,
             source: problem.to_string().into(),
@@ -151,19 +102,6 @@ fn not_served(worker: &WorkerKey, failed: NotServed) -> ApiError {
         .into(),
         NotServed::Panicked => StoreError::Panicked { name: NAME }.into(),
     }
-}
-
-fn refused(worker: &WorkerKey, state: WorkerState) -> ApiError {
-    let why = match state {
-        WorkerState::Stopped => "has been removed",
-        WorkerState::Stopping | WorkerState::Requested | WorkerState::Running => {
-            "is being removed, as it was asked to or is past its time"
-        }
-    };
-    ApiError::conflict(format!(
-        "Worker {worker} is {state} and gets no tasks: it {why}. It should shut down; `getWorker` of the worker \
-         manager says more."
-    ))
 }
 
 fn reply_for_run(call: &Call, task: &Task, run_id: u32) -> Result<Value, ApiError> {
@@ -175,46 +113,18 @@ fn reply_for_run(call: &Call, task: &Task, run_id: u32) -> Result<Value, ApiErro
 }
 
 fn claim_reply(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestamp) -> Value {
+    let credentials = queue::credentials(&app.engine, task, run_id, claim, now);
     json!({
         "status": task.status(),
         "runId": run_id,
         "workerGroup": claim.group.as_str(),
         "workerId": claim.worker_id.as_str(),
         "takenUntil": claim.taken_until.to_string(),
-        "credentials": credentials(app, task, run_id, claim, now),
-    })
-}
-
-/// What a worker may do for a run, as long as it has claimed it: its own reports, and what the task may do.
-fn credentials(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestamp) -> Value {
-    let Claim {
-        group,
-        worker_id,
-        taken_until,
-        ..
-    } = claim;
-    let id = &task.id;
-    let until = taken_until.as_millis().div_euclid(1_000);
-    let name = format!("task-client/{id}/{run_id}/on/{group}/{worker_id}/until/{until}");
-    let own = ["reclaim-task", "resolve-task", "create-artifact"];
-    let own = own.map(|what| format!("queue:{what}:{id}/{run_id}"));
-    let scopes = own
-        .into_iter()
-        .chain(task.definition.scopes.iter().cloned());
-    let made = app.engine.random.with(|random| {
-        certificate::issue(
-            &app.engine.queue.issuer.as_issuer(),
-            Some(&name),
-            scopes.collect(),
-            now.plus_millis(-START_BEFORE_MS).as_millis(),
-            taken_until.as_millis(),
-            random,
-        )
-    });
-    json!({
-        "clientId": made.client_id,
-        "accessToken": made.access_token.expose(),
-        "certificate": made.certificate_text(),
+        "credentials": {
+            "clientId": credentials.client_id,
+            "accessToken": credentials.access_token.expose(),
+            "certificate": credentials.certificate_text(),
+        },
     })
 }
 

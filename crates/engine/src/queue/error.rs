@@ -1,0 +1,49 @@
+//! Why a task or a group is not made, changed or claimed.
+
+use domain::id::{TaskGroupId, TaskId, WorkerKey};
+use domain::task::Refused;
+use domain::worker::WorkerState;
+use store::StoreError;
+
+use crate::configurations::PayloadError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    #[error("There is no task {0}; was it ever created, or has it expired?")]
+    NotThere(TaskId),
+    #[error("There is no task group {0}; was it ever created, or has it expired?")]
+    NoSuchGroup(TaskGroupId),
+    #[error("{0}")]
+    Dependencies(String),
+    #[error("{0}")]
+    Conflict(String),
+    /// The payload does not fit its schema.
+    #[error("{0}")]
+    Misfit(String),
+    #[error(
+        "Worker {worker} is {state} and gets no tasks: it {}. It should shut down; `getWorker` of the worker manager \
+         says more.",
+        why_none(*state)
+    )]
+    WorkerGoes {
+        worker: WorkerKey,
+        state: WorkerState,
+    },
+    #[error("Worker {0} is quarantined, so it gets no work")]
+    Quarantined(WorkerKey),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn why_none(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Stopped => "has been removed",
+        WorkerState::Stopping | WorkerState::Requested | WorkerState::Running => {
+            "is being removed, as it was asked to or is past its time"
+        }
+    }
+}

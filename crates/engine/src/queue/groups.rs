@@ -1,0 +1,185 @@
+//! All tasks of a group: the group is sealed, they are cancelled, or put before others.
+
+use std::sync::Arc;
+
+use domain::event::{EventBody, TaskGroupChange};
+use domain::id::{TaskGroupId, TaskId};
+use domain::task::{Moved, Priority, Refused, Task, TaskGroup};
+use domain::time::Timestamp;
+use store::StoreError;
+
+use super::TaskError;
+use super::moves::carry_out;
+use crate::Engine;
+use crate::change::Change;
+
+/// So many tasks are changed in one transaction.
+const BATCH: u32 = 100;
+/// So many transactions change one group: a million tasks. The rest waits for another request.
+const MAX_BATCHES: usize = 10_000;
+
+/// A group that is sealed stays so from the first time on.
+pub async fn seal_group(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    id: TaskGroupId,
+) -> Result<TaskGroup, TaskError> {
+    let written = engine.change("task_group_seal", now, move |change| {
+        let found = store::task_group_get(change.tx, &id)?;
+        let mut group = found.ok_or_else(|| TaskError::NoSuchGroup(id.clone()))?;
+        if group.sealed.is_none() {
+            group.sealed = Some(change.now);
+            group.version = store::task_group_update(change.tx, &group)?;
+            announce(change, &group, TaskGroupChange::Sealed)?;
+        }
+        Ok::<_, TaskError>(group)
+    });
+    written.await
+}
+
+/// Ends all that is left of a sealed group, and returns what that was.
+pub async fn cancel_group(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    group: &TaskGroup,
+) -> Result<Vec<TaskId>, TaskError> {
+    if group.sealed.is_none() {
+        return Err(TaskError::Conflict(format!(
+            "Task group {} is not sealed, so it may get further tasks while its tasks are cancelled; seal it first",
+            group.id
+        )));
+    }
+    let cancelled = for_each(engine, now, &group.id, |task, now| task.cancel(now));
+    Ok(cancelled.await?)
+}
+
+/// Returns the tasks that have another priority now.
+pub async fn change_group_priority(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    group: &TaskGroup,
+    priority: Priority,
+) -> Result<Vec<TaskId>, TaskError> {
+    let step = move |task: Task, _| task.change_priority(priority);
+    let changed = for_each(engine, now, &group.id, step).await?;
+    let told = group.clone();
+    let news = TaskGroupChange::PriorityChanged {
+        new: priority,
+        tasks_affected: changed.len() as u64,
+    };
+    let written = engine.change("task_group_priority", now, move |change| {
+        announce(change, &told, news)
+    });
+    written.await?;
+    Ok(changed)
+}
+
+fn announce(
+    change: &mut Change<'_, '_>,
+    group: &TaskGroup,
+    news: TaskGroupChange,
+) -> Result<(), StoreError> {
+    let group = Box::new(group.clone());
+    change.announce([EventBody::TaskGroup {
+        change: news,
+        group,
+    }])
+}
+
+/// Moves every unresolved task of a group, in many transactions; returns those that moved. What cannot be
+/// moved, because its deadline has passed, is left to the deadline.
+async fn for_each(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    id: &TaskGroupId,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Copy + Send + 'static,
+) -> Result<Vec<TaskId>, StoreError> {
+    let change_some = |start: Option<TaskId>| {
+        let id = id.clone();
+        async move {
+            let written = engine.change("task_group_move", now, move |change| {
+                let active = store::task_group_active(change.tx, &id, start.as_ref(), BATCH)?;
+                let mut moved = Vec::new();
+                for task_id in &active {
+                    if move_one(change, task_id, step)? {
+                        moved.push(task_id.clone());
+                    }
+                }
+                let is_full = active.len() == BATCH as usize;
+                let last = active.into_iter().next_back().filter(|_| is_full);
+                Ok::<_, StoreError>((moved, last))
+            });
+            written.await
+        }
+    };
+    in_batches(change_some).await
+}
+
+/// What came of one batch after the other: each begins behind the last one of the batch before it, and one that
+/// names no last one ends them.
+async fn in_batches<F>(
+    mut change: impl FnMut(Option<TaskId>) -> F,
+) -> Result<Vec<TaskId>, StoreError>
+where
+    F: Future<Output = Result<(Vec<TaskId>, Option<TaskId>), StoreError>>,
+{
+    let (mut all, mut after) = (Vec::new(), None);
+    for _ in 0..MAX_BATCHES {
+        let (changed, last) = change(after.take()).await?;
+        all.extend(changed);
+        if last.is_none() {
+            break;
+        }
+        after = last;
+    }
+    Ok(all)
+}
+
+fn move_one(
+    change: &mut Change<'_, '_>,
+    id: &TaskId,
+    step: impl Fn(Task, Timestamp) -> Result<Moved, Refused>,
+) -> Result<bool, StoreError> {
+    let Some(before) = store::task_get(change.tx, id)? else {
+        return Ok(false);
+    };
+    let Ok(moved) = step(before.clone(), change.now) else {
+        return Ok(false);
+    };
+    let has_moved = !moved.news.is_empty();
+    carry_out(change, &before, moved)?;
+    Ok(has_moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn batches_follow_each_other_to_the_last_one_or_the_limit() {
+        let name = |number: usize| {
+            format!("{number:08}QACAAAAAAAAAAA")
+                .parse::<TaskId>()
+                .unwrap()
+        };
+        for n_batches in testing::sizes_around("engine::queue::groups::MAX_BATCHES", MAX_BATCHES) {
+            let mut starts = Vec::new();
+            let change = |start| {
+                starts.push(start);
+                let changed = name(starts.len());
+                // Even of nothing there is one batch: the one that finds nothing.
+                let last = (starts.len() < n_batches).then(|| changed.clone());
+                std::future::ready(Ok((vec![changed], last)))
+            };
+            let changed = in_batches(change).now_or_never().unwrap().unwrap();
+            let n_made = n_batches.clamp(1, MAX_BATCHES);
+            assert_eq!(changed, (1..=n_made).map(name).collect::<Vec<_>>());
+            let expected = [None]
+                .into_iter()
+                .chain((1..n_made).map(|number| Some(name(number))));
+            assert!(starts.into_iter().eq(expected));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A worker claims a run that it knows by name, or keeps one for another while.
+
+use std::sync::Arc;
+
+use domain::id::{TaskId, WorkerKey};
+use domain::task::Task;
+use domain::time::Timestamp;
+
+use super::TaskError;
+use super::claiming::{claim_end, refusal, see};
+use super::moves::carry_out;
+use crate::Engine;
+
+pub async fn claim_task(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    id: TaskId,
+    run_id: u32,
+    worker: WorkerKey,
+) -> Result<Task, TaskError> {
+    let until = claim_end(engine, now);
+    let written = engine.change("task_claim", now, move |change| {
+        let (tx, now) = (&mut *change.tx, change.now);
+        let before = store::task_get(tx, &id)?.ok_or_else(|| TaskError::NotThere(id.clone()))?;
+        let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
+        let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
+        if let Some(state) = refusal(state) {
+            let worker = worker.clone();
+            return Err(TaskError::WorkerGoes { worker, state });
+        }
+        let moved = before
+            .clone()
+            .claim(run_id, &worker.group, &worker.id, now, until)?;
+        if known
+            .as_ref()
+            .is_some_and(|known| known.is_quarantined(now))
+        {
+            return Err(TaskError::Quarantined(worker.clone()));
+        }
+        // A second claim by the same worker changes nothing.
+        let is_new = !moved.news.is_empty();
+        let task = carry_out(change, &before, moved)?;
+        let claimed: &[Task] = if is_new {
+            std::slice::from_ref(&task)
+        } else {
+            &[]
+        };
+        see(change.tx, &worker, known, claimed, now)?;
+        Ok(task)
+    });
+    written.await
+}
+
+/// The worker is still at it: it keeps the run for another while.
+pub async fn reclaim(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    id: TaskId,
+    run_id: u32,
+) -> Result<Task, TaskError> {
+    let until = claim_end(engine, now);
+    let written = engine.change("task_reclaim", now, move |change| {
+        let now = change.now;
+        let before = store::task_get(change.tx, &id)?;
+        let before = before.ok_or_else(|| TaskError::NotThere(id.clone()))?;
+        let moved = before.clone().reclaim(run_id, now, until)?;
+        let task = carry_out(change, &before, moved)?;
+        if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
+            let worker = WorkerKey {
+                pool_id: task.definition.task_queue_id.clone(),
+                group: claim.group.clone(),
+                id: claim.worker_id.clone(),
+            };
+            let known = store::queue_worker_get(change.tx, &worker)?;
+            see(change.tx, &worker, known, &[], now)?;
+        }
+        Ok::<_, TaskError>(task)
+    });
+    written.await
+}
