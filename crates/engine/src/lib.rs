@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod access;
 pub mod artifacts;
 pub mod change;
 pub mod clock;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud::{ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
-use domain::access::ClientRecord;
+use domain::access::{ClientRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::Clock;
 use engine::artifacts::Folder;
@@ -15,7 +15,6 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
-use crate::gate::token_purpose;
 use crate::notify::MailChannel;
 use crate::tls::Tls;
 use crate::vitals::{skew_ms, skew_problem};

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use domain::time::Timestamp;
 use store::StoreError;
 
-pub use embedded::{Embedded, token_purpose};
+pub use embedded::Embedded;
 pub use remote::Remote;
 
 /// Why it is not known who is asking, or what they may do.

@@ -9,6 +9,7 @@ use access::scope::Expression;
 use contract::Invalid;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
+use engine::access::AccessError;
 use engine::configurations::{ConfigurationError, PayloadError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
@@ -275,6 +276,21 @@ impl From<BadLaunchConfigs> for ApiError {
         match bad {
             BadLaunchConfigs::Clash(_) => Self::conflict(bad.to_string()),
             BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_) => Self::input(bad.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for ApiError {
+    fn from(problem: AccessError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            AccessError::NoSuchClient | AccessError::NoSuchRole => Self::not_found(text),
+            AccessError::ClientExists
+            | AccessError::ClientChanged
+            | AccessError::RoleExists
+            | AccessError::RoleChanged => Self::conflict(text),
+            AccessError::Role(_) => Self::input(text),
+            AccessError::Store(problem) => problem.into(),
         }
     }
 }

@@ -15,7 +15,7 @@ use access::role::{ExpansionTooLarge, Role, Roles};
 use access::scope::ScopeSet;
 use access::seal::Keyring;
 use async_trait::async_trait;
-use domain::access::{ClientRecord, RoleRecord};
+use domain::access::{ClientRecord, RoleRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::{MINUTE_MS, Timestamp};
 use store::{AccessRevision, RoleNews, Store, StoreError};
@@ -325,11 +325,6 @@ fn note_use(used: &mut BTreeSet<String>, client_id: &str) {
     if used.len() < MAX_KEPT && !used.contains(client_id) {
         used.insert(client_id.to_owned());
     }
-}
-
-/// Binds a sealed access token to its client.
-pub fn token_purpose(client_id: &ClientId) -> String {
-    format!("client:{client_id}")
 }
 
 #[async_trait]
