@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod artifacts;
+pub mod cache_purges;
 pub mod change;
 pub mod clock;
 pub mod configurations;

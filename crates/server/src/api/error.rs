@@ -10,6 +10,7 @@ use contract::Invalid;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;
+use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, PayloadError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
@@ -129,13 +130,6 @@ impl ApiError {
 
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(Code::RequestConflict, message)
-    }
-
-    pub fn provider_setup_failed() -> Self {
-        Self::new(
-            Code::ProviderSetupFailed,
-            "Provider backend may be down or misconfigured",
-        )
     }
 
     /// The queue of another deployment does not say what waits there.
@@ -291,6 +285,15 @@ impl From<AccessError> for ApiError {
             | AccessError::RoleChanged => Self::conflict(text),
             AccessError::Role(_) => Self::input(text),
             AccessError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<CachePurgeError> for ApiError {
+    fn from(problem: CachePurgeError) -> Self {
+        match problem {
+            CachePurgeError::TooMany(_) => Self::conflict(problem.to_string()),
+            CachePurgeError::Store(problem) => problem.into(),
         }
     }
 }

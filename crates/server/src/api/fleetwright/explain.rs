@@ -8,6 +8,7 @@ use domain::supply::{Horizon, Presence, Signs};
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use engine::fleet;
+use engine::pools::PoolError;
 use serde_json::{Value, json};
 use store::{PlanRecord, SilentWorker, StoreError, Tx};
 
@@ -35,7 +36,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (embedded, horizon) = (!app.engine.demands.is_outside(), app.engine.horizon(now));
     let read = app.engine.store.read("explain_pool", move |tx| {
         let pool = store::pool_get(tx, &id)?;
-        let pool = pool.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
+        let pool = pool.ok_or(PoolError::NoSuchPool)?;
         let mut demand = demand.clone();
         if embedded {
             demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
@@ -44,10 +45,10 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         let silent = store::worker_list_silent(tx, &horizon, &id, SILENT)?;
         let plans = store::plan_list(tx, &id, HISTORY)?;
         let launches = store::launch_list(tx, &id, HISTORY)?;
-        Ok::<_, ApiError>((facts, silent, plans, launches))
+        Ok::<_, PoolError>((facts, silent, plans, launches))
     });
     let (facts, silent, plans, launches) = read.await?;
-    let facts = facts.ok_or_else(|| ApiError::not_found("Worker pool does not exist"))?;
+    let facts = facts.ok_or(PoolError::NoSuchPool)?;
     let present = match fleet::preview(&app.engine, &facts).await? {
         Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
             "snapshot": snapshot.to_json()}),
@@ -91,8 +92,9 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let horizon =
         (!call.app.engine.demands.is_outside()).then(|| call.app.engine.horizon(call.now));
     let read = call.app.engine.store.read("explain_worker", move |tx| {
-        let worker = store::worker_get(tx, &key)?;
-        let worker = worker.ok_or_else(|| ApiError::not_found("Worker not found"))?;
+        let Some(worker) = store::worker_get(tx, &key)? else {
+            return Ok(None);
+        };
         let seen = store::queue_worker_get(tx, &key)?;
         let claims = store::task_list_claims_of_worker(tx, &key, 1)?;
         let presence = horizon
@@ -102,9 +104,11 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
             Some(launch) => store::plan_get(tx, &launch.pool_id, launch.plan)?,
             None => None,
         };
-        Ok::<_, ApiError>((worker, seen, presence, launch, plan))
+        Ok::<_, StoreError>(Some((worker, seen, presence, launch, plan)))
     });
-    let (worker, seen, presence, launch, plan) = read.await?;
+    let found = read.await?;
+    let missing = || ApiError::not_found("Worker not found");
+    let (worker, seen, presence, launch, plan) = found.ok_or_else(missing)?;
     let mut story = story(&worker, seen.as_ref(), launch.as_ref(), plan.as_ref());
     if presence == Some(Presence::Silent) {
         let asked = seen.as_ref().and_then(|seen| seen.last_date_active);

@@ -2,12 +2,12 @@
 
 use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
+use engine::pools::PoolError;
 use serde::Serialize;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::pools::no_such_pool;
 use super::wire::StatsReply;
 
 /// What stands for workers without a launch config.
@@ -35,8 +35,8 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
         .engine
         .store
         .scan("worker_counts_by_launch_config", move |tx| {
-            store::pool_get(tx, &id)?.ok_or_else(no_such_pool)?;
-            Ok::<_, ApiError>(store::worker_counts_by_launch_config(tx, &id)?)
+            store::pool_get(tx, &id)?.ok_or(PoolError::NoSuchPool)?;
+            Ok::<_, PoolError>(store::worker_counts_by_launch_config(tx, &id)?)
         });
     let name = |config: Option<LaunchConfigId>| {
         config.map_or_else(|| UNKNOWN.to_owned(), |id| id.to_string())

@@ -1,7 +1,7 @@
 //! Single rules: an edit of one of them touches nothing else of its set.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
-use engine::configurations::{Edit, Next, carry_out};
+use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
     let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or_else(no_such_configuration)
+        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotThere)
     });
     let stored = read.await?;
     told(&stored, &rule_id)
