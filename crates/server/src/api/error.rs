@@ -7,11 +7,12 @@ use std::io;
 
 use access::scope::Expression;
 use contract::Invalid;
+use domain::documentation::Refusal;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;
 use engine::cache_purges::CachePurgeError;
-use engine::configurations::{ConfigurationError, PayloadError};
+use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::overrides::OverrideError;
 use engine::pools::PoolError;
 use engine::queue::TaskError;
@@ -329,6 +330,19 @@ impl From<ConfigurationError> for ApiError {
             ConfigurationError::Pool(problem) => problem.into(),
             ConfigurationError::Work(problem) => problem.into(),
             ConfigurationError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<DocumentationError> for ApiError {
+    fn from(problem: DocumentationError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            DocumentationError::NoSubject(_) | DocumentationError::None(_) => Self::not_found(text),
+            DocumentationError::Refused(Refusal::TooLarge) => Self::new(Code::InputTooLarge, text),
+            DocumentationError::Refused(_) => Self::input(text),
+            DocumentationError::Work(problem) => problem.into(),
+            DocumentationError::Store(problem) => problem.into(),
         }
     }
 }
