@@ -11,6 +11,7 @@ use domain::documentation::Refusal;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;
+use engine::artifacts::ArtifactError;
 use engine::cache_purges::CachePurgeError;
 use engine::configurations::{ConfigurationError, DocumentationError, PayloadError};
 use engine::overrides::OverrideError;
@@ -295,6 +296,22 @@ impl From<CachePurgeError> for ApiError {
         match problem {
             CachePurgeError::TooMany(_) => Self::conflict(problem.to_string()),
             CachePurgeError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<ArtifactError> for ApiError {
+    fn from(problem: ArtifactError) -> Self {
+        let text = problem.to_string();
+        match problem {
+            ArtifactError::NoSuchTask | ArtifactError::NoFile => Self::not_found(text),
+            ArtifactError::Expired => Self::new(Code::ResourceExpired, text),
+            ArtifactError::Refused(_) | ArtifactError::NoFolder => Self::input(text),
+            ArtifactError::Conflict(_)
+            | ArtifactError::TakesNothing(_)
+            | ArtifactError::Append(_) => Self::conflict(text),
+            ArtifactError::Io(problem) => problem.into(),
+            ArtifactError::Store(problem) => problem.into(),
         }
     }
 }

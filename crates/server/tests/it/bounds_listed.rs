@@ -104,7 +104,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "engine::rate_limit::bucket::MAX_DOUBLINGS",
             "fleetwright::commands::task::log::MAX_TRIES",
             "fleetwright::client::send::MAX_REDIRECTS",
-            "server::api::queue::log_stream::QUIET_LOOKS",
+            "engine::artifacts::following::QUIET_LOOKS",
             "backplane::taskcluster_queue::TRY_BATCH_AGAIN",
         ],
     ),
