@@ -4,6 +4,7 @@ use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
 use engine::pools::PoolError;
 use serde::Serialize;
+use store::StoreError;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
@@ -75,7 +76,7 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
             _ => Vec::new(),
         };
         let ids: Vec<PoolId> = pools.into_iter().map(|pool| pool.id).collect();
-        Ok::<_, ApiError>((ids, counts))
+        Ok::<_, StoreError>((ids, counts))
     });
     let (mut ids, by_pool) = read.await?;
     let continuation_token = page.cut(&mut ids, |id| (id.to_string(),));
