@@ -8,6 +8,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
 use crate::Secret;
+pub use crate::auth_failed::AuthFailed;
 use crate::certificate::{self, derived_token};
 use crate::hawk::{self, CheckedCertificate, Extension, Presented, RequestLine, without_bewit};
 use crate::role::ExpansionTooLarge;
@@ -40,14 +41,6 @@ pub struct Client {
     pub disabled: bool,
 }
 
-/// Why a request is not let in, in words for its sender.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct AuthFailed {
-    /// The words.
-    pub message: String,
-}
-
 /// Who sent a request, and what it may do.
 #[derive(Clone, Debug)]
 pub struct Authenticated {
@@ -67,29 +60,6 @@ pub struct Policy {
     /// Take a header whose MAC leaves out the query, as the Rust Taskcluster client makes them.
     /// Whoever can change a request under way could then change its query.
     pub accept_mac_over_path_only: bool,
-}
-
-impl From<ExpansionTooLarge> for AuthFailed {
-    fn from(problem: ExpansionTooLarge) -> Self {
-        Self::new(problem.to_string())
-    }
-}
-
-impl AuthFailed {
-    /// With these words.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
-    }
-
-    pub(crate) fn bad_request(what: &str) -> Self {
-        Self::new(format!("Bad Request: {what}"))
-    }
-
-    pub(crate) fn unauthorized(what: &str) -> Self {
-        Self::new(format!("Unauthorized: {what}"))
-    }
 }
 
 /// What scopes amount to, by the roles that they grant.

@@ -16,7 +16,7 @@ pub(crate) use extension::{CheckedCertificate, Extension};
 pub(crate) use mac::Signed;
 pub use sign::{extension, payload_hash, sign_bewit, sign_header};
 
-use crate::authenticate::AuthFailed;
+use crate::auth_failed::AuthFailed;
 
 /// The longest `Authorization` header that is read.
 pub const MAX_HEADER_LENGTH: usize = 4096;

@@ -5,6 +5,7 @@
 
 mod adoption;
 mod compilation;
+mod compiled;
 mod compiler;
 mod difference;
 mod given_ids;
@@ -25,7 +26,8 @@ use rules::{Presented, Rule, RuleSet};
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{StoredPool, WantedPool, adoption};
-pub use self::compilation::{Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider};
+pub use self::compilation::Compilation;
+pub use self::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 pub use self::difference::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, Way, difference, rule_changes,
     value_changes,

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::conditions::Conditions;
 use crate::evaluator::Evaluator;
 use crate::presented::Presented;
+use crate::rule::Rule;
 use crate::set::RuleSet;
 
 /// With more changed rules than this, asking each costs more than finding all that apply.
@@ -21,17 +22,24 @@ pub struct Change {
     conditions: Vec<Conditions>,
 }
 
-impl Change {
-    /// `places` has the place of each of the old rules, by id.
-    pub(crate) fn between(old: Evaluator, new: Evaluator, places: &HashMap<&str, usize>) -> Self {
-        let conditions = changed(old.set(), new.set(), places);
-        Self {
-            old,
-            new,
-            conditions,
-        }
+impl Evaluator {
+    /// The evaluator of another version of the set. It keeps the results that are still true, and the
+    /// [`Change`] says whose result could be another.
+    #[must_use]
+    pub fn succeed(&self, next: &RuleSet) -> (Self, Change) {
+        let rules = self.set().rules();
+        let places: HashMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
+        let evaluator = self.next(next, &places);
+        let change = Change {
+            conditions: changed(self.set(), evaluator.set(), &places),
+            old: self.clone(),
+            new: evaluator.clone(),
+        };
+        (evaluator, change)
     }
+}
 
+impl Change {
     /// Whether the result, or the origin of a value in it, could be another than before.
     #[must_use]
     pub fn touches(&self, presented: &Presented) -> bool {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::assign::assign;
-use crate::change::Change;
 use crate::explain::Explanation;
 use crate::origins::{self, Evaluation};
 use crate::presented::Presented;
@@ -54,19 +53,14 @@ impl Evaluator {
         }
     }
 
-    /// The evaluator of another version of the set. It keeps the results that are still true, and the
-    /// [`Change`] says whose result could be another.
-    #[must_use]
-    pub fn succeed(&self, next: &RuleSet) -> (Self, Change) {
-        let rules = self.set.rules();
-        let places: HashMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
-        let evaluator = Self::knowing(next, self.results.clone(), |rule| {
+    /// The evaluator of another version of the set. It keeps the results that are still true;
+    /// `places` has the place of each of the present rules, by id.
+    pub(crate) fn next(&self, next: &RuleSet, places: &HashMap<&str, usize>) -> Self {
+        Self::knowing(next, self.results.clone(), |rule| {
             let place = *places.get(rule.id())?;
-            let same = rules[place].assigns_as(rule);
+            let same = self.set.rules()[place].assigns_as(rule);
             same.then_some(self.numbers[place])
-        });
-        let change = Change::between(self.clone(), evaluator.clone(), &places);
-        (evaluator, change)
+        })
     }
 
     /// The set.

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use super::extension::URL_SAFE;
 use super::header::seconds;
 use super::{Bewit, Extension, MAX_BEWIT_LENGTH};
-use crate::authenticate::AuthFailed;
+use crate::auth_failed::AuthFailed;
 use crate::scope::is_scope;
 
 /// The bewit in a resource, and what is left of the resource without it: two texts to be joined.

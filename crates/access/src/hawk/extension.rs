@@ -5,7 +5,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-use crate::authenticate::AuthFailed;
+use crate::auth_failed::AuthFailed;
 use crate::certificate::MAX_DURATION_MS;
 use crate::scope::{ANONYMOUS, is_scope};
 

@@ -1,7 +1,7 @@
 //! The `Authorization: Hawk name="value", …` header, read strictly.
 
 use super::{Extension, Header, MAX_HEADER_LENGTH};
-use crate::authenticate::AuthFailed;
+use crate::auth_failed::AuthFailed;
 
 pub(super) fn read(header: &str) -> Result<Header, AuthFailed> {
     if header.len() > MAX_HEADER_LENGTH {

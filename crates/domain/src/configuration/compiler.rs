@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rules::{Evaluator, Pattern, Presented};
 use serde_json::{Map, Value};
 
-use super::compilation::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
+use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::given_ids::{GivenIds, Issue};
 use super::market::{Market, Place, Takes, Wares};
 use super::places::{listed, places};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rules::Presented;
 use serde_json::{Map, Value};
 
-use super::compilation::{CompiledLaunchConfig, CompiledProvider};
+use super::compiled::{CompiledLaunchConfig, CompiledProvider};
 use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
 use crate::launch_config::{give_id, has_own_id, id_of, id_of_twin, steer_to};
 
