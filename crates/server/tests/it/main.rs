@@ -26,6 +26,7 @@ mod crowds;
 mod database;
 mod doctor;
 mod documentation;
+mod doors;
 mod error_reports;
 mod event_stream;
 mod events;
