@@ -11,7 +11,6 @@ mod data_folder;
 #[cfg(test)]
 mod documented;
 mod failure;
-mod files;
 mod import;
 mod machine;
 mod output;

@@ -7,9 +7,10 @@
 use access::scope::ScopeSet;
 use domain::id::PoolId;
 use domain::launch_config::id_of;
+use rule_import::Pool;
 use serde_json::{Map, Number, Value, json};
 
-use super::fleet::{Fleet, Pool, Role};
+use super::fleet::{Fleet, Role};
 use crate::client::{AUTH, Call, WORKER_MANAGER};
 use crate::output::pretty;
 

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use domain::documentation::{self, Record, Refusal, STYLE, Subject, Tree};
+use documentation::{Refusal, STYLE, Tree};
+use domain::documentation::{Record, Subject};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
     LAST_MODIFIED, REFERRER_POLICY,

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::cover::{Condition, Space};
 use super::patterns::Patterns;
-use super::pools::{Sections, Source, groups, sections};
 use super::render::{Draft, Surroundings};
 use super::solve::{Given, Used, cost, solve};
+use super::source::{Sections, Source, groups, sections};
 use super::table::{Row, Table, Want};
 
 /// How often all values are looked at again, with the conditions that the others have found.

@@ -91,8 +91,8 @@ fn free_folder(tree: &Tree) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_common::tree;
     use super::*;
+    use crate::tests_common::tree;
 
     fn shown(tree: &Tree) -> String {
         let files = tree
@@ -190,7 +190,7 @@ mod tests {
         // The README is new, and there is one metadata.
         assert_eq!(joined.n_files(), 1_000);
         assert_eq!(Tree::unpack(&joined.pack()).unwrap(), joined);
-        let longest = "x".repeat(super::super::MAX_TEXT_BYTES);
+        let longest = "x".repeat(crate::MAX_TEXT_BYTES);
         let long = tree(&[("README.md", &longest)]);
         let joined = join(Some(long.clone()), Some(long)).unwrap();
         assert_eq!(Tree::unpack(&joined.pack()).unwrap(), joined);

@@ -1,8 +1,7 @@
 //! Files that people write: YAML, JSON and TOML, read with limits and with errors that say where.
-//!
-//! All three give the same values. What only one of them knows (dates of TOML, tags of YAML,
-//! numbers that JSON has not) is refused rather than guessed.
+#![doc = include_str!("../README.md")]
 
+mod error;
 mod find;
 mod json;
 mod place;
@@ -18,26 +17,25 @@ use std::path::Path;
 
 use serde_json::Value;
 
-pub(crate) use find::find;
-pub(crate) use write::to_yaml;
-
-use crate::failure::Failure;
-use place::Problem;
+pub use error::FileError;
+pub use find::{Found, find};
+pub use place::Problem;
+pub use write::to_yaml;
 
 /// Larger files are made by programs, which can divide them.
-pub(crate) const MAX_BYTES: u64 = 16 << 20;
+pub const MAX_BYTES: u64 = 16 << 20;
 /// A plan holds everything twice and more; what is larger does not come from this program.
 const MAX_OWN_BYTES: u64 = 2 << 30;
 /// Deeper documents are mistakes or attacks.
-pub(crate) const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 /// How parsers say that they go no deeper, each from a depth of its own on.
 const GIVES_UP: [&str; 2] = ["recursion limit exceeded", "cannot recurse further"];
 /// The file names that are read.
-pub(crate) const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "toml"];
+pub const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "toml"];
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     Yaml,
     Json,
     Toml,
@@ -45,7 +43,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// What the name of a file says about its content.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(OsStr::to_str)?;
         match extension.to_ascii_lowercase().as_str() {
             "yaml" | "yml" => Some(Self::Yaml),
@@ -65,11 +63,11 @@ impl Format {
 }
 
 /// Reads a file in the form that its name says. An empty one is `null` in YAML.
-pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
+pub fn read(path: &Path) -> Result<Value, FileError> {
     let name = path.display();
     let Some(format) = Format::of(path) else {
         return Err(
-            Failure::usage(format!("the name of {name} does not say what it is"))
+            FileError::new(format!("the name of {name} does not say what it is"))
                 .advise(format!("let it end in .{}", EXTENSIONS.join(" or ."))),
         );
     };
@@ -77,13 +75,13 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
 }
 
 /// Reads JSON that this program wrote: what is large or deep in it was so where it came from.
-pub(crate) fn read_own(path: &Path) -> Result<Value, Failure> {
+pub fn read_own(path: &Path) -> Result<Value, FileError> {
     let text = text(path, MAX_OWN_BYTES)?;
     parse_to_any_depth(&path.display().to_string(), &text, Format::Json)
 }
 
 /// Understands a text; `name` says in errors where it is from.
-pub(crate) fn parse(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
+pub fn parse(name: &str, text: &str, format: Format) -> Result<Value, FileError> {
     let value = exactly(text, format).map_err(|mut problem| {
         if GIVES_UP.iter().any(|words| problem.text.starts_with(words)) {
             problem.text = too_deep();
@@ -104,12 +102,12 @@ fn too_deep() -> String {
 }
 
 /// What the parsers can do without harm is their limit.
-fn parse_to_any_depth(name: &str, text: &str, format: Format) -> Result<Value, Failure> {
+fn parse_to_any_depth(name: &str, text: &str, format: Format) -> Result<Value, FileError> {
     exactly(text, format).map_err(|problem| refused(name, format, &problem))
 }
 
 /// JSON of which it is known otherwise where it is from.
-pub(crate) fn parse_json(text: &str) -> Result<Value, Problem> {
+pub fn parse_json(text: &str) -> Result<Value, Problem> {
     exactly(text, Format::Json)
 }
 
@@ -129,9 +127,9 @@ fn exactly(text: &str, format: Format) -> Result<Value, Problem> {
     }
 }
 
-fn refused(name: &str, format: Format, problem: &Problem) -> Failure {
+fn refused(name: &str, format: Format, problem: &Problem) -> FileError {
     let place = problem.place.map(|place| format!(":{place}"));
-    Failure::usage(format!(
+    FileError::new(format!(
         "{name}{}: not understood as {}: {}",
         place.unwrap_or_default(),
         format.name(),
@@ -139,14 +137,14 @@ fn refused(name: &str, format: Format, problem: &Problem) -> Failure {
     ))
 }
 
-fn text(path: &Path, max_bytes: u64) -> Result<String, Failure> {
+fn text(path: &Path, max_bytes: u64) -> Result<String, FileError> {
     let name = path.display();
     let mut text = String::new();
     let read = std::fs::File::open(path)
         .and_then(|file| file.take(max_bytes + 1).read_to_string(&mut text));
     match read {
         Err(problem) => Err(unreadable(path, &problem)),
-        Ok(size) if size as u64 > max_bytes => Err(Failure::usage(format!(
+        Ok(size) if size as u64 > max_bytes => Err(FileError::new(format!(
             "{name} has more than {} MiB",
             max_bytes >> 20
         ))
@@ -156,9 +154,9 @@ fn text(path: &Path, max_bytes: u64) -> Result<String, Failure> {
 }
 
 /// What is said of a file or folder that cannot be read.
-pub(crate) fn unreadable(path: &Path, problem: &std::io::Error) -> Failure {
+pub fn unreadable(path: &Path, problem: &std::io::Error) -> FileError {
     let name = path.display();
-    Failure::usage(match problem.kind() == ErrorKind::NotFound {
+    FileError::new(match problem.kind() == ErrorKind::NotFound {
         true => format!("there is no file or folder {name}"),
         false => format!("cannot read {name}: {problem}"),
     })
@@ -305,7 +303,7 @@ mod tests {
         let deep = |opening: &str, closing: &str, depth| {
             format!("{}1{}", opening.repeat(depth), closing.repeat(depth))
         };
-        let mut depths = sizes_around("fleetwright::files::MAX_DEPTH", MAX_DEPTH);
+        let mut depths = sizes_around("files::MAX_DEPTH", MAX_DEPTH);
         depths.push(100_000);
         for depth in depths {
             let brackets = deep("[", "]", depth);

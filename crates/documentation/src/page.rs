@@ -53,11 +53,14 @@ pub fn text(tree: &Tree) -> String {
     text
 }
 
-pub(super) fn title(tree: &Tree) -> String {
-    let project = tree.metadata().project;
-    let first = || sheets(tree).into_iter().next().map(|sheet| sheet.title);
-    let title = project.or_else(first).unwrap_or_default();
-    cut(&title)
+impl Tree {
+    /// What the documentation is called: the title of its first page.
+    pub fn title(&self) -> String {
+        let project = self.metadata().project;
+        let first = || sheets(self).into_iter().next().map(|sheet| sheet.title);
+        let title = project.or_else(first).unwrap_or_default();
+        cut(&title)
+    }
 }
 
 /// Whether the tree can be shown.

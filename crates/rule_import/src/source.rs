@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::cloud::{Cloud, places};
 use super::leaves::leaves;
 use super::places::{Place, encode};
+use super::pool::Pool;
 use super::table::{Ask, Row};
-use crate::import::fleet::Pool;
 
 /// The provisioner of worker types that have a short name.
 const PROVISIONER: &str = "worker-manager/";

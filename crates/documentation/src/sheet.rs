@@ -154,8 +154,8 @@ pub(super) fn page_meant(tree: &Tree, page: &str, reference: &str) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_common::tree;
     use super::*;
+    use crate::tests_common::tree;
 
     #[test]
     fn pages_are_read_from_the_readme_on_in_their_order() {

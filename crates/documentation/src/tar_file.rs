@@ -9,9 +9,9 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
-use super::Limits;
 use super::refusal::{Refusal, Shown};
 use super::tree::{Building, Tree};
+use super::{JOINED, Limits};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// What people take for a tarball now and then.
@@ -52,6 +52,24 @@ struct Announced {
     is_sparse: bool,
     /// There was something, whatever it said.
     is_open: bool,
+}
+
+impl Tree {
+    /// From what we have packed, which may be two trees in one.
+    pub fn unpack(tarball: &[u8]) -> Result<Self, Refusal> {
+        read(tarball, JOINED)
+    }
+
+    /// A tarball, packed with gzip: the same bytes for the same files.
+    pub fn pack(&self) -> Vec<u8> {
+        // Without a time and a system: the same on every machine.
+        let packed = GzBuilder::new()
+            .mtime(0)
+            .operating_system(255)
+            .write(Vec::new(), Compression::default());
+        let written = write_to(self, packed);
+        written.expect("writing to memory does not fail, and the paths were checked")
+    }
 }
 
 pub(super) fn read(tarball: &[u8], limits: Limits) -> Result<Tree, Refusal> {
@@ -288,16 +306,6 @@ impl From<io::Error> for Stop {
     fn from(problem: io::Error) -> Self {
         Self::Broken(problem)
     }
-}
-
-pub(super) fn write(tree: &Tree) -> Vec<u8> {
-    // Without a time and a system: the same on every machine.
-    let packed = GzBuilder::new()
-        .mtime(0)
-        .operating_system(255)
-        .write(Vec::new(), Compression::default());
-    let written = write_to(tree, packed);
-    written.expect("writing to memory does not fail, and the paths were checked")
 }
 
 fn write_to(tree: &Tree, packed: flate2::write::GzEncoder<Vec<u8>>) -> io::Result<Vec<u8>> {

@@ -3,8 +3,8 @@
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
+use super::error::FileError;
 use super::{EXTENSIONS, Format, unreadable};
-use crate::failure::Failure;
 
 const MAX_FILES: usize = 10_000;
 const MAX_FOLDERS_DEEP: usize = 16;
@@ -12,14 +12,14 @@ const MAX_FOLDERS_DEEP: usize = 16;
 const ADVICE: &str = "a name that begins with a dot is left out";
 
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) files: Vec<PathBuf>,
+pub struct Found {
+    pub files: Vec<PathBuf>,
     /// What has the name of a file, or leads to a folder, and cannot be read.
-    pub(crate) strange: Vec<String>,
+    pub strange: Vec<String>,
 }
 
 impl Found {
-    pub(crate) fn advice(&self) -> Option<String> {
+    pub fn advice(&self) -> Option<String> {
         (!self.strange.is_empty()).then(|| ADVICE.to_owned())
     }
 }
@@ -27,7 +27,7 @@ impl Found {
 /// The files to read: the one that is named, or all in a folder and those below it, in the order
 /// of their names. What begins with a dot is left out. Nothing else that looks like a file of ours is: what is not
 /// found in a folder may be removed from a server.
-pub(crate) fn find(path: &Path) -> Result<Found, Failure> {
+pub fn find(path: &Path) -> Result<Found, FileError> {
     let kind = std::fs::metadata(path).map_err(|problem| unreadable(path, &problem))?;
     if !kind.is_dir() {
         return Ok(Found {
@@ -41,10 +41,10 @@ pub(crate) fn find(path: &Path) -> Result<Found, Failure> {
     if files.len() > MAX_FILES || strange.len() > MAX_FILES {
         let name = path.display();
         let text = format!("{name} holds more than {MAX_FILES} files");
-        return Err(Failure::usage(text));
+        return Err(FileError::new(text));
     }
     if files.is_empty() && strange.is_empty() {
-        return Err(Failure::usage(format!(
+        return Err(FileError::new(format!(
             "there is no file in {} whose name ends in .{}",
             path.display(),
             EXTENSIONS.join(" or .")
@@ -55,10 +55,10 @@ pub(crate) fn find(path: &Path) -> Result<Found, Failure> {
     Ok(found)
 }
 
-fn gather(folder: &Path, depth: usize, found: &mut Found) -> Result<(), Failure> {
+fn gather(folder: &Path, depth: usize, found: &mut Found) -> Result<(), FileError> {
     let name = folder.display();
     if depth > MAX_FOLDERS_DEEP {
-        return Err(Failure::usage(format!(
+        return Err(FileError::new(format!(
             "{name} lies more than {MAX_FOLDERS_DEEP} folders deep"
         )));
     }
@@ -121,7 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        let mut sizes = sizes_around("fleetwright::files::find::MAX_FILES", MAX_FILES);
+        let mut sizes = sizes_around("files::find::MAX_FILES", MAX_FILES);
         // Ten times as many would take long to make, and one too many ends the search.
         sizes.retain(|count| *count <= MAX_FILES + 1);
         let mut n_there = 0;
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_file_lies_in_so_many_folders_and_no_deeper() {
         let limit = MAX_FOLDERS_DEEP;
-        for depth in sizes_around("fleetwright::files::find::MAX_FOLDERS_DEEP", limit) {
+        for depth in sizes_around("files::find::MAX_FOLDERS_DEEP", limit) {
             let folder = tempfile::tempdir().unwrap();
             let home = folder.path().join("d/".repeat(depth));
             std::fs::create_dir_all(&home).unwrap();

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::metadata::Metadata;
 use super::path::{ancestors, folded, normal};
 use super::refusal::{Refusal, Shown};
-use super::tar_file;
-use super::{JOINED, Limits, MAX_TEXT_BYTES, MAX_UPLOAD_BYTES, OWN, page};
+use super::{Limits, MAX_TEXT_BYTES, OWN};
 
 /// Where the tree's own description stands.
 pub(super) const METADATA: &str = "metadata.json";
@@ -37,27 +36,6 @@ struct Taken {
 }
 
 impl Tree {
-    /// From what somebody sent: a tarball, packed with gzip or not.
-    pub fn accept(upload: &[u8]) -> Result<Self, Refusal> {
-        if upload.len() > MAX_UPLOAD_BYTES {
-            return Err(Refusal::TooLarge);
-        }
-        let tree = tar_file::read(upload, OWN)?;
-        // What is taken can be shown.
-        page::check(&tree)?;
-        Ok(tree)
-    }
-
-    /// From what we have packed, which may be two trees in one.
-    pub fn unpack(tarball: &[u8]) -> Result<Self, Refusal> {
-        tar_file::read(tarball, JOINED)
-    }
-
-    /// A tarball, packed with gzip: the same bytes for the same files.
-    pub fn pack(&self) -> Vec<u8> {
-        tar_file::write(self)
-    }
-
     /// By path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let files = self.files.iter();
@@ -76,11 +54,6 @@ impl Tree {
         let content = self.files.get(METADATA).map_or(&b""[..], Vec::as_slice);
         // It was read when the tree was made.
         Metadata::parse(content).unwrap_or_default()
-    }
-
-    /// What the documentation is called: the title of its first page.
-    pub fn title(&self) -> String {
-        page::title(self)
     }
 
     /// A file that is text; it was checked when the tree was made.
@@ -214,9 +187,9 @@ fn has_ending(path: &str, ending: &str) -> bool {
 mod tests {
     use testing::sizes_around;
 
-    use super::super::tests_common::{METADATA_TEXT, tree};
-    use super::super::{MAX_DEPTH, MAX_ENTRIES, MAX_UNPACKED_BYTES};
     use super::*;
+    use crate::tests_common::{METADATA_TEXT, tree};
+    use crate::{MAX_DEPTH, MAX_ENTRIES, MAX_UNPACKED_BYTES};
 
     fn refused(files: &[(&str, &[u8])]) -> String {
         let mut building = Building::default();
@@ -281,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_tree_has_so_many_entries_and_no_more() {
-        for count in sizes_around("domain::documentation::MAX_ENTRIES", MAX_ENTRIES) {
+        for count in sizes_around("documentation::MAX_ENTRIES", MAX_ENTRIES) {
             let mut building = Building::default();
             let mut entries = (0..count).map(|number| match number {
                 0 => building.file(METADATA.as_bytes(), METADATA_TEXT.into()),
@@ -305,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_file_lies_in_so_many_folders_and_no_deeper() {
-        for depth in sizes_around("domain::documentation::MAX_DEPTH", MAX_DEPTH) {
+        for depth in sizes_around("documentation::MAX_DEPTH", MAX_DEPTH) {
             let path = "d/".repeat(depth) + "f";
             let mut building = Building::default();
             match building.file(path.as_bytes(), b"x".to_vec()) {

@@ -11,7 +11,7 @@ pub(crate) struct Place {
 
 /// What is wrong, and where, if that is known.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub struct Problem {
     pub(super) place: Option<Place>,
     pub(super) text: String,
 }

@@ -7,7 +7,7 @@ use domain::configuration::{CONFIG_KEYS, Compilation, CompiledPool, Configuratio
 use domain::id::ProviderId;
 use serde_json::{Map, Value, json};
 
-use super::pools::{Source, Takes};
+use super::source::{Source, Takes};
 
 /// Compiles a document as a server does.
 pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilation, String> {
@@ -43,7 +43,7 @@ pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), 
 /// The providers, which present what no pool has asked for: all places stand in the rules, and no others.
 fn market(sources: &[Source]) -> Result<Market, String> {
     let mut providers: BTreeMap<ProviderId, Wares> = BTreeMap::new();
-    let clouds = super::pools::clouds(sources);
+    let clouds = super::source::clouds(sources);
     for source in sources {
         let id: ProviderId = source
             .provider

@@ -11,7 +11,7 @@ const MAX_SIMPLE_KEY: usize = 900;
 
 /// Writes a document. In every mapping the keys in `first` come first, in that order, and the others after
 /// them by name.
-pub(crate) fn to_yaml(value: &Value, first: &[&str]) -> String {
+pub fn to_yaml(value: &Value, first: &[&str]) -> String {
     let writer = Writer { first };
     let mut text = String::new();
     match value {
@@ -181,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::files::{Format, parse};
+    use crate::{Format, parse};
 
     #[test]
     fn important_keys_come_first_and_small_things_stand_on_one_line() {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::tests_common::tree;
 use super::*;
+use crate::tests_common::tree;
 
 /// What is within the first section.
 fn shown(markdown: &str) -> String {
@@ -188,7 +188,7 @@ fn a_single_documentation_has_no_header() {
 
 #[test]
 fn a_page_that_would_grow_without_end_is_refused() {
-    let nested = "> ".repeat(super::super::MAX_TEXT_BYTES / 2);
+    let nested = "> ".repeat(crate::MAX_TEXT_BYTES / 2);
     let tree = tree(&[("a.md", &nested), ("b.md", &nested)]);
     let refused = Tree::accept(&tree.pack()).unwrap_err();
     assert_eq!(refused, Refusal::PageTooLarge);

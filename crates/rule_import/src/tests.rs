@@ -1,19 +1,15 @@
 //! Fleets of all kinds become rules that give the same fleet.
 
+use files::{Format, parse};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::write::{Written, configurations};
-use super::{Sorted, sorted};
-use crate::files::{Format, parse};
-use crate::import::fleet::Fleet;
+use super::configuration_file::{ConfigurationFile, configurations};
+use super::tests_common::read_pools;
+use super::{ExcludedPool, Grouping, PoolSelection};
 
-fn sorted_fleet(pools: Vec<Value>) -> Sorted {
-    sorted(&read_fleet(pools))
-}
-
-fn read_fleet(pools: Vec<Value>) -> Fleet {
-    Fleet::parse(json!({ "workerPools": pools })).unwrap()
+fn select(pools: Vec<Value>) -> PoolSelection {
+    PoolSelection::new(&read_pools(pools))
 }
 
 fn pool(id: &str, provider: &str, config: Value) -> Value {
@@ -38,16 +34,18 @@ fn launching(launch_configs: &[Value]) -> Value {
     json!({"minCapacity": 0, "maxCapacity": 5, "launchConfigs": launch_configs})
 }
 
-fn reasons(list: &super::LeftOut) -> String {
-    let lines = list.iter().map(|(id, why)| format!("{id}: {why}"));
+fn reasons(list: &[ExcludedPool]) -> String {
+    let lines = list
+        .iter()
+        .map(|pool| format!("{}: {}", pool.id, pool.reason));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// One configuration of these pools: all of them, and proven.
-fn written(pools: Vec<Value>) -> Written {
-    let sorted = sorted_fleet(pools);
-    assert_eq!(sorted.refused, []);
-    configurations("fleet", "d", &sorted.sources)
+fn written(pools: Vec<Value>) -> ConfigurationFile {
+    let selection = select(pools);
+    assert_eq!(selection.refused, []);
+    configurations("fleet", "d", &selection.sources)
         .unwrap()
         .remove(0)
 }
@@ -164,8 +162,8 @@ fn launch_configs_that_differ_in_nothing_that_a_place_says_are_numbered() {
 #[test]
 fn of_the_same_launch_config_twice_one_is_left() {
     let one = google("r-a", "m", json!({}));
-    let sorted = sorted_fleet(vec![pool("p/a", "g", launching(&[one.clone(), one]))]);
-    assert_eq!(sorted.sources[0].launch_configs.len(), 1);
+    let selection = select(vec![pool("p/a", "g", launching(&[one.clone(), one]))]);
+    assert_eq!(selection.sources[0].launch_configs.len(), 1);
 }
 
 #[test]
@@ -178,7 +176,7 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
             json!({"disks": [size], "workerManager": {"launchConfigId": "x"}}),
         )
     };
-    let mut fleet = read_fleet(vec![
+    let mut pools = read_pools(vec![
         pool("p/null", "g", odd(json!({"scheduling": {"a": null}}))),
         pool(
             "p/nulls-in-lists-are-fine",
@@ -200,21 +198,21 @@ fn what_rules_cannot_say_is_refused_and_the_rest_goes_on() {
         pool("p/going", "null-provider", json!({})),
         pool("p/made", "g", launching(&[])),
     ]);
-    let made = fleet.pools.get_mut(&"p/made".parse().unwrap()).unwrap();
+    let made = pools.get_mut(&"p/made".parse().unwrap()).unwrap();
     made.worker_configuration_id = Some("mine".to_owned());
-    let sorted = sorted(&fleet);
-    insta::assert_snapshot!(reasons(&sorted.refused), @"
+    let selection = PoolSelection::new(&pools);
+    insta::assert_snapshot!(reasons(&selection.refused), @"
     p/clash: in its launch config number 2 the id x stands for another content than before
     p/key: rules have no counterpart to colour in its config
     p/list: in its launch config number 1 there is no object
     p/null: in its launch config number 1 /scheduling/a is null, and in rules a null deletes
     p/other: in its launch config number 1 another provider is named: write this pool by hand
     ");
-    insta::assert_snapshot!(reasons(&sorted.left_out), @"
+    insta::assert_snapshot!(reasons(&selection.left_out), @"
     p/going: it is being deleted
     p/made: it is made of the rules of mine already
     ");
-    assert_eq!(sorted.sources.len(), 1);
+    assert_eq!(selection.sources.len(), 1);
 }
 
 #[test]
@@ -252,7 +250,7 @@ fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
         config[key] = value;
         pool(id, "g", config)
     };
-    let sorted = sorted_fleet(vec![
+    let selection = select(vec![
         pool("p/bare", "g", json!({"minCapacity": 0})),
         pool("p/empty", "g", launching(&[json!({})])),
         setting("p/fine", "scalingRatio", json!(0.5)),
@@ -262,7 +260,7 @@ fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
         setting("p/much", "scalingRatio", json!(1_000)),
         setting("p/odd", "strategy", json!("luck")),
     ]);
-    insta::assert_snapshot!(reasons(&sorted.refused), @r#"
+    insta::assert_snapshot!(reasons(&selection.refused), @r#"
     p/bare: in its config there is no maxCapacity
     p/empty: in its launch config number 1 there is nothing
     p/half: in its config maxCapacity must be a whole number from 0 to 1000000000, not 10.5
@@ -271,7 +269,7 @@ fn settings_that_no_rule_set_may_have_are_refused_with_their_reason() {
     p/much: in its config scalingRatio must be a number from 0 to 100, not 1000
     p/odd: in its config there is no strategy "luck"; use "weighted" or "aws-provisioner"
     "#);
-    assert_eq!(sorted.sources.len(), 1);
+    assert_eq!(selection.sources.len(), 1);
 }
 
 #[test]
@@ -279,16 +277,16 @@ fn a_pool_that_no_configuration_can_hold_is_refused_and_the_others_are_written()
     let nested = (0..40).fold(json!(1), |inside, _| json!([inside]));
     let fine = || launching(&[google("r-a", "m", json!({}))]);
     let deep = launching(&[google("r-a", "m", json!({ "disks": nested }))]);
-    let mut sorted = sorted_fleet(vec![
+    let mut selection = select(vec![
         pool("p/a", "g", fine()),
         pool("p/deep", "g", deep),
         pool("q/b", "g", fine()),
     ]);
-    assert_eq!(sorted.refused, []);
-    let written = sorted.written(None).unwrap();
-    insta::assert_snapshot!(reasons(&sorted.refused), @r#"p/deep: as rules: /rules/1/values: values are at most 32 objects and lists deep (rule "google")"#);
+    assert_eq!(selection.refused, []);
+    let written = selection.configurations(Grouping::One).unwrap();
+    insta::assert_snapshot!(reasons(&selection.refused), @r#"p/deep: as rules: /rules/1/values: values are at most 32 objects and lists deep (rule "google")"#);
     assert_eq!((written.len(), written[0].n_worker_types), (1, 2));
-    assert_eq!(sorted.sources.len(), 2);
+    assert_eq!(selection.sources.len(), 2);
 }
 
 fn leaf() -> impl Strategy<Value = Value> {
@@ -381,13 +379,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn any_fleet_comes_out_of_its_rules_as_it_was(pools in fleet()) {
-        let sorted = sorted_fleet(pools.clone());
-        prop_assert_eq!(&sorted.refused, &[]);
+        let selection = select(pools.clone());
+        prop_assert_eq!(&selection.refused, &[]);
         // Here it is proven; what is not the same is an error.
-        let written = configurations("fleet", "d", &sorted.sources).map_err(|failure| {
-            TestCaseError::fail(format!("{}\n{}", failure.message, json!(pools)))
+        let written = configurations("fleet", "d", &selection.sources).map_err(|failure| {
+            TestCaseError::fail(format!("{}\n{}", failure, json!(pools)))
         })?;
-        let again = configurations("fleet", "d", &sorted_fleet(pools).sources).unwrap();
+        let again = configurations("fleet", "d", &select(pools).sources).unwrap();
         prop_assert_eq!(&written[0].text, &again[0].text, "the same fleet gave other rules");
         let document = parse("f", &written[0].text, Format::Yaml).unwrap();
         prop_assert_eq!(&document["workerConfigurationId"], "fleet");

@@ -3,9 +3,9 @@
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
-use super::super::tests_common::{METADATA_TEXT, tree};
-use super::super::{MAX_ENTRIES, MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES};
 use super::*;
+use crate::tests_common::{METADATA_TEXT, tree};
+use crate::{MAX_ENTRIES, MAX_UNPACKED_BYTES, MAX_UPLOAD_BYTES};
 
 const BLOCK: usize = 512;
 

@@ -146,7 +146,7 @@ mod tests {
             nodes: limit,
             ..Limits::USUAL
         };
-        for count in sizes_around("fleetwright::files::yaml::MAX_NODES", limit) {
+        for count in sizes_around("files::yaml::MAX_NODES", limit) {
             // The list itself is one of them.
             let n_items = count.saturating_sub(1);
             for item in ["1", "[]"] {
@@ -173,7 +173,7 @@ mod tests {
             replayed: limit,
             ..Limits::USUAL
         };
-        for count in sizes_around("fleetwright::files::yaml::MAX_REPLAYED_NODES", limit) {
+        for count in sizes_around("files::yaml::MAX_REPLAYED_NODES", limit) {
             let text = "- &one 1\n".to_owned() + &"- *one\n".repeat(count);
             match parsed(&text, limits) {
                 Ok(read) => {

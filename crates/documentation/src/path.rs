@@ -85,8 +85,8 @@ pub(super) fn relative(page: &str, path: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::OWN;
     use super::*;
+    use crate::OWN;
 
     #[test]
     fn plain_paths_lose_what_says_nothing() {
