@@ -233,9 +233,9 @@ pub(crate) fn report(run: &Run, outcome: Outcome) -> Call {
 
 /// Sends the bytes of a log that come after the first `offset`.
 pub(crate) fn append_log(run: &Run, offset: u64, bytes: Bytes, finished: bool) -> Call {
-    let end = if finished { "&finished=true" } else { "" };
     run.call("appendLog", Method::PUT, FLEETWRIGHT, &["log"])
-        .query(&format!("offset={offset}{end}"))
+        .query("offset", Some(offset))
+        .query("finished", finished.then_some(true))
         .raw(bytes)
 }
 

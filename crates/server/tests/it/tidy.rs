@@ -11,9 +11,10 @@ use serde_json::Value;
 const MAX_LINES: usize = 600;
 
 /// What each crate may be built on: the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("testing", &[]),
     ("access", &[]),
+    ("api_client", &["access"]),
     ("contract", &[]),
     ("rules", &[]),
     ("files", &[]),
@@ -21,13 +22,23 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),
     ("store", &["access", "contract", "rules", "domain"]),
-    ("cloud", &["access", "contract", "rules", "domain"]),
-    ("backplane", &["access", "contract", "rules", "domain"]),
-    ("worker", &["access", "contract", "rules", "domain"]),
+    (
+        "cloud",
+        &["access", "api_client", "contract", "rules", "domain"],
+    ),
+    (
+        "backplane",
+        &["access", "api_client", "contract", "rules", "domain"],
+    ),
+    (
+        "worker",
+        &["access", "api_client", "contract", "rules", "domain"],
+    ),
     (
         "engine",
         &[
             "access",
+            "api_client",
             "contract",
             "rules",
             "domain",
@@ -40,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         "server",
         &[
             "access",
+            "api_client",
             "contract",
             "rules",
             "documentation",
@@ -54,6 +66,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         "fleetwright",
         &[
             "access",
+            "api_client",
             "contract",
             "rules",
             "files",
@@ -64,6 +77,18 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "cloud",
             "backplane",
             "worker",
+            "engine",
+            "server",
+        ],
+    ),
+    (
+        "bench",
+        &[
+            "access",
+            "api_client",
+            "domain",
+            "store",
+            "cloud",
             "engine",
             "server",
         ],
