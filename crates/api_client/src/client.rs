@@ -80,7 +80,7 @@ impl Client {
             None => (call.resource.as_str(), None),
         };
         let mut url = self.root_url.clone();
-        url.set_path(path);
+        url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
         url.set_query(query);
         url
     }
@@ -208,21 +208,31 @@ fn http_builder(options: &Options) -> reqwest::ClientBuilder {
     }
 }
 
-/// The URL below which all calls are.
+/// The URL of a server, below which all calls are.
 pub fn parse_root_url(text: &str) -> Result<Url, BadRootUrl> {
-    let bad = |reason: String| BadRootUrl {
-        text: text.to_owned(),
-        reason,
+    let url = parse_base_url(text)?;
+    let bad = |reason: String| {
+        Err(BadRootUrl {
+            text: text.to_owned(),
+            reason,
+        })
     };
-    let url = text.parse().ok();
-    let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(|| bad(String::new()))?;
     match (url.path().trim_matches('/'), url.query(), url.fragment()) {
         ("", None, None) => Ok(url),
-        ("", None, Some(fragment)) => Err(bad(format!(": it has the fragment #{fragment}"))),
-        ("", Some(query), _) => Err(bad(format!(": it has the query ?{query}"))),
-        (_, _, _) => Err(bad(format!(": it has the path {}", url.path()))),
+        ("", None, Some(fragment)) => bad(format!(": it has the fragment #{fragment}")),
+        ("", Some(query), _) => bad(format!(": it has the query ?{query}")),
+        (_, _, _) => bad(format!(": it has the path {}", url.path())),
     }
+}
+
+/// The same for a server that may stand behind a path.
+pub fn parse_base_url(text: &str) -> Result<Url, BadRootUrl> {
+    let url = text.parse().ok();
+    let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| BadRootUrl {
+        text: text.to_owned(),
+        reason: String::new(),
+    })
 }
 
 /// Whether a URL leads to this machine.

@@ -10,7 +10,8 @@ mod error;
 pub use body::{BodyError, read_body};
 pub use call::{Body, Call, JSON, escaped};
 pub use client::{
-    BadRootUrl, Client, Observer, Options, Retry, Sent, is_loopback, parse_root_url, pause,
+    BadRootUrl, Client, Observer, Options, Retry, Sent, is_loopback, parse_base_url,
+    parse_root_url, pause,
 };
 pub use credentials::{Credentials, Stamp, authorization};
 pub use error::{CallError, Refusal, message_of, root_cause, with_causes};

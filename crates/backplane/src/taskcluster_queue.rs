@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use api_client::BadRootUrl;
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::{QuarantineEntry, TaskRun};
@@ -58,6 +59,8 @@ pub enum DemandError {
     NotMentioned(PoolId),
     #[error("the list at {url} goes on after {MAX_PAGES} pages")]
     TooLong { url: String },
+    #[error("the queue cannot be asked")]
+    RootUrl(#[source] BadRootUrl),
     #[error("the queue cannot be asked")]
     Client(#[source] reqwest::Error),
 }

@@ -203,6 +203,24 @@ fn what_is_no_root_url_is_refused_with_its_reason() {
 }
 
 #[test]
+fn calls_go_below_the_path_of_a_server() {
+    let call = Call::get("auth", &["a b"]).query("x", Some(1));
+    for (base, expected) in [
+        (
+            "https://a.example",
+            "https://a.example/api/auth/v1/a%20b?x=1",
+        ),
+        (
+            "https://a.example/tc/",
+            "https://a.example/tc/api/auth/v1/a%20b?x=1",
+        ),
+    ] {
+        let client = client(parse_base_url(base).unwrap());
+        assert_eq!(client.url(&call).as_str(), expected);
+    }
+}
+
+#[test]
 fn proxies_are_not_asked_about_this_machine() {
     for (url, expected) in [
         ("http://localhost:1", true),
