@@ -8,6 +8,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::Value;
 
+/// The services of the API.
+pub const AUTH: &str = "auth";
+pub const FLEETWRIGHT: &str = "fleetwright";
+pub const QUEUE: &str = "queue";
+pub const WORKER_MANAGER: &str = "worker-manager";
+
 pub const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
@@ -37,11 +43,6 @@ pub enum Body {
     Json(Bytes),
     /// Bytes that replace what was there, so that they may be sent again.
     Raw(Bytes),
-}
-
-/// A name as a part of a path or a query.
-pub fn escaped(name: &str) -> String {
-    utf8_percent_encode(name, ESCAPED).to_string()
 }
 
 impl Call {
@@ -141,7 +142,7 @@ impl Body {
     }
 
     /// The type and the content, if there is any.
-    pub(crate) fn content(&self) -> Option<(&'static str, Bytes)> {
+    pub fn content(&self) -> Option<(&'static str, Bytes)> {
         match self {
             Self::Nothing => None,
             Self::Json(body) => Some((JSON, body.clone())),

@@ -92,7 +92,7 @@ pub struct WorkerPage {
 pub type Busy = BTreeMap<(WorkerGroup, WorkerId), u64>;
 
 pub struct TaskclusterQueue {
-    caller: Caller,
+    caller: Box<Caller>,
     /// So many batches more are asked about queue by queue.
     without_batch: AtomicU32,
 }
@@ -164,7 +164,7 @@ type Answer<T> = Result<T, Arc<DemandError>>;
 impl TaskclusterQueue {
     pub fn new(access: QueueAccess) -> Result<Self, DemandError> {
         Ok(Self {
-            caller: Caller::new(access)?,
+            caller: Box::new(Caller::new(access)?),
             without_batch: AtomicU32::new(0),
         })
     }

@@ -2,7 +2,6 @@
 #![doc = include_str!("../README.md")]
 
 mod api_help;
-mod bench;
 mod cli;
 mod client;
 mod code;

@@ -1,5 +1,6 @@
 //! The calls that a worker makes, with their bodies and replies as types.
 
+use api_client::{FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use bytes::Bytes;
 use domain::id::TaskId;
 use domain::time::Timestamp;
@@ -12,10 +13,6 @@ use crate::client::{Call, CallError};
 use crate::credentials::{Credentials, CredentialsBody};
 use crate::identity::{Identity, Proof};
 use crate::state::Standing;
-
-const WORKER_MANAGER: &str = "worker-manager";
-const QUEUE: &str = "queue";
-const FLEETWRIGHT: &str = "fleetwright";
 
 /// A run of a task that is ours for now.
 #[derive(Debug)]

@@ -108,7 +108,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "backplane::taskcluster_queue::TRY_BATCH_AGAIN",
         ],
     ),
-    ("The size of a benchmark.", &["fleetwright::bench::*"]),
+    ("The size of a benchmark.", &["bench::*"]),
     (
         "How far the import searches: less makes its rules longer, never wrong.",
         &[

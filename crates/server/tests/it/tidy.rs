@@ -86,6 +86,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         &[
             "access",
             "api_client",
+            "contract",
             "domain",
             "store",
             "cloud",
@@ -254,7 +255,7 @@ fn only_the_program_itself_records_metrics_for_the_whole_process() {
         let of_program = [
             "server/src/telemetry.rs",
             "server/src/start.rs",
-            "bench/fleet/host.rs",
+            "bench/src/fleet/host.rs",
         ];
         let of_program = of_program.iter().any(|file| name.ends_with(file));
         assert!(

@@ -1,16 +1,13 @@
-//! How fast we are, next to the least a server could do on the same machine.
-//!
-//! What is measured: a server of our own and a bare axum server that says hello, each a child
-//! process of this executable with the same runtime, and in turns, a short round each, so that
-//! whatever else the machine does hits both. The load comes from this process, over connections
-//! that stay open. Signatures are made before the clock starts; sending, the server's work, and
-//! reading the reply are what it measures. Both sides and the load share the machine's cores.
+//! Benchmarks: how fast the shipped program is, next to the least that this machine could do.
+#![doc = include_str!("../README.md")]
 
 mod bare;
 mod child;
 mod figures;
 mod fleet;
 mod load;
+mod machine;
+mod output;
 mod paced;
 mod prepare;
 mod report;
@@ -19,11 +16,8 @@ mod scenario;
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
-use crate::failure::Failure;
-use crate::machine;
-use crate::output::{self, Progress};
 use child::{Child, Database};
 use report::{Report, Starts};
 
@@ -34,8 +28,26 @@ const CONNECTIONS: usize = 16;
 /// How long a server is left alone before its memory is read.
 const SETTLING: Duration = Duration::from_secs(1);
 
+/// A request makes some hundred small texts; docs/performance.md says what this saves.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure Fleetwright on this machine
+///
+/// The measured program is `fleetwright` in the folder of this one, or what FLEETWRIGHT_BINARY
+/// names.
+#[derive(Parser, Debug)]
+#[command(name = "bench")]
+struct Arguments {
+    /// Print the figures as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
 #[derive(Subcommand, Debug)]
-pub(crate) enum Verb {
+enum Verb {
     /// Measure the API against a bare HTTP server
     ///
     /// A server is started for it, with a database of its own in a temporary folder, or with the
@@ -47,7 +59,7 @@ pub(crate) enum Verb {
     /// Latencies are what a client waits: sending, the server's work, and reading the whole reply,
     /// over connections that stay open. Signing the requests is not in them. Both servers share the
     /// machine's cores with the client that makes the load.
-    Api(Arguments),
+    Api(ApiArguments),
     /// Measure how the fleet is looked after: decisions, rounds, scans, claims
     ///
     /// Clouds are simulated; store, planner, tasks and API are the real ones, each part in a process of its own, on a
@@ -71,7 +83,7 @@ pub(crate) enum Verb {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+struct ApiArguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "sqlite|URL")]
     database: Database,
@@ -80,7 +92,13 @@ pub(crate) struct Arguments {
     seconds: u64,
 }
 
-pub(crate) async fn run(verb: Verb, as_json: bool) -> Result<(), Failure> {
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { json, verb } = Arguments::parse();
+    run(verb, json).await
+}
+
+async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
     match verb {
         Verb::Api(arguments) => {
             let report = measure(&arguments).await?;
@@ -98,10 +116,9 @@ pub(crate) async fn run(verb: Verb, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-async fn measure(arguments: &Arguments) -> Result<Report, Failure> {
+async fn measure(arguments: &ApiArguments) -> anyhow::Result<Report> {
     let total = Duration::from_secs(arguments.seconds);
     let round = total / u32::try_from(ROUNDS).expect("the number of rounds is small");
-    let mut progress = Progress::start();
 
     let folder = child::Folder::new(&arguments.database)?;
     let (first, first_start) = Child::ours(&folder).await?;
@@ -119,7 +136,7 @@ async fn measure(arguments: &Arguments) -> Result<Report, Failure> {
     let hello = prepare::hello();
     let mut scenarios = Vec::new();
     for mut scenario in world.scenarios() {
-        progress.tell(|| format!("measuring {}", scenario.name));
+        output::note(&format!("measuring {}", scenario.name));
         let mut rounds = Vec::new();
         load::run(bare.address, &hello, round / 2).await?;
         load::run(ours.address, &scenario.next_round(), round / 2).await?;
@@ -131,7 +148,7 @@ async fn measure(arguments: &Arguments) -> Result<Report, Failure> {
         }
         scenarios.push(scenario::Outcome::new(scenario.name, &rounds));
     }
-    progress.tell(|| "measuring reads while workers register".to_owned());
+    output::note("measuring reads while workers register");
     let mixed = paced::measure(ours.address, &world, total).await?;
     bare.end().await;
     ours.end().await;

@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use crate::machine::{self, Stopwatch};
 
-pub(super) const PROVIDER: &str = "bench";
+pub(crate) const PROVIDER: &str = "bench";
 /// As many as a large cloud describes in one call.
 const LOOK_BATCH: usize = 1_000;
 /// And no slower: real ones take several times as long.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-pub(super) struct BenchCloud {
+pub(crate) struct BenchCloud {
     watch: Mutex<Option<Stopwatch>>,
     /// When launches were asked for, in seconds, for which pool, and of how many machines.
     asked: Mutex<Vec<(PoolId, f64, u32)>>,
@@ -31,31 +31,31 @@ pub(super) struct BenchCloud {
 
 /// Calls that describe machines.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Looks {
-    pub(super) count: u64,
+pub(crate) struct Looks {
+    pub(crate) count: u64,
     /// How long they took, one after the other.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl BenchCloud {
     /// From now on launches are noted.
-    pub(super) fn listen(&self) {
+    pub(crate) fn listen(&self) {
         *lock(&self.watch) = Some(Stopwatch::start());
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         let watch = lock(&self.watch);
         watch
             .as_ref()
             .map_or(0.0, |watch| watch.elapsed().as_secs_f64())
     }
 
-    pub(super) fn asked(&self) -> Vec<(PoolId, f64, u32)> {
+    pub(crate) fn asked(&self) -> Vec<(PoolId, f64, u32)> {
         lock(&self.asked).clone()
     }
 
     /// Those since the last time that this was asked.
-    pub(super) fn take_looks(&self) -> Looks {
+    pub(crate) fn take_looks(&self) -> Looks {
         std::mem::take(&mut *lock(&self.looks))
     }
 }

@@ -14,7 +14,6 @@ use store::{StoreError, Tx};
 
 use super::cloud::PROVIDER;
 use super::host::Host;
-use crate::failure::Failure;
 use crate::machine::{self, Stopwatch};
 
 /// How many ways to start a worker a pool has.
@@ -24,12 +23,12 @@ const BATCH: u32 = 20_000;
 const LAST_ID: &str = "lc-3";
 
 /// Adds pools to those that are there already, until there are so many.
-pub(super) async fn fill(
+pub(crate) async fn fill(
     host: &Host,
     already: u32,
     pools: u32,
     workers: u32,
-) -> Result<Value, Failure> {
+) -> anyhow::Result<Value> {
     let watch = Stopwatch::start();
     let now = machine::now();
     let each = workers.div_ceil(pools);
@@ -76,18 +75,18 @@ fn nth_worker(tx: &mut Tx<'_>, number: u32, each: u32, now: Timestamp) -> Result
     store::task_insert(tx, &claimed.task).map(drop)
 }
 
-pub(super) fn pool_id(number: u32) -> PoolId {
+pub(crate) fn pool_id(number: u32) -> PoolId {
     format!("bench/pool-{number:06}")
         .parse()
         .expect("this is a pool id")
 }
 
-pub(super) async fn make_pool(
+pub(crate) async fn make_pool(
     host: &Host,
     id: &PoolId,
     max_capacity: u32,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> anyhow::Result<()> {
     let id = id.clone();
     let write = host.app.engine.store.write("bench_pool", move |tx| {
         insert_pool(tx, &id, max_capacity, now)
@@ -161,7 +160,7 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
 }
 
 /// A task that waits.
-pub(super) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
+pub(crate) fn task(id: TaskId, pool_id: &PoolId, now: Timestamp) -> Task {
     let definition = TaskDefinition {
         task_queue_id: pool_id.clone(),
         scheduler_id: "-".parse().expect("this is a scheduler id"),

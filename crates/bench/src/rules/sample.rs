@@ -9,7 +9,7 @@ const ZONES: usize = 3;
 const RULES: usize = 200;
 
 /// One provider with six regions of three zones.
-pub(super) fn market() -> Market {
+pub(crate) fn market() -> Market {
     let mut places = Vec::new();
     for region in 0..REGIONS {
         for zone in 0..ZONES {
@@ -31,13 +31,13 @@ pub(super) fn market() -> Market {
 }
 
 /// The rules, of which one, about one worker type, says this number.
-pub(super) fn document(number: u32) -> Value {
+pub(crate) fn document(number: u32) -> Value {
     let worker_types: Vec<String> = (0..WORKER_TYPES).map(worker_type).collect();
     json!({"workerTypes": worker_types, "rules": rules(number, json!({"ec2": {}}))})
 }
 
 /// The same for a server without that provider: evaluated as the other, and launching nothing.
-pub(super) fn unprovisioned() -> Value {
+pub(crate) fn unprovisioned() -> Value {
     let worker_types: Vec<String> = (0..WORKER_TYPES).map(worker_type).collect();
     let mut rules = rules(0, json!({}));
     let with_sections = rules
@@ -50,7 +50,7 @@ pub(super) fn unprovisioned() -> Value {
 }
 
 /// Of one evaluation, another for each number.
-pub(super) fn conditions(number: usize) -> Value {
+pub(crate) fn conditions(number: usize) -> Value {
     let region = number % REGIONS;
     json!({
         "workerType": worker_type(number % WORKER_TYPES),

@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
 use server::tasks::{Rounds, Scan};
 
 use super::host::{Host, peak_bytes};
-use crate::failure::Failure;
 use crate::machine::Stopwatch;
 
 /// Rounds that are measured after the first.
 const ROUNDS: usize = 3;
 
-pub(super) async fn round(host: &Host) -> Result<Value, Failure> {
+pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
     let mut rounds = Rounds(Arc::clone(&host.app.engine));
     repeated(&mut rounds).await
 }
 
-pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
+pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
     let mut each = Scan::each(&host.app.engine);
-    let scan = each
-        .first_mut()
-        .ok_or_else(|| Failure::failed("there is no provider"))?;
+    let scan = each.first_mut().context("there is no provider")?;
     let mut figures = repeated(scan).await?;
     let looks = host.cloud.take_looks();
     let scans = f64::from(u32::try_from(ROUNDS + 1).unwrap_or(u32::MAX));
@@ -31,17 +29,17 @@ pub(super) async fn scan(host: &Host) -> Result<Value, Failure> {
     Ok(figures)
 }
 
-async fn repeated(task: &mut impl Task) -> Result<Value, Failure> {
+async fn repeated(task: &mut impl Task) -> anyhow::Result<Value> {
     let mut seconds = Vec::new();
     for _ in 0..=ROUNDS {
         let watch = Stopwatch::start();
-        task.activate().await.map_err(Failure::failed)?;
+        task.activate().await.map_err(anyhow::Error::msg)?;
         seconds.push(watch.elapsed().as_secs_f64());
     }
     let later = seconds.iter().skip(1).copied();
     Ok(json!({
         "firstSeconds": seconds.first(),
-        "seconds": super::super::figures::median(later),
+        "seconds": crate::figures::median(later),
         "peakBytes": peak_bytes(),
     }))
 }

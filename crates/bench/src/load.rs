@@ -16,7 +16,6 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::CONNECTIONS;
 use super::figures::Sample;
-use crate::failure::Failure;
 use crate::machine::Stopwatch;
 
 /// One request's wait at most; longer is a server that hangs.
@@ -24,14 +23,14 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Requests made before the clock starts.
 #[derive(Clone)]
-pub(super) struct Requests {
-    pub(super) prepared: Arc<[Request<Full<Bytes>>]>,
+pub(crate) struct Requests {
+    pub(crate) prepared: Arc<[Request<Full<Bytes>>]>,
     /// Each is sent once at most, because it makes something; otherwise they go round.
-    pub(super) once: bool,
+    pub(crate) once: bool,
 }
 
 /// A connection that stays open.
-pub(super) struct Connection<B> {
+pub(crate) struct Connection<B> {
     sender: SendRequest<B>,
     driver: AbortHandle,
 }
@@ -41,7 +40,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    pub(super) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -56,7 +55,7 @@ where
     }
 
     /// Sends a request and reads all of the reply.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &mut self,
         request: Request<B>,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
@@ -79,20 +78,20 @@ impl<B> Drop for Connection<B> {
 }
 
 /// Sends requests for so long, or until all that may be sent are.
-pub(super) async fn run(
+pub(crate) async fn run(
     address: SocketAddr,
     requests: &Requests,
     length: Duration,
-) -> Result<Sample, Failure> {
+) -> anyhow::Result<Sample> {
     run_on(CONNECTIONS, address, requests, length).await
 }
 
-pub(super) async fn run_on(
+pub(crate) async fn run_on(
     n_connections: usize,
     address: SocketAddr,
     requests: &Requests,
     length: Duration,
-) -> Result<Sample, Failure> {
+) -> anyhow::Result<Sample> {
     let mut connections = Vec::with_capacity(n_connections);
     for _ in 0..n_connections {
         connections.push(
@@ -140,7 +139,7 @@ async fn one(
 }
 
 /// Sends one request that must succeed, and says how long that took.
-pub(super) async fn timed(
+pub(crate) async fn timed(
     connection: &mut Connection<Full<Bytes>>,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<Duration> {

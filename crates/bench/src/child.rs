@@ -10,30 +10,33 @@ use std::time::Duration;
 use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
+use api_client::Credentials;
 use http_body_util::Empty;
 use hyper::body::Bytes;
 
 use super::load::Connection;
-use crate::client::Credentials;
-use crate::failure::Failure;
 use crate::machine::{self, Stopwatch};
-use crate::owner_file::OWNER;
 
 /// A server that has not answered by then is not going to.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How often a starting server is asked.
 const START_BEAT: Duration = Duration::from_millis(1);
+/// The client that `up` makes; it may do everything.
+pub(crate) const OWNER: &str = "static/owner";
+const TOKEN: &str = "export TASKCLUSTER_ACCESS_TOKEN=";
+/// Names the program to measure, if it does not lie beside this one.
+const BINARY: &str = "FLEETWRIGHT_BINARY";
 const PING: &str = "/api/worker-manager/v1/ping";
 
 /// Where the measured server keeps its data.
 #[derive(Clone)]
-pub(super) enum Database {
+pub(crate) enum Database {
     Sqlite,
     Postgres { url: String },
 }
 
 /// A temporary folder, and what is in it; removed in the end.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     database: Database,
     token: Secret,
@@ -41,9 +44,9 @@ pub(super) struct Folder {
 }
 
 /// A running server; ended when dropped.
-pub(super) struct Child {
-    pub(super) address: SocketAddr,
-    pub(super) credentials: Credentials,
+pub(crate) struct Child {
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
     process: std::process::Child,
 }
 
@@ -71,7 +74,7 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres { .. } => "postgres",
@@ -80,7 +83,7 @@ impl Database {
 }
 
 impl Folder {
-    pub(super) fn new(database: &Database) -> Result<Self, Failure> {
+    pub(crate) fn new(database: &Database) -> anyhow::Result<Self> {
         let mut rng = machine::chance();
         let path =
             std::env::temp_dir().join(format!("fleetwright-bench-{}", slugid::nice(&mut rng)));
@@ -100,7 +103,7 @@ impl Folder {
         Ok(folder)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let path = self.path.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(())
@@ -137,8 +140,8 @@ accepts = \"google\"
     }
 
     /// What starts the server on this folder.
-    fn command(&self) -> Result<Command, Failure> {
-        let mut command = this_program()?;
+    fn command(&self) -> anyhow::Result<Command> {
+        let mut command = fleetwright()?;
         match &self.database {
             Database::Sqlite => command
                 .args([
@@ -159,13 +162,13 @@ accepts = \"google\"
         Ok(command)
     }
 
-    fn credentials(&self) -> Result<Credentials, Failure> {
+    fn credentials(&self) -> anyhow::Result<Credentials> {
         let access_token = match self.database {
             Database::Sqlite => {
                 let file = self.path.join("data/owner.env");
                 let text = std::fs::read_to_string(&file)
                     .with_context(|| format!("cannot read {}", file.display()))?;
-                crate::owner_file::token(&text).map_err(Failure::failed)?
+                token(&text).context("the owner's file has no token")?
             }
             Database::Postgres { .. } => self.token.clone(),
         };
@@ -185,7 +188,7 @@ impl Drop for Folder {
 
 impl Child {
     /// Starts a server of ours; also how long it took until its first answer.
-    pub(super) async fn ours(folder: &Folder) -> Result<(Self, Duration), Failure> {
+    pub(crate) async fn ours(folder: &Folder) -> anyhow::Result<(Self, Duration)> {
         let address = SocketAddr::from(([127, 0, 0, 1], folder.port));
         let mut command = folder.command()?;
         let watch = Stopwatch::start();
@@ -201,9 +204,9 @@ impl Child {
                 .try_wait()
                 .context("cannot watch the server")?;
             if ended.is_some() || watch.elapsed() > START_LIMIT {
-                return Err(Failure::failed("the server to measure did not start").advise(
-                    "start one yourself to see why: `fleetwright up`, or `fleetwright serve` with this database",
-                ));
+                anyhow::bail!(
+                    "the server to measure did not start: start one yourself to see why: `fleetwright up`, or `fleetwright serve` with this database"
+                );
             }
             machine::pause(START_BEAT).await;
         }
@@ -213,9 +216,9 @@ impl Child {
     }
 
     /// Starts the bare server.
-    pub(super) async fn bare() -> Result<Self, Failure> {
+    pub(crate) async fn bare() -> anyhow::Result<Self> {
         let mut process = this_program()?
-            .args(["bench", "bare"])
+            .arg("bare")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -230,7 +233,7 @@ impl Child {
         let address = line
             .trim()
             .parse()
-            .map_err(|_| Failure::failed("the bare server did not start"))?;
+            .context("the bare server did not start")?;
         Ok(Self {
             address,
             credentials: nobody(),
@@ -239,12 +242,12 @@ impl Child {
     }
 
     /// The memory it has in use, where the system tells.
-    pub(super) fn resident_bytes(&self) -> Option<u64> {
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
         resident_bytes_of(&self.process.id().to_string())
     }
 
     /// The processor time that it has used, where the system tells.
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         /// What Linux counts in, on every machine that it runs on today.
         const TICKS_PER_SECOND: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
@@ -257,7 +260,7 @@ impl Child {
     }
 
     /// Ends it and waits until it is gone.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         drop(self);
     }
 }
@@ -277,7 +280,29 @@ fn nobody() -> Credentials {
     }
 }
 
-pub(super) fn this_program() -> Result<Command, Failure> {
+/// The program that is measured.
+fn fleetwright() -> anyhow::Result<Command> {
+    let program = match std::env::var_os(BINARY) {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()
+            .context("cannot find this program")?
+            .with_file_name(format!("fleetwright{}", std::env::consts::EXE_SUFFIX)),
+    };
+    anyhow::ensure!(
+        program.is_file(),
+        "there is no {}: build it (`cargo build --release -p fleetwright`), or name the program to measure in {BINARY}",
+        program.display()
+    );
+    Ok(Command::new(program))
+}
+
+/// The access token in the file that `up` writes for its owner.
+fn token(text: &str) -> Option<Secret> {
+    let value = text.lines().find_map(|line| line.strip_prefix(TOKEN))?;
+    Some(Secret::new(value.trim_matches('\'')))
+}
+
+pub(crate) fn this_program() -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find this program")?;
     Ok(Command::new(program))
 }
@@ -297,7 +322,7 @@ async fn answers(address: SocketAddr) -> bool {
 }
 
 /// The memory that this process has in use, where the system tells.
-pub(super) fn own_resident_bytes() -> Option<u64> {
+pub(crate) fn own_resident_bytes() -> Option<u64> {
     resident_bytes_of("self")
 }
 

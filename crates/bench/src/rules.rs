@@ -8,7 +8,8 @@ mod sample;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use api_client::{Call, WORKER_MANAGER};
 use clap::Args;
 use domain::configuration::{Compilation, Configuration};
 use domain::launch_config::id_of;
@@ -18,10 +19,8 @@ use super::child::{self, Child, Database, this_program};
 use super::figures::median;
 use super::load;
 use super::prepare;
-use crate::client::{Call, WORKER_MANAGER};
-use crate::failure::Failure;
 use crate::machine::Stopwatch;
-use crate::output::{self, Progress};
+use crate::output;
 
 /// So often each is compiled from nothing.
 const COLD_ROUNDS: usize = 9;
@@ -35,11 +34,10 @@ pub(crate) struct Arguments {
     seconds: u64,
 }
 
-pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failure> {
-    let mut progress = Progress::start();
-    progress.tell(|| "compiling and editing".to_owned());
+pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
+    output::note("compiling and editing");
     let mut figures = in_own_process()?;
-    progress.tell(|| "evaluating by the API".to_owned());
+    output::note("evaluating by the API");
     figures["evaluate"] = evaluate(Duration::from_secs(arguments.seconds)).await?;
     match as_json {
         true => output::json(&figures),
@@ -48,25 +46,23 @@ pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failu
     Ok(())
 }
 
-fn in_own_process() -> Result<Value, Failure> {
+fn in_own_process() -> anyhow::Result<Value> {
     let done = this_program()?
-        .args(["bench", "rules-part"])
+        .arg("rules-part")
         .output()
         .context("cannot start a part of the measurement")?;
     if !done.status.success() {
         let problem = String::from_utf8_lossy(&done.stderr);
-        return Err(Failure::failed(format!(
-            "a part of the measurement failed: {problem}"
-        )));
+        anyhow::bail!("a part of the measurement failed: {problem}");
     }
-    Ok(serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")?)
+    serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")
 }
 
 /// Compiles and edits, and prints the figures.
-pub(super) fn part() -> Result<(), Failure> {
+pub(crate) fn part() -> anyhow::Result<()> {
     let market = Arc::new(sample::market());
     let document = sample::document(0);
-    let compile = || -> Result<Compilation, Failure> {
+    let compile = || -> anyhow::Result<Compilation> {
         let configuration = Configuration::parse(&document).map_err(strange)?;
         Compilation::new(configuration, Arc::clone(&market)).map_err(strange)
     };
@@ -118,21 +114,21 @@ pub(super) fn part() -> Result<(), Failure> {
 
 /// Requests for one evaluation with origins, one after the other: on one connection for how long each takes, and on many
 /// for how many there can be.
-async fn evaluate(length: Duration) -> Result<Value, Failure> {
+async fn evaluate(length: Duration) -> anyhow::Result<Value> {
     let folder = child::Folder::new(&Database::Sqlite)?;
     let (server, _) = Child::ours(&folder).await?;
     let path = ["worker-configuration", "bench"];
     let mut connection = load::Connection::open(server.address)
         .await
         .context("cannot connect to the measured server")?;
-    let create = Call::put(WORKER_MANAGER, &path, sample::unprovisioned());
+    let create = Call::put(WORKER_MANAGER, &path, &sample::unprovisioned());
     let request = prepare::signed(&create, server.address, Some(&server.credentials));
     let made = load::timed(&mut connection, request).await;
     made.context("cannot make the worker configuration")?;
     let requests = (0..1_000).map(|number| {
         let body = json!({"conditions": sample::conditions(number)});
         let path = ["worker-configuration", "bench", "evaluate"];
-        let call = Call::post(WORKER_MANAGER, &path, body);
+        let call = Call::post(WORKER_MANAGER, &path, &body);
         prepare::signed(&call, server.address, Some(&server.credentials))
     });
     let requests = load::Requests {
@@ -154,8 +150,8 @@ fn millis(watch: &Stopwatch) -> f64 {
     watch.elapsed().as_secs_f64() * 1_000.0
 }
 
-fn strange(problem: impl std::fmt::Display) -> Failure {
-    Failure::failed(format!("the sample is not as it should be: {problem}"))
+fn strange(problem: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("the sample is not as it should be: {problem}")
 }
 
 fn text(figures: &Value) -> String {

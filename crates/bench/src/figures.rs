@@ -4,24 +4,24 @@ use std::time::Duration;
 
 /// What one round gave.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Sorted.
     latencies: Vec<Duration>,
     elapsed: Duration,
 }
 
 impl Sample {
-    pub(super) fn new(mut latencies: Vec<Duration>, elapsed: Duration) -> Self {
+    pub(crate) fn new(mut latencies: Vec<Duration>, elapsed: Duration) -> Self {
         latencies.sort_unstable();
         Self { latencies, elapsed }
     }
 
-    pub(super) fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         count(self.latencies.len()) / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// The latency that this share of the requests, in percent, kept within.
-    pub(super) fn percentile_ms(&self, percent: usize) -> f64 {
+    pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
         let rank = (self.latencies.len() * percent).div_ceil(100).max(1);
         self.latencies
             .get(rank - 1)
@@ -30,7 +30,7 @@ impl Sample {
 }
 
 /// The one in the middle, or between the two in the middle; 0 of nothing.
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -14,7 +14,6 @@ use super::ROUNDS;
 use super::figures::Sample;
 use super::load::{Connection, Requests, timed};
 use super::prepare::World;
-use crate::failure::Failure;
 use crate::machine::Stopwatch;
 
 const READERS: usize = 4;
@@ -23,18 +22,18 @@ const REGISTRATIONS_PER_MINUTE: u32 = 2_000;
 
 /// What readers waited, without and with registrations.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mixed {
-    pub(super) registrations_per_minute: f64,
-    pub(super) idle_p99_ms: f64,
-    pub(super) busy_p99_ms: f64,
-    pub(super) registration_p99_ms: f64,
+pub(crate) struct Mixed {
+    pub(crate) registrations_per_minute: f64,
+    pub(crate) idle_p99_ms: f64,
+    pub(crate) busy_p99_ms: f64,
+    pub(crate) registration_p99_ms: f64,
 }
 
-pub(super) async fn measure(
+pub(crate) async fn measure(
     address: SocketAddr,
     world: &World,
     total: Duration,
-) -> Result<Mixed, Failure> {
+) -> anyhow::Result<Mixed> {
     let (reads, registrations) = (world.reads(), world.registrations());
     let round = total / u32::try_from(ROUNDS).expect("the number of rounds is small");
     let (mut idle, mut busy, mut registered) = (Vec::new(), Vec::new(), Vec::new());

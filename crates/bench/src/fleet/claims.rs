@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use access::slugid;
 use anyhow::Context as _;
+use api_client::{Call, QUEUE};
 use domain::id::PoolId;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -12,18 +13,16 @@ use serde_json::{Value, json};
 use store::StoreError;
 use tokio::task::JoinSet;
 
-use super::super::load::Connection;
 use super::fill::{make_pool, task};
 use super::host::{Host, Open};
-use crate::client::{Call, QUEUE};
-use crate::failure::Failure;
+use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
 
 const WORKERS: usize = 64;
 const TASKS: usize = 20_000;
 const BATCH: usize = 500;
 
-pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
+pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
     let now = machine::now();
     let pool = pool_id();
     // Nothing is launched in it: its workers are here.
@@ -70,11 +69,11 @@ fn pool_id() -> PoolId {
 }
 
 /// Claims one task after the other until all have been claimed by somebody.
-async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> Result<(), Failure> {
+async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> anyhow::Result<()> {
     let mut connection = Connection::open(open.address).await?;
     let pool = pool_id();
     let body = json!({"tasks": 1, "workerGroup": "bench", "workerId": format!("w{number}")});
-    let call = Call::post(QUEUE, &["claim-work", pool.as_str()], body);
+    let call = Call::post(QUEUE, &["claim-work", pool.as_str()], &body);
     while claimed.load(Ordering::Relaxed) < TASKS {
         let request = open.request(&call);
         // Who is left over would wait in vain: the last ones are counted by those who got them.
@@ -90,7 +89,7 @@ async fn claim_all(open: &Open, number: usize, claimed: &AtomicUsize) -> Result<
         };
         if !status.is_success() {
             let problem = String::from_utf8_lossy(&body).into_owned();
-            return Err(Failure::failed(format!("claiming failed: {problem}")));
+            anyhow::bail!("claiming failed: {problem}");
         }
         let reply: Value = serde_json::from_slice(&body).context("the reply is no JSON")?;
         let n_claimed = reply["tasks"].as_array().map_or(0, Vec::len);

@@ -6,37 +6,36 @@ use serde_json::{Value, json};
 
 use super::paced::Mixed;
 use super::scenario::{Outcome, Side};
-use crate::output::{self, Kind};
+use crate::output;
 
-const FIGURES: [&str; 7] = [
-    "BARE/S", "OURS/S", "RATIO", "BARE P50", "OURS P50", "BARE P99", "OURS P99",
+const HEADINGS: [&str; 8] = [
+    "SCENARIO", "BARE/S", "OURS/S", "RATIO", "BARE P50", "OURS P50", "BARE P99", "OURS P99",
 ];
 
-pub(super) struct Report {
-    pub(super) database: &'static str,
-    pub(super) seconds: u64,
-    pub(super) connections: usize,
-    pub(super) rounds: usize,
-    pub(super) scenarios: Vec<Outcome>,
-    pub(super) mixed: Mixed,
-    pub(super) starts: Starts,
+pub(crate) struct Report {
+    pub(crate) database: &'static str,
+    pub(crate) seconds: u64,
+    pub(crate) connections: usize,
+    pub(crate) rounds: usize,
+    pub(crate) scenarios: Vec<Outcome>,
+    pub(crate) mixed: Mixed,
+    pub(crate) starts: Starts,
 }
 
 /// What it takes to have a server that does nothing.
-pub(super) struct Starts {
+pub(crate) struct Starts {
     /// Until the first answer, with an empty database.
-    pub(super) first: Duration,
+    pub(crate) first: Duration,
     /// The same with a database that is there.
-    pub(super) later: Duration,
-    pub(super) resident_bytes: Option<u64>,
+    pub(crate) later: Duration,
+    pub(crate) resident_bytes: Option<u64>,
 }
 
 impl Report {
-    pub(super) fn text(&self) -> String {
-        let mut headings = vec![("SCENARIO", Kind::Text)];
-        headings.extend(FIGURES.map(|title| (title, Kind::Number)));
-        let rows = self.scenarios.iter().map(row).collect();
-        let table = output::grid(&headings, rows, output::screen_width());
+    pub(crate) fn text(&self) -> String {
+        let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+        rows.extend(self.scenarios.iter().map(row));
+        let table = output::table(&rows);
         let Mixed {
             registrations_per_minute,
             idle_p99_ms,
@@ -65,7 +64,7 @@ memory when idle       {memory}
         )
     }
 
-    pub(super) fn document(&self) -> Value {
+    pub(crate) fn document(&self) -> Value {
         let scenarios: Vec<_> = self
             .scenarios
             .iter()

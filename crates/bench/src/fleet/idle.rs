@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use access::slugid;
 use anyhow::Context as _;
+use api_client::{Call, FLEETWRIGHT, QUEUE};
 use serde_json::{Value, json};
 
-use super::super::child::{Child, Database, Folder};
-use super::super::figures::median;
-use super::super::load::Connection;
-use super::super::prepare::signed;
-use crate::client::{Call, FLEETWRIGHT, QUEUE};
-use crate::failure::Failure;
+use crate::child::{Child, Database, Folder};
+use crate::figures::median;
+use crate::load::Connection;
 use crate::machine::{self, Stopwatch};
+use crate::prepare::signed;
 
 /// How long the server is watched while it does nothing.
 const WATCHED: Duration = Duration::from_secs(60);
@@ -24,7 +23,7 @@ const POOL: &str = "local/default";
 const LIMIT: Duration = Duration::from_secs(30);
 const BEAT: Duration = Duration::from_millis(5);
 
-pub(super) async fn measure(database: &Database) -> Result<Value, Failure> {
+pub(crate) async fn measure(database: &Database) -> anyhow::Result<Value> {
     let folder = Folder::new(database)?;
     let (server, _) = Child::ours(&folder).await?;
     machine::pause(SETTLING).await;
@@ -53,7 +52,7 @@ async fn cpu_share(server: &Child) -> Option<f64> {
     Some((server.cpu_seconds()? - before) / WATCHED.as_secs_f64())
 }
 
-async fn first_line_ms(server: &Child) -> Result<f64, Failure> {
+async fn first_line_ms(server: &Child) -> anyhow::Result<f64> {
     let id = slugid::nice(&mut machine::chance());
     let now = machine::now();
     let body = json!({
@@ -64,7 +63,7 @@ async fn first_line_ms(server: &Child) -> Result<f64, Failure> {
         "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
             "source": "https://example.com"},
     });
-    let create = Call::put(QUEUE, &["task", &id], body);
+    let create = Call::put(QUEUE, &["task", &id], &body);
     let read = Call::get(FLEETWRIGHT, &["task", &id, "runs", "0", "log"]);
     let mut connection = Connection::open(server.address).await?;
     let watch = Stopwatch::start();
@@ -72,7 +71,7 @@ async fn first_line_ms(server: &Child) -> Result<f64, Failure> {
     let (status, reply) = connection.send(request).await?;
     if !status.is_success() {
         let problem = String::from_utf8_lossy(&reply).into_owned();
-        return Err(Failure::failed(format!("a task was not made: {problem}")));
+        anyhow::bail!("a task was not made: {problem}");
     }
     loop {
         let request = signed(&read, server.address, Some(&server.credentials));
@@ -84,7 +83,7 @@ async fn first_line_ms(server: &Child) -> Result<f64, Failure> {
             return Ok(watch.elapsed().as_secs_f64() * 1_000.0);
         }
         if watch.elapsed() > LIMIT {
-            return Err(Failure::failed("the task's log did not begin in time"));
+            anyhow::bail!("the task's log did not begin in time");
         }
         machine::pause(BEAT).await;
     }

@@ -16,10 +16,10 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::child::{Database, this_program};
-use crate::failure::Failure;
-use crate::output::{self, Progress};
 use host::Host;
+
+use super::child::{Database, this_program};
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -92,15 +92,14 @@ struct Size {
     already: u32,
 }
 
-pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failure> {
-    let mut progress = Progress::start();
+pub(crate) async fn run(arguments: Arguments, as_json: bool) -> anyhow::Result<()> {
     let mut figures = serde_json::Map::new();
     figures.insert("database".to_owned(), arguments.database.name().into());
     figures.insert("loadBefore".to_owned(), host::load().into());
     if arguments.curve {
-        figures.insert("curve".to_owned(), curve(&arguments, &mut progress)?);
+        figures.insert("curve".to_owned(), curve(&arguments)?);
     } else {
-        parts(&arguments, &mut progress, &mut figures).await?;
+        parts(&arguments, &mut figures).await?;
     }
     figures.insert("loadAfter".to_owned(), host::load().into());
     let figures = Value::Object(figures);
@@ -112,7 +111,7 @@ pub(super) async fn run(arguments: Arguments, as_json: bool) -> Result<(), Failu
 }
 
 /// Each point has the pools of the one before, and more.
-fn curve(arguments: &Arguments, progress: &mut Progress) -> Result<Value, Failure> {
+fn curve(arguments: &Arguments) -> anyhow::Result<Value> {
     let folder = host::Folder::of(&arguments.database)?;
     let mut points = Vec::new();
     let mut already = 0;
@@ -123,9 +122,9 @@ fn curve(arguments: &Arguments, progress: &mut Progress) -> Result<Value, Failur
             workers,
             already,
         };
-        progress.tell(|| format!("filling the database: {pools} pools"));
+        output::note(&format!("filling the database: {pools} pools"));
         let fill = in_own_process(size, Step::Fill, &folder)?;
-        progress.tell(|| format!("measuring: a round over {pools} pools"));
+        output::note(&format!("measuring: a round over {pools} pools"));
         let round = in_own_process(size, Step::Round, &folder)?;
         points.push(json!({"pools": pools, "workers": workers, "fill": fill, "round": round}));
         already = pools;
@@ -135,9 +134,8 @@ fn curve(arguments: &Arguments, progress: &mut Progress) -> Result<Value, Failur
 
 async fn parts(
     arguments: &Arguments,
-    progress: &mut Progress,
     figures: &mut serde_json::Map<String, Value>,
-) -> Result<(), Failure> {
+) -> anyhow::Result<()> {
     let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let size = Size {
         pools: arguments.pools,
@@ -148,13 +146,13 @@ async fn parts(
     figures.insert("workers".to_owned(), size.workers.into());
     // The one database of PostgreSQL is opened with the same keys each time.
     let shared = host::Folder::of(&arguments.database)?;
-    let mut measure = |steps: &[(Step, &str)]| -> Result<(), Failure> {
+    let mut measure = |steps: &[(Step, &str)]| -> anyhow::Result<()> {
         let own = match arguments.database {
             Database::Sqlite => Some(host::Folder::of(&arguments.database)?),
             Database::Postgres { .. } => None,
         };
         for (step, name) in steps {
-            progress.tell(|| format!("measuring: {name}"));
+            output::note(&format!("measuring: {name}"));
             let figure = in_own_process(size, *step, own.as_ref().unwrap_or(&shared))?;
             figures.insert((*name).to_owned(), figure);
         }
@@ -174,18 +172,18 @@ async fn parts(
         ])?;
     }
     if wants(Part::Idle) && matches!(arguments.database, Database::Sqlite) {
-        progress.tell(|| "measuring: an idle server, and the first line of a log".to_owned());
+        output::note("measuring: an idle server, and the first line of a log");
         figures.insert("idle".to_owned(), idle::measure(&arguments.database).await?);
     }
     Ok(())
 }
 
-fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> Result<Value, Failure> {
+fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> anyhow::Result<Value> {
     let name = step
         .to_possible_value()
         .map(|value| value.get_name().to_owned());
     let done = this_program()?
-        .args(["bench", "fleet-part", &name.unwrap_or_default(), "--folder"])
+        .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
         .arg(folder.path())
         .args(["--database", &folder.url()])
         .args(["--pools", &size.pools.to_string()])
@@ -195,15 +193,13 @@ fn in_own_process(size: Size, step: Step, folder: &host::Folder) -> Result<Value
         .context("cannot start a part of the measurement")?;
     if !done.status.success() {
         let problem = String::from_utf8_lossy(&done.stderr);
-        return Err(Failure::failed(format!(
-            "a part of the measurement failed: {problem}"
-        )));
+        anyhow::bail!("a part of the measurement failed: {problem}");
     }
-    Ok(serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")?)
+    serde_json::from_slice(&done.stdout).context("a part of the measurement said nothing")
 }
 
 /// Runs one part and prints its figures.
-pub(super) async fn part(arguments: PartArguments) -> Result<(), Failure> {
+pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
     let PartArguments {
         pools,
         workers,

@@ -4,45 +4,45 @@ use super::figures::{Sample, median};
 use super::load::Requests;
 
 /// A kind of request, and where its next round's requests come from.
-pub(super) struct Scenario<'a> {
-    pub(super) name: &'static str,
+pub(crate) struct Scenario<'a> {
+    pub(crate) name: &'static str,
     make: Box<dyn FnMut() -> Requests + 'a>,
 }
 
 /// The medians of one side's rounds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
-    pub(super) per_second: f64,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
+pub(crate) struct Side {
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
 }
 
 /// What a scenario gave.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) name: &'static str,
-    pub(super) bare: Side,
-    pub(super) ours: Side,
+pub(crate) struct Outcome {
+    pub(crate) name: &'static str,
+    pub(crate) bare: Side,
+    pub(crate) ours: Side,
     /// Our rate for each request of the bare server, round by round; the median of that.
-    pub(super) ratio: f64,
+    pub(crate) ratio: f64,
 }
 
 impl<'a> Scenario<'a> {
-    pub(super) fn new(name: &'static str, make: impl FnMut() -> Requests + 'a) -> Self {
+    pub(crate) fn new(name: &'static str, make: impl FnMut() -> Requests + 'a) -> Self {
         Self {
             name,
             make: Box::new(make),
         }
     }
 
-    pub(super) fn next_round(&mut self) -> Requests {
+    pub(crate) fn next_round(&mut self) -> Requests {
         (self.make)()
     }
 }
 
 impl Outcome {
     /// From rounds of the bare server and of ours, in pairs that ran one after the other.
-    pub(super) fn new(name: &'static str, rounds: &[(Sample, Sample)]) -> Self {
+    pub(crate) fn new(name: &'static str, rounds: &[(Sample, Sample)]) -> Self {
         Self {
             name,
             bare: Side::of(rounds.iter().map(|(bare, _)| bare)),

@@ -9,13 +9,12 @@ use axum::routing::get;
 use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 
-use crate::failure::Failure;
 use crate::output;
 
-pub(super) const ROUTE: &str = "/hello";
+pub(crate) const ROUTE: &str = "/hello";
 
 /// Serves on a free port, which it prints, until its standard input ends.
-pub(super) async fn serve() -> Result<(), Failure> {
+pub(crate) async fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))
         .await
         .context("cannot listen")?;

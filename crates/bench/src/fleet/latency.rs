@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use access::slugid;
+use api_client::{Call, QUEUE};
 use domain::id::PoolId;
 use serde_json::{Value, json};
 
-use super::super::figures::Sample;
-use super::super::load::Connection;
 use super::fill::make_pool;
 use super::host::Host;
-use crate::client::{Call, QUEUE};
-use crate::failure::Failure;
+use crate::figures::Sample;
+use crate::load::Connection;
 use crate::machine;
 
 const POOLS: u32 = 100;
@@ -21,7 +20,7 @@ const PER_SECOND: f64 = 50.0;
 /// After the last task, for what is still under way.
 const SETTLING: Duration = Duration::from_secs(2);
 
-pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
+pub(crate) async fn measure(host: &Host) -> anyhow::Result<Value> {
     let now = machine::now();
     for number in 0..POOLS {
         make_pool(host, &pool_id(number), TASKS, now).await?;
@@ -45,7 +44,7 @@ pub(super) async fn measure(host: &Host) -> Result<Value, Failure> {
         let (status, body) = connection.send(request).await?;
         if !status.is_success() {
             let problem = String::from_utf8_lossy(&body).into_owned();
-            return Err(Failure::failed(format!("a task was not made: {problem}")));
+            anyhow::bail!("a task was not made: {problem}");
         }
     }
     machine::pause(SETTLING).await;
@@ -88,5 +87,5 @@ fn create_task(pool: &PoolId) -> Call {
         "metadata": {"name": "bench", "description": "", "owner": "bench@example.com",
             "source": "https://example.com"},
     });
-    Call::put(QUEUE, &["task", &id], body)
+    Call::put(QUEUE, &["task", &id], &body)
 }

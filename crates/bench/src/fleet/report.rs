@@ -42,7 +42,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub(super) fn text(figures: &Value) -> String {
+pub(crate) fn text(figures: &Value) -> String {
     let mut text = format!("{}\n\n", figures["database"].as_str().unwrap_or_default());
     let mut add = |name: &str, value: Option<f64>, unit: &str| {
         if let Some(value) = value {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use access::seal::generate_key;
 use access::{Secret, slugid};
 use anyhow::Context as _;
+use api_client::{Call, Credentials};
 use cloud::Provider;
 use engine::clock::SystemClock;
 use engine::random::Random;
@@ -23,22 +24,19 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::super::child::Database;
-use super::super::prepare::signed;
 use super::cloud::{BenchCloud, PROVIDER};
-use crate::client::{Call, Credentials};
-use crate::failure::Failure;
+use crate::child::{Database, OWNER};
 use crate::machine;
-use crate::owner_file::OWNER;
+use crate::prepare::signed;
 
 /// A temporary folder with the database in it; removed in the end.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     database: Database,
 }
 
 impl Folder {
-    pub(super) fn of(database: &Database) -> Result<Self, Failure> {
+    pub(crate) fn of(database: &Database) -> anyhow::Result<Self> {
         let name = format!("fleetwright-bench-{}", slugid::nice(&mut machine::chance()));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path)
@@ -51,11 +49,11 @@ impl Folder {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match &self.database {
             Database::Sqlite => format!("sqlite:{}", self.path.join("fleet.db").display()),
             Database::Postgres { url } => url.clone(),
@@ -69,23 +67,23 @@ impl Drop for Folder {
     }
 }
 
-pub(super) struct Host {
-    pub(super) app: Arc<App>,
-    pub(super) cloud: Arc<BenchCloud>,
+pub(crate) struct Host {
+    pub(crate) app: Arc<App>,
+    pub(crate) cloud: Arc<BenchCloud>,
     token: Secret,
 }
 
 /// The host with its doors open: it answers requests, and its tasks run.
-pub(super) struct Open {
-    pub(super) address: SocketAddr,
-    pub(super) credentials: Credentials,
+pub(crate) struct Open {
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
     stop: CancellationToken,
     serving: JoinHandle<()>,
     driver: Driver,
 }
 
 impl Host {
-    pub(super) async fn start(folder: &Path, database: &str) -> Result<Self, Failure> {
+    pub(crate) async fn start(folder: &Path, database: &str) -> anyhow::Result<Self> {
         let mut config = Config::default();
         config.database.url = database.to_owned();
         config.keys.file = folder.join("keys");
@@ -113,7 +111,7 @@ impl Host {
         Ok(Self { app, cloud, token })
     }
 
-    pub(super) async fn open(&self) -> Result<Open, Failure> {
+    pub(crate) async fn open(&self) -> anyhow::Result<Open> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.context("cannot listen")?;
         let address = listener.local_addr().context("cannot listen")?;
@@ -135,33 +133,33 @@ impl Host {
         })
     }
 
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.app.engine.launching.finish().await;
         self.app.engine.store.close().await;
     }
 }
 
 impl Open {
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         self.stop.cancel();
         let _ended = self.serving.await;
         self.driver.join().await;
     }
 
     /// A signed request.
-    pub(super) fn request(&self, call: &Call) -> Request<Full<Bytes>> {
+    pub(crate) fn request(&self, call: &Call) -> Request<Full<Bytes>> {
         signed(call, self.address, Some(&self.credentials))
     }
 }
 
 /// How many processes wanted to run in the last minute, where the system tells.
-pub(super) fn load() -> Option<f64> {
+pub(crate) fn load() -> Option<f64> {
     let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
     averages.split(' ').next()?.parse().ok()
 }
 
 /// The most memory that this process ever had, where the system tells.
-pub(super) fn peak_bytes() -> Option<u64> {
+pub(crate) fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()

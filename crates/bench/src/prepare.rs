@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::hawk::RequestLine;
 use access::slugid;
 use anyhow::Context as _;
+use api_client::{Call, Credentials, Stamp, WORKER_MANAGER, authorization};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -15,8 +15,6 @@ use serde_json::{Value, json};
 use super::child::Child;
 use super::load::{self, Connection, Requests};
 use super::scenario::Scenario;
-use crate::client::{Call, Credentials, JSON, WORKER_MANAGER, signature};
-use crate::failure::Failure;
 use crate::machine;
 
 /// How many workers the list has.
@@ -30,7 +28,7 @@ const SECRET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR";
 const GROUP: &str = "bench";
 
 /// The measured server's pools.
-pub(super) struct World {
+pub(crate) struct World {
     address: SocketAddr,
     credentials: Credentials,
     /// Tells this run's pools from those of others in the same database.
@@ -38,7 +36,7 @@ pub(super) struct World {
 }
 
 /// The only request of the bare server.
-pub(super) fn hello() -> Requests {
+pub(crate) fn hello() -> Requests {
     let request = Request::get(super::bare::ROUTE)
         .header("host", "127.0.0.1")
         .body(Full::default())
@@ -51,7 +49,7 @@ pub(super) fn hello() -> Requests {
 
 impl World {
     /// Makes the pools and the workers.
-    pub(super) async fn make(server: &Child) -> Result<Self, Failure> {
+    pub(crate) async fn make(server: &Child) -> anyhow::Result<Self> {
         let run: String = slugid::nice(&mut machine::chance())
             .to_ascii_lowercase()
             .chars()
@@ -68,13 +66,11 @@ impl World {
         world.put_pool("make", "static", json!({})).await?;
         let workers = world.creations("list", 0, WORKERS);
         let made = load::run(world.address, &workers, SETUP_LIMIT);
-        made.await.map_err(|failure| {
-            Failure::failed(format!("cannot prepare the workers: {}", failure.message))
-        })?;
+        made.await.context("cannot prepare the workers")?;
         Ok(world)
     }
 
-    pub(super) fn scenarios(&self) -> Vec<Scenario<'_>> {
+    pub(crate) fn scenarios(&self) -> Vec<Scenario<'_>> {
         let mut created = 0;
         vec![
             Scenario::new("ping", || self.anybodys(&ping())),
@@ -91,7 +87,7 @@ impl World {
     }
 
     /// Reading a pool that has two launch configs.
-    pub(super) fn reads(&self) -> Requests {
+    pub(crate) fn reads(&self) -> Requests {
         self.signed(&Call::get(
             WORKER_MANAGER,
             &["worker-pool", &self.pool("read")],
@@ -99,7 +95,7 @@ impl World {
     }
 
     /// Registering each worker of the list.
-    pub(super) fn registrations(&self) -> Requests {
+    pub(crate) fn registrations(&self) -> Requests {
         let prepared = (0..WORKERS).map(|number| {
             let body = json!({
                 "workerPoolId": self.pool("list"),
@@ -109,7 +105,7 @@ impl World {
                 "workerIdentityProof": {"staticSecret": SECRET},
             });
             self.request(
-                &Call::post(WORKER_MANAGER, &["worker", "register"], body),
+                &Call::post(WORKER_MANAGER, &["worker", "register"], &body),
                 false,
             )
         });
@@ -125,7 +121,7 @@ impl World {
         let body = json!({"expires": expires, "providerInfo": {"staticSecret": SECRET}});
         let prepared = (first..first + how_many).map(|number| {
             let segments = ["workers", &pool, GROUP, &worker(number)];
-            self.request(&Call::put(WORKER_MANAGER, &segments, body.clone()), true)
+            self.request(&Call::put(WORKER_MANAGER, &segments, &body), true)
         });
         Requests {
             prepared: prepared.collect(),
@@ -151,7 +147,7 @@ impl World {
         signed(call, self.address, sign.then_some(&self.credentials))
     }
 
-    async fn put_pool(&self, name: &str, provider: &str, config: Value) -> Result<(), Failure> {
+    async fn put_pool(&self, name: &str, provider: &str, config: Value) -> anyhow::Result<()> {
         let body = json!({
             "providerId": provider,
             "description": "",
@@ -159,7 +155,7 @@ impl World {
             "emailOnError": false,
             "config": config,
         });
-        let call = Call::put(WORKER_MANAGER, &["worker-pool", &self.pool(name)], body);
+        let call = Call::put(WORKER_MANAGER, &["worker-pool", &self.pool(name)], &body);
         let mut connection = Connection::open(self.address)
             .await
             .context("cannot connect to the measured server")?;
@@ -175,36 +171,35 @@ impl World {
 }
 
 /// A call as a request, signed in the name of somebody, if there is one.
-pub(super) fn signed(
+pub(crate) fn signed(
     call: &Call,
     address: SocketAddr,
     credentials: Option<&Credentials>,
 ) -> Request<Full<Bytes>> {
-    let resource = call.resource();
-    let body = call.body.as_ref().map(|body| body.to_string());
+    let url = format!("http://{address}{}", call.resource);
+    let url = url.parse().expect("paths are escaped");
     let mut request = Request::builder()
         .method(&call.method)
-        .uri(&resource)
+        .uri(&call.resource)
         .header("host", address.to_string());
     if let Some(credentials) = credentials {
-        let line = RequestLine {
-            method: call.method.as_str(),
-            resource: &resource,
-            host: &address.ip().to_string(),
-            port: address.port(),
+        let stamp = Stamp {
+            seconds: machine::now().as_millis() / 1_000,
+            nonce: slugid::nice(&mut machine::chance()),
         };
-        let header = signature(
-            credentials,
-            &line,
-            body.as_ref().map(|body| body.as_bytes()),
-        );
+        let header = authorization(credentials, &call.method, &url, &call.body, &stamp);
         request = request.header("authorization", header);
     }
-    if body.is_some() {
-        request = request.header("content-type", JSON);
+    let content = call.body.content();
+    if let Some((content_type, _)) = &content {
+        request = request.header("content-type", *content_type);
     }
     request
-        .body(body.map(Full::from).unwrap_or_default())
+        .body(
+            content
+                .map(|(_, body)| Full::from(body))
+                .unwrap_or_default(),
+        )
         .expect("paths are escaped and headers are plain")
 }
 
