@@ -5,9 +5,9 @@ use reqwest::Response;
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    #[error("the connection broke")]
+    #[error("it was cut off")]
     Broken(#[from] reqwest::Error),
-    #[error("it has more than {0} bytes")]
+    #[error("it is longer than {0} bytes")]
     TooLong(usize),
 }
 

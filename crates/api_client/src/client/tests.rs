@@ -140,7 +140,7 @@ async fn a_reply_has_so_many_bytes_and_no_more() {
             Ok(body) => assert!(body.len() == size && size <= MAX_BYTES, "{size}"),
             Err(CallError::BadReply(text)) => {
                 assert!(size > MAX_BYTES, "{size}");
-                assert_eq!(text, "it has more than 20 bytes");
+                assert_eq!(text, "it is longer than 20 bytes");
             }
             Err(problem) => panic!("{problem}"),
         }
