@@ -118,7 +118,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn metadata() -> Value {
+pub(crate) fn metadata() -> Value {
     let text = cargo(&[
         "metadata",
         "--format-version",
@@ -187,35 +187,6 @@ fn crates_are_built_only_on_those_below_them() {
         let allowed: BTreeSet<_> = allowed.iter().map(|name| (*name).to_owned()).collect();
         let wrong: Vec<_> = uses[name].difference(&allowed).collect();
         assert!(wrong.is_empty(), "{name} must not use {wrong:?}");
-    }
-}
-
-#[test]
-fn every_dependency_is_used() {
-    let all = rust_files(&["src", "tests", "benches"]);
-    for package in metadata()["packages"].as_array().unwrap() {
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let folder = manifest.parent().unwrap().file_name().unwrap();
-        let folder = format!("crates/{}/", folder.display());
-        for dependency in package["dependencies"].as_array().unwrap() {
-            let name = dependency["rename"].as_str();
-            let name = name.unwrap_or_else(|| dependency["name"].as_str().unwrap());
-            let library = match name {
-                "md-5" => "md5".to_owned(),
-                _ => name.replace('-', "_"),
-            };
-            let is_for_tests = dependency["kind"] == "dev";
-            let word = Regex::new(&format!(r"\b{library}\b")).unwrap();
-            let is_used = all.iter().any(|(path, text)| {
-                let rest = path.strip_prefix(&folder);
-                let is_near = rest.is_some_and(|rest| is_for_tests || rest.starts_with("src/"));
-                is_near && word.is_match(text)
-            });
-            assert!(
-                is_used,
-                "{folder}Cargo.toml names {name}, and nothing there uses it"
-            );
-        }
     }
 }
 
