@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use api_client::BadRootUrl;
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::{QuarantineEntry, TaskRun};
@@ -59,6 +60,8 @@ pub enum DemandError {
     #[error("the list at {url} goes on after {MAX_PAGES} pages")]
     TooLong { url: String },
     #[error("the queue cannot be asked")]
+    RootUrl(#[source] BadRootUrl),
+    #[error("the queue cannot be asked")]
     Client(#[source] reqwest::Error),
 }
 
@@ -89,7 +92,7 @@ pub struct WorkerPage {
 pub type Busy = BTreeMap<(WorkerGroup, WorkerId), u64>;
 
 pub struct TaskclusterQueue {
-    caller: Caller,
+    caller: Box<Caller>,
     /// So many batches more are asked about queue by queue.
     without_batch: AtomicU32,
 }
@@ -161,7 +164,7 @@ type Answer<T> = Result<T, Arc<DemandError>>;
 impl TaskclusterQueue {
     pub fn new(access: QueueAccess) -> Result<Self, DemandError> {
         Ok(Self {
-            caller: Caller::new(access)?,
+            caller: Box::new(Caller::new(access)?),
             without_batch: AtomicU32::new(0),
         })
     }

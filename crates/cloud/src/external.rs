@@ -15,18 +15,18 @@ use std::time::Duration;
 
 use access::Secret;
 use access::hawk::{RequestLine, payload_hash, sign_header};
+use api_client::{BodyError, JSON, read_body};
 use async_trait::async_trait;
 use domain::launch::Cause;
 use domain::time::SECOND_MS;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 
 use crate::ProviderContext;
 use crate::outside::{Answer, Carrier, MAX_ANSWER_BYTES, NoAnswer, Operation, OutsideProvider};
 
-const JSON: &str = "application/json";
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 30;
 /// Who guesses a shorter secret signs for us.
 const MIN_SECRET_LENGTH: usize = 22;
@@ -216,9 +216,14 @@ impl Carrier for Service {
             }
         })?;
         let status = response.status();
-        let body = body_of(response).await;
-        let body =
-            body.map_err(|problem| NoAnswer::Lost(format!("{}: {problem}", operation.as_str())))?;
+        let body = read_body(response, MAX_ANSWER_BYTES).await;
+        let body = body.map_err(|problem| {
+            let text = match &problem {
+                BodyError::Broken(problem) => chain(problem),
+                BodyError::TooLong(most) => format!("the answer is longer than {most} bytes"),
+            };
+            NoAnswer::Lost(format!("{}: {text}", operation.as_str()))
+        })?;
         Ok(Answer {
             done: status.is_success(),
             body,
@@ -226,19 +231,6 @@ impl Carrier for Service {
             cause: cause_of(status),
         })
     }
-}
-
-async fn body_of(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|problem| chain(&problem))? {
-        if body.len() + piece.len() > MAX_ANSWER_BYTES {
-            return Err(format!(
-                "the answer is longer than {MAX_ANSWER_BYTES} bytes"
-            ));
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
 }
 
 /// What a status says by itself: that the door was closed.

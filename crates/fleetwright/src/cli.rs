@@ -20,7 +20,7 @@ use crate::commands::{
     scope, serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::{bench, code, import, output};
+use crate::{code, import, output};
 
 /// Keeps fleets of CI workers the right size.
 #[derive(Parser, Debug)]
@@ -135,9 +135,6 @@ enum Command {
     /// Bring worker pools and roles over from elsewhere
     #[command(subcommand)]
     Import(import::Verb),
-    /// Measure how fast this is on this machine
-    #[command(subcommand)]
-    Bench(bench::Verb),
     /// Say which version this is
     Version,
     /// Write completions for a shell to standard output
@@ -226,7 +223,6 @@ impl Cli {
                 config::run(verb);
                 Ok(())
             }
-            Command::Bench(verb) => serving(bench::run(verb, common.json)),
             Command::Version => {
                 version::run(common.json);
                 Ok(())

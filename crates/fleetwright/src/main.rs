@@ -2,7 +2,6 @@
 #![doc = include_str!("../README.md")]
 
 mod api_help;
-mod bench;
 mod cli;
 mod client;
 mod code;
@@ -11,7 +10,6 @@ mod data_folder;
 #[cfg(test)]
 mod documented;
 mod failure;
-mod files;
 mod import;
 mod machine;
 mod output;

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::api::{Upload, create_artifact};
-use crate::client::{CallError, Client, innermost};
+use crate::client::{CallError, Client};
 use crate::machine::Backoff;
 use crate::payload::{Artifact, ArtifactKind};
 use crate::tenure::Tenure;
@@ -113,7 +113,7 @@ async fn put(
     let url: Url = url
         .and_then(|url| url.parse().ok())
         .ok_or("the queue gave no usable putUrl")?;
-    let told = |problem: &dyn std::error::Error| innermost(problem);
+    let told = |problem: &(dyn std::error::Error + 'static)| api_client::root_cause(problem);
     let file = tokio::fs::File::open(&item.file)
         .await
         .map_err(|problem| told(&problem))?;

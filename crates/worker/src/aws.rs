@@ -6,11 +6,11 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api_client::{BodyError, read_body};
 use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::client::innermost;
 use crate::identity::{BadIdentity, Identity, Kind, Names, Proof};
 use crate::machine::pause;
 use crate::stop::{Stop, Stops};
@@ -166,17 +166,16 @@ impl Metadata {
             Some(token) => request.header("X-aws-ec2-metadata-token", token),
             None => request.header("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS),
         };
-        let told = |problem: reqwest::Error| innermost(&problem);
-        let mut response = request.send().await.map_err(told)?;
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(told)? {
-            if body.len() + chunk.len() > MAX_REPLY_BYTES {
-                return Err(format!("it answers with more than {MAX_REPLY_BYTES} bytes"));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let told = |problem: reqwest::Error| api_client::root_cause(&problem);
+        let response = request.send().await.map_err(told)?;
+        let status = response.status();
+        let body = read_body(response, MAX_REPLY_BYTES).await;
+        let body = body.map_err(|problem| match problem {
+            BodyError::Broken(problem) => told(problem),
+            BodyError::TooLong(most) => format!("it answers with more than {most} bytes"),
+        })?;
         let text = String::from_utf8(body).map_err(|_| "it answers with no text".to_owned())?;
-        Ok((response.status(), text))
+        Ok((status, text))
     }
 }
 

@@ -274,7 +274,7 @@ mod tests {
             let mut body = body();
             body[key] = value;
             let problem = read(&body).unwrap_err();
-            let text = format!("{problem}: {}", crate::client::innermost(&problem));
+            let text = format!("{problem}: {}", api_client::root_cause(&problem));
             assert!(text.contains(part), "{key}: {text}");
         }
         let missing = Identity::read(Path::new("/nosuch/identity.json")).unwrap_err();

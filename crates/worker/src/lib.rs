@@ -22,7 +22,7 @@ mod stragglers;
 mod tenure;
 mod worker;
 
-pub use client::{BadRootUrl, CallError};
+pub use client::{CallError, NoClient};
 pub use folders::UnusableFolder;
 pub use identity::{BadIdentity, Identity, Kind, Names, Proof};
 pub use machine::Machine;

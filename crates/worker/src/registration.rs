@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::api::{Registration, register, reregister};
-use crate::client::{CallError, Client, chain};
+use crate::client::{CallError, Client};
 use crate::credentials::Credentials;
 use crate::identity::Identity;
 use crate::machine::{Backoff, boot_time, pause};
@@ -119,7 +119,7 @@ impl Registered {
     /// A worker that cannot write this down works on; only a restart of its process will fail.
     fn keep_standing(&self) {
         if let Err(problem) = self.file.write(&self.standing()) {
-            tracing::error!("{}", chain(&problem));
+            tracing::error!("{}", api_client::with_causes(&problem));
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::{Claim, Done, Outcome, Reason, report};
 use crate::artifacts;
-use crate::client::{Client, chain};
+use crate::client::Client;
 use crate::folders::{Folders, remove};
 use crate::guardian::Guardian;
 use crate::identity::Identity;
@@ -296,7 +296,10 @@ async fn keep_artifacts(
         () = tenure.lost() => return false,
     };
     for (name, problem) in &not_kept {
-        log.say(&format!("artifact {name}: {}", chain(problem)));
+        log.say(&format!(
+            "artifact {name}: {}",
+            api_client::with_causes(problem)
+        ));
     }
     not_kept.is_empty()
 }

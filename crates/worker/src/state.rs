@@ -177,7 +177,7 @@ mod tests {
         file.write(&standing()).unwrap();
         file.write(&standing()).unwrap();
         let kept = file.read(now()).unwrap();
-        assert_eq!(kept.credentials.client_id, "worker/x");
+        assert_eq!(kept.credentials.signing.client_id, "worker/x");
         assert_eq!(kept.secret, standing().secret);
         let mode = std::fs::metadata(&file.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, Advice, Claim, Claims, Done, Outcome, Reason};
 use crate::aws;
-use crate::client::{BadRootUrl, Call, CallError, Client};
+use crate::client::{Call, CallError, Client, NoClient};
 use crate::folders::{Folders, UnusableFolder};
 use crate::guardian::Guardian;
 use crate::identity::{Identity, Kind};
@@ -50,7 +50,7 @@ pub struct Worker {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error(transparent)]
-    RootUrl(#[from] BadRootUrl),
+    RootUrl(#[from] NoClient),
     #[error(transparent)]
     NotRegistered(#[from] NotRegistered),
     #[error("the pool's configuration does not suit this worker")]

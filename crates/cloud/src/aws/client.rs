@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::{read_body, with_causes};
 use domain::time::Clock;
 use serde::de::DeserializeOwned;
 
 use super::answers::Problems;
 use super::credentials::Keys;
 use super::error::Ec2Error;
-use super::http::{Http, body_of};
+use super::http::Http;
 use super::parameters::Parameters;
 use super::sign;
 
@@ -87,7 +88,7 @@ impl Ec2 {
         let client = self
             .http
             .client()
-            .map_err(|problem| Ec2Error::NotSent(chain(&problem)))?;
+            .map_err(|problem| Ec2Error::NotSent(with_causes(&problem)))?;
         let mut request = client
             .post(&url)
             .timeout(limit)
@@ -98,15 +99,15 @@ impl Ec2 {
         let answer = request.body(form).send().await.map_err(|problem| {
             // A request that never left a connection behind it cannot have done anything.
             if problem.is_connect() || problem.is_builder() {
-                Ec2Error::NotSent(chain(&problem))
+                Ec2Error::NotSent(with_causes(&problem))
             } else {
-                Ec2Error::Lost(chain(&problem))
+                Ec2Error::Lost(with_causes(&problem))
             }
         })?;
         let status = answer.status().as_u16();
-        let body = body_of(answer, MAX_ANSWER_BYTES)
+        let body = read_body(answer, MAX_ANSWER_BYTES)
             .await
-            .map_err(|problem| Ec2Error::Lost(format!("{action}: {problem}")))?;
+            .map_err(|problem| Ec2Error::Lost(format!("{action}: {}", with_causes(&problem))))?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
@@ -126,16 +127,4 @@ fn refusal(status: u16, body: &str) -> Ec2Error {
             Ec2Error::answered(status, "", &what)
         }
     }
-}
-
-/// An error and its causes in one line; reqwest says little without them.
-fn chain(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut next = problem.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }

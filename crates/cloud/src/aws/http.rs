@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api_client::read_body;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
@@ -11,7 +12,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
-use reqwest::{Client, Response};
+use reqwest::Client;
 use tokio::io::AsyncReadExt as _;
 
 /// A connection is there within this time, or not at all.
@@ -26,15 +27,6 @@ const MAX_CHAIN_BYTES: usize = 1024 * 1024;
 /// One pool of connections, made when it is first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Http(Arc<OnceLock<Client>>);
-
-/// Why a body was not read to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadBody {
-    #[error("it is longer than {0} bytes")]
-    TooLong(usize),
-    #[error("it was cut off: {0}")]
-    Cut(#[from] reqwest::Error),
-}
 
 impl Http {
     pub(crate) fn new() -> Self {
@@ -73,24 +65,12 @@ impl Http {
                     .append(name.as_str().to_owned(), value.to_owned());
             }
         }
-        let body = body_of(answer, MAX_CHAIN_BYTES)
+        let body = read_body(answer, MAX_CHAIN_BYTES)
             .await
             .map_err(|problem| Failed(ConnectorError::io(problem.into())))?;
         *response.body_mut() = SdkBody::from(body);
         Ok(response)
     }
-}
-
-/// Reads a body, but not more of it than may be.
-pub(crate) async fn body_of(mut answer: Response, max_bytes: usize) -> Result<Vec<u8>, BadBody> {
-    let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await? {
-        if body.len() + chunk.len() > max_bytes {
-            return Err(BadBody::TooLong(max_bytes));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 /// Reads a small file.
@@ -146,18 +126,5 @@ impl HttpClient for Http {
             http: self.clone(),
             limit: if asked.is_zero() { CHAIN_LIMIT } else { asked },
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_body_is_read_up_to_its_limit() {
-        let answer = || Response::from(hyper::Response::new("12345"));
-        assert_eq!(body_of(answer(), 5).await.unwrap(), b"12345");
-        let refused = body_of(answer(), 4).await.unwrap_err();
-        assert_eq!(refused.to_string(), "it is longer than 4 bytes");
     }
 }

@@ -13,7 +13,6 @@ use super::kind::Kind;
 use super::owns::Owns;
 use crate::commands::read_document;
 use crate::failure::Failure;
-use crate::files;
 
 /// More problems than that are counted and not listed.
 const MAX_LISTED: usize = 50;
@@ -113,7 +112,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
         let name = name_of(&file);
         let document = match is_input {
             true => read_document(STANDARD_INPUT),
-            false => files::read(&file),
+            false => files::read(&file).map_err(Failure::from),
         };
         match document {
             Ok(document) => reader.document(&name, document),

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use files::Format;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::files::{self, Format};
 
 /// What the server accepts at most.
 const MAX_BYTES: u64 = 10 << 20;
@@ -95,7 +95,7 @@ pub(crate) fn read_document(path: &str) -> Result<Value, Failure> {
         // A file whose name says nothing may hold either, too.
         path => Format::of(Path::new(path)).unwrap_or_else(|| format_of(&text)),
     };
-    files::parse(name_of(path), &text, format)
+    Ok(files::parse(name_of(path), &text, format)?)
 }
 
 /// What a text without a name looks like.
@@ -115,7 +115,7 @@ pub(super) fn read_text(path: &str) -> Result<String, Failure> {
     let mut text = String::new();
     let read = reader.and_then(|reader| reader.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {
-        Err(problem) => Err(files::unreadable(Path::new(name_of(path)), &problem)),
+        Err(problem) => Err(files::unreadable(Path::new(name_of(path)), &problem).into()),
         Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
             "{} has more than {MAX_BYTES} bytes",
             name_of(path)

@@ -7,9 +7,10 @@
 use access::scope::ScopeSet;
 use domain::id::PoolId;
 use domain::launch_config::id_of;
+use rule_import::Pool;
 use serde_json::{Map, Number, Value, json};
 
-use super::fleet::{Fleet, Pool, Role};
+use super::fleet::{Fleet, Role};
 use crate::client::{AUTH, Call, WORKER_MANAGER};
 use crate::output::pretty;
 
@@ -363,14 +364,14 @@ mod tests {
     #[test]
     fn an_update_replaces_by_post_and_a_new_one_is_put() {
         let update = pools(json!({"maxCapacity": 1}), json!({}));
-        assert_eq!(update.changes[0].call.method, "POST");
+        assert_eq!(update.changes[0].call.api.method, "POST");
         let create = plan(
             json!({"workerPools": [pool(json!({}))]}),
             json!({"roles": []}),
         );
-        assert_eq!(create.changes[0].call.method, "PUT");
+        assert_eq!(create.changes[0].call.api.method, "PUT");
         assert_eq!(
-            create.changes[0].call.resource(),
+            create.changes[0].call.api.resource,
             "/api/worker-manager/v1/worker-pool/a%2Fb"
         );
     }

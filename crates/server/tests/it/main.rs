@@ -24,6 +24,7 @@ mod configurations_edges;
 mod configurations_told;
 mod crowds;
 mod database;
+mod dependencies;
 mod doctor;
 mod documentation;
 mod doors;

@@ -9,7 +9,6 @@ use super::LOOK;
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::KEYS_FIRST;
 use crate::failure::Failure;
-use crate::files;
 use crate::output;
 
 #[derive(Subcommand, Debug)]

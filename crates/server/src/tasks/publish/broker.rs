@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use api_client::with_causes;
 use async_trait::async_trait;
 use backplane::{Broker, BrokerError, Message, Published, Publisher};
 use domain::event::{EXCHANGES, Exchange, Rfc191};
@@ -263,16 +264,6 @@ fn tell_forgotten(place: i64, first: i64) {
             "{n_lost} events had been forgotten before they could be published"
         );
     }
-}
-
-fn with_causes(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut cause = problem.source();
-    while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
-        cause = next.source();
-    }
-    text
 }
 
 impl From<StoreError> for Stop {
