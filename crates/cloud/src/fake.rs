@@ -275,7 +275,7 @@ impl Machines for FakeCloud {
             bid.price = scripted.or(wishes.price);
             Ok(bid)
         };
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

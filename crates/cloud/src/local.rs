@@ -108,7 +108,7 @@ impl Machines for LocalProvider {
 
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let bid = |_| Ok(Bid::plain(self.0.group.to_string()));
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {

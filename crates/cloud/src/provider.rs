@@ -1,6 +1,7 @@
 //! The trait behind which every cloud and datacentre stands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use access::Secret;
 use async_trait::async_trait;
@@ -89,7 +90,7 @@ pub trait Machines: Send + Sync {
     /// What each launch config would give, in their order: from what is known already, without a call outside.
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let plain = |_: &LaunchConfig| Ok(Bid::plain(String::new()));
-        ask.launch_configs.iter().map(plain).collect()
+        ask.configs().map(plain).collect()
     }
 
     /// Whether bids asked about something that only `refresh` finds out, so that it should be called soon.
@@ -203,8 +204,14 @@ pub trait Machines: Send + Sync {
 /// What would you give for these?
 pub struct BidRequest<'a> {
     pub pool_id: &'a PoolId,
-    pub launch_configs: &'a [LaunchConfig],
+    pub launch_configs: &'a [Arc<LaunchConfig>],
     pub now: Timestamp,
+}
+
+impl<'a> BidRequest<'a> {
+    pub fn configs(&self) -> impl Iterator<Item = &'a LaunchConfig> + use<'a> {
+        self.launch_configs.iter().map(AsRef::as_ref)
+    }
 }
 
 /// Make machines.

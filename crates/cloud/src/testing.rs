@@ -2,6 +2,8 @@
 //!
 //! A provider's tests implement [`Fixture`] and call [`contract`]. Nothing here knows what is behind the trait.
 
+use std::sync::Arc;
+
 use std::collections::BTreeSet;
 
 use access::Secret;
@@ -242,7 +244,7 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     let launch_configs: Vec<_> = contents
         .into_iter()
         .zip(0..)
-        .map(|(content, position)| launch_config(&pool, position, content))
+        .map(|(content, position)| Arc::new(launch_config(&pool, position, content)))
         .collect();
     let bids = machines(fixture).bids(&BidRequest {
         pool_id: &pool.id,

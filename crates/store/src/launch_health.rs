@@ -3,6 +3,7 @@
 //! A launch is recent when something was heard of it lately, whenever it was made. One whose
 //! machines have not registered yet is always looked at.
 
+use domain::facts::LaunchRecord;
 use domain::id::{LaunchConfigId, PoolId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
@@ -94,22 +95,13 @@ pub struct HealthWindow {
     pub registered_before: Timestamp,
 }
 
-/// How a launch config has been doing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Record {
-    pub health: Health,
-    pub tries: Tries,
-    /// Machines that asked for work at least once. Always 0 where the queue is another deployment's.
-    pub claimed: u64,
-}
-
 /// Of all pools from the first to the last; launch configs of which nothing was heard are absent.
 pub fn launch_health_between(
     tx: &mut Tx<'_>,
     window: &HealthWindow,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, Record)>, StoreError> {
+) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>, StoreError> {
     let mut values = vec![
         window.launched_before.into(),
         window.registered_before.into(),
@@ -129,7 +121,7 @@ pub fn launch_health_between(
     })
 }
 
-fn record(row: &Row<'_>) -> Result<Record, BadRow> {
+fn record(row: &Row<'_>) -> Result<LaunchRecord, BadRow> {
     let health = Health {
         attempted: row.number(2)?,
         failed: row.number(3)?,
@@ -156,7 +148,7 @@ fn record(row: &Row<'_>) -> Result<Record, BadRow> {
         last: row.optional_time(15)?,
     };
     let claimed = row.number(16)?;
-    Ok(Record {
+    Ok(LaunchRecord {
         health,
         tries,
         claimed,

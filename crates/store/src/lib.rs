@@ -115,7 +115,7 @@ pub use launch_config::{
     launch_config_count_between, launch_config_delete_expirable, launch_config_get,
     launch_config_insert, launch_config_list, launch_config_part, launch_config_update,
 };
-pub use launch_health::{HealthWindow, Record as LaunchRecord, launch_health_between};
+pub use launch_health::{HealthWindow, launch_health_between};
 pub use notice::{
     Notice, notice_delete, notice_delete_older_than, notice_insert, notice_mark_sent, notice_next,
     notice_recent, notice_update, notice_waiting,
@@ -132,7 +132,9 @@ pub use overrides::{
     override_list_due, override_list_in_force, override_update,
 };
 pub use part::{MAX_PART_BYTES, Part};
-pub use plan_record::{PlanRecord, plan_delete_before, plan_get, plan_insert, plan_list};
+pub use plan_record::{
+    PlanRecord, plan_delete_before, plan_get, plan_input, plan_insert, plan_list,
+};
 pub use pool::{
     pool_delete, pool_get, pool_insert, pool_list, pool_list_expirable, pool_list_leaving,
     pool_part, pool_update, pools_by_provider,
@@ -196,8 +198,8 @@ pub use worker_metadata::{
     MetadataFilter, WorkerMetadata, worker_metadata_get, worker_metadata_list,
 };
 pub use worker_running::{
-    RunningWorker, SilentWorker, worker_list_running, worker_list_silent,
-    worker_supply_fresh_between, worker_supply_silent_between,
+    SilentWorker, worker_list_running, worker_list_silent, worker_supply_fresh_between,
+    worker_supply_silent_between,
 };
 pub use worker_supply::{
     worker_list_stopping, worker_live_machines, worker_note_checked,

@@ -50,6 +50,7 @@ static MIGRATIONS: &[Migration] = migrations! {
     18 "0018_health_by_events"
     19 "0019_supply"
     20 "0020_roles_by_revision"
+    21 "0021_inputs_of_plans"
 };
 
 static TABLE: Table = Table {

@@ -1,5 +1,7 @@
 //! Plans as they were decided: a bounded history for each pool.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use domain::id::PoolId;
 use domain::time::Timestamp;
 use serde_json::Value;
@@ -16,7 +18,9 @@ static TABLE: Table = Table {
 
 statements! { TABLE;
     INSERT "plan_insert" =
-        "INSERT INTO plans (worker_pool_id, number, created, plan) VALUES ($1, $2, $3, $4)";
+        "INSERT INTO plans (worker_pool_id, number, created, plan, input) \
+         VALUES ($1, $2, $3, $4, $5)";
+    INPUT "plan_input" = "SELECT input FROM plans WHERE worker_pool_id = $1 AND number = $2";
     FORGET "plan_forget" = "DELETE FROM plans WHERE worker_pool_id = $1 AND number <= $2";
     LIST "plan_list" =
         "SELECT worker_pool_id, number, created, plan FROM plans \
@@ -38,9 +42,15 @@ pub struct PlanRecord {
     pub plan: Value,
 }
 
-/// Keeps this one and those before it, up to so many.
-pub fn plan_insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<(), StoreError> {
+/// Keeps this plan and those before it, up to `keep` of them. The input is opaque here.
+pub fn plan_insert(
+    tx: &mut Tx<'_>,
+    record: &PlanRecord,
+    input: Option<&[u8]>,
+    keep: i64,
+) -> Result<(), StoreError> {
     let plan = record.plan.to_string();
+    let input = input.map(|input| STANDARD.encode(input));
     let pool_id = record.pool_id.as_str();
     tx.execute(
         &INSERT,
@@ -49,6 +59,7 @@ pub fn plan_insert(tx: &mut Tx<'_>, record: &PlanRecord, keep: i64) -> Result<()
             record.number.into(),
             record.created.into(),
             (&plan).into(),
+            input.as_deref().into(),
         ],
     )?;
     let oldest = record.number.saturating_sub(keep);
@@ -71,6 +82,20 @@ pub fn plan_get(
     number: i64,
 ) -> Result<Option<PlanRecord>, StoreError> {
     tx.row(&GET, &[pool_id.as_str().into(), number.into()], plan)
+}
+
+/// The input of a plan, if it was kept.
+pub fn plan_input(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let values = [pool_id.as_str().into(), number.into()];
+    let input = tx.row(&INPUT, &values, |row| {
+        let input = row.optional_text(0)?;
+        Ok(input.map(|text| STANDARD.decode(text)).transpose()?)
+    })?;
+    Ok(input.flatten())
 }
 
 /// As many as the limit means: ask again.

@@ -53,7 +53,7 @@ impl Machines for AwsProvider {
             }
             Ok(self.prices.bid(region, asked, ask.now))
         };
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     fn wants_refresh(&self) -> bool {

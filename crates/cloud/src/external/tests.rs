@@ -70,6 +70,7 @@ impl World {
 
     fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
         let configs = self.launch_configs(sizes);
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         let ask = BidRequest {
             pool_id: &configs[0].pool_id,
             launch_configs: &configs,

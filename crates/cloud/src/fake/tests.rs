@@ -227,7 +227,7 @@ async fn stock_ends_by_launch_config_and_region_and_in_all_and_comes_back() {
     let bids = |config: &LaunchConfig| {
         let ask = BidRequest {
             pool_id: &config.pool_id,
-            launch_configs: std::slice::from_ref(config),
+            launch_configs: &[Arc::new(config.clone())],
             now: world.cloud.now(),
         };
         world.cloud.bids(&ask).remove(0).unwrap().available
@@ -401,15 +401,16 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
     world.cloud.set_price(&scripted.id, 2.0);
     world.cloud.set_silent(&silent.id, Some("sold out"));
     let pool = world.pool();
-    let bids = |configs: &[LaunchConfig]| {
+    let bids = |configs: Vec<LaunchConfig>| {
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         let ask = BidRequest {
             pool_id: &pool.id,
-            launch_configs: configs,
+            launch_configs: &configs,
             now: world.cloud.now(),
         };
         world.cloud.bids(&ask)
     };
-    let told = bids(&[plain, priced, scripted, silent.clone()]);
+    let told = bids(vec![plain, priced, scripted, silent.clone()]);
     let of = |bid: &Result<Bid, String>| bid.clone().map(|bid| (bid.place, bid.price));
     assert_eq!(
         told.iter().map(of).collect::<Vec<_>>(),
@@ -421,7 +422,7 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
         ]
     );
     world.cloud.set_silent(&silent.id, None);
-    assert!(bids(&[silent])[0].is_ok());
+    assert!(bids(vec![silent])[0].is_ok());
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ impl BidBook {
                 None => Ok(Bid::plain(String::new())),
             }
         };
-        ask.launch_configs.iter().map(bid).collect()
+        ask.configs().map(bid).collect()
     }
 
     /// What to ask about, at most so many at a time; forgets what nobody wants any more.
@@ -96,6 +96,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use ::testing::sizes_around;
 
     use super::*;
@@ -103,17 +105,21 @@ mod tests {
     use crate::testing::launch_config;
     use domain::worker::WorkerState;
 
-    fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<LaunchConfig> {
+    fn launch_configs(numbers: std::ops::Range<usize>) -> Vec<Arc<LaunchConfig>> {
         let pool = pool(&worker(WorkerState::Running), &json!({}));
         let template = launch_config(&pool, 0, serde_json::Map::new());
         let numbered = |number: usize| LaunchConfig {
             id: format!("lc-{number:06}").parse().unwrap(),
             ..template.clone()
         };
-        numbers.map(numbered).collect()
+        numbers.map(numbered).map(Arc::new).collect()
     }
 
-    fn bids(book: &BidBook, launch_configs: &[LaunchConfig], now: Timestamp) -> Vec<Option<f64>> {
+    fn bids(
+        book: &BidBook,
+        launch_configs: &[Arc<LaunchConfig>],
+        now: Timestamp,
+    ) -> Vec<Option<f64>> {
         let pool_id = "a/b".parse().unwrap();
         let ask = BidRequest {
             pool_id: &pool_id,

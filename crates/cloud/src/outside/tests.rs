@@ -1,5 +1,7 @@
 //! How many launch configs, workers and machines one question to an outside provider names.
 
+use std::sync::Arc;
+
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
@@ -95,7 +97,7 @@ fn batches(count: usize, batch: usize) -> Vec<usize> {
 async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bid() {
     let pool = some_pool();
     for count in sizes_around("cloud::outside::BID_BATCH", BID_BATCH) {
-        let numbered = |number: usize| config_of(&pool, json!({"price": number}));
+        let numbered = |number: usize| Arc::new(config_of(&pool, json!({"price": number})));
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
         let prices = || -> Vec<Option<f64>> {
@@ -108,7 +110,7 @@ async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bi
         };
         assert_eq!(prices(), vec![None; count]);
         provider.ask_for_bids().await.unwrap();
-        let own = |config: &LaunchConfig| config.configuration["price"].as_f64();
+        let own = |config: &Arc<LaunchConfig>| config.configuration["price"].as_f64();
         assert_eq!(prices(), launch_configs.iter().map(own).collect::<Vec<_>>());
         let asked = provider.carrier.sizes("launchConfigs");
         assert_eq!(asked, batches(count, BID_BATCH));

@@ -79,7 +79,7 @@ impl Launching {
 }
 
 /// Carries launches out beside whoever decided on them, so that a slow cloud holds nobody up.
-pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, LaunchConfig)>) {
+pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, Arc<LaunchConfig>)>) {
     for (launch, config) in launches {
         let (engine, pool) = (Arc::clone(engine), pool.clone());
         let tracker = engine.launching.tracker.clone();

@@ -275,16 +275,22 @@ async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
     let process = world.process();
     let idle = world.facts(&process, "p/a").await.unwrap();
     world.tasks("p/a", 1).await;
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     world.workers_act().await;
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
     // Had there been no task, that look would have been right.
     world.workers_act().await;
     world.advance_ms(2 * MINUTE_MS);
     let idle = world.facts(&process, "p/a").await.unwrap();
-    fleet::decide(&process.app.engine, &idle).await.unwrap();
+    fleet::decide(&process.app.engine, idle.clone())
+        .await
+        .unwrap();
     assert_eq!(world.told_to_go("p/a").await, world.machines_of("p/a"));
 }
 
@@ -413,7 +419,9 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
         world.picture().await.n_waiting_events,
         process.random.place(),
     );
-    let foreseen = fleet::preview(&process.app.engine, &facts).await.unwrap();
+    let foreseen = fleet::preview(&process.app.engine, facts.clone())
+        .await
+        .unwrap();
     let (_, foreseen) = foreseen.expect("it can be planned");
     let picture = world.picture().await;
     assert_eq!(
@@ -426,7 +434,7 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
 
     // The same chance, as far as there is any.
     process.random.wind_back(place);
-    let decided = fleet::decide(&process.app.engine, &facts)
+    let decided = fleet::decide(&process.app.engine, facts.clone())
         .await
         .unwrap()
         .unwrap();

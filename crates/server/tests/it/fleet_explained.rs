@@ -200,7 +200,7 @@ fleet_test!(
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.pass_ms(IDLE_MS);
         let foreseen = fleet.present().await;
-        let line = format!("tell {} to go: over capacity", worker.key);
+        let line = format!("advise {} to go: over capacity", worker.key);
         assert!(foreseen.contains(&line), "{foreseen}");
         assert_eq!(fleet.advice(&worker).await, "stay: none");
         fleet.round().await;

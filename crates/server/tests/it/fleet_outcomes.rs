@@ -53,7 +53,7 @@ impl Fleet {
             engine::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
-        let decided = engine::fleet::decide(&self.app.engine, &facts)
+        let decided = engine::fleet::decide(&self.app.engine, facts)
             .await
             .unwrap();
         assert_eq!(decided.unwrap().launches.len(), 1);
@@ -65,7 +65,7 @@ impl Fleet {
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
         let config = self.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
-        engine::fleet::launch(&app.engine, &definition, vec![(launch, config)]);
+        engine::fleet::launch(&app.engine, &definition, vec![(launch, Arc::new(config))]);
         app.engine.launching.finish().await;
     }
 

@@ -41,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "api_client",
             "contract",
             "rules",
+            "documentation",
             "domain",
             "store",
             "cloud",

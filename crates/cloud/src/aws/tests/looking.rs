@@ -1,5 +1,7 @@
 //! Machines on moto: looked at, found again, ended; and what they cost.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, simple};
@@ -145,7 +147,7 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
     let mut elsewhere = simple();
     elsewhere["region"] = json!("eu-west-1");
     let (on_demand, elsewhere) = (moto.pool(&on_demand).1, moto.pool(&elsewhere).1);
-    let configs = [spot, on_demand, elsewhere];
+    let configs = [spot, on_demand, elsewhere].map(Arc::new);
     let bids = || {
         moto.provider.bids(&BidRequest {
             pool_id: &pool.id,
