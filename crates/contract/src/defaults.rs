@@ -167,9 +167,10 @@ mod tests {
     #[test]
     fn a_default_behind_so_many_references_is_put_in_and_circles_end() {
         for count in sizes_around("contract::defaults::MAX_HOPS", MAX_HOPS) {
-            let expected = match count <= MAX_HOPS {
-                true => json!({"a": 1}),
-                false => json!({}),
+            let expected = if count <= MAX_HOPS {
+                json!({"a": 1})
+            } else {
+                json!({})
             };
             assert_eq!(filled_behind(count), expected, "{count}");
         }

@@ -318,9 +318,10 @@ mod tests {
             let document = text(count as u64);
             let n_steps = n_looks * count as u64;
             assert_eq!(taken(|| schema.list(&document)), n_steps);
-            let expected = match count <= limit {
-                true => "must be integer",
-                false => TOO_LONG_TO_LIST,
+            let expected = if count <= limit {
+                "must be integer"
+            } else {
+                TOO_LONG_TO_LIST
             };
             let found = message(&document, n_looks * limit as u64);
             assert_eq!(found, expected, "{count}");

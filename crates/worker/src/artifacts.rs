@@ -133,9 +133,10 @@ async fn put(
         .send()
         .await
         .map_err(|problem| told(&problem))?;
-    match response.status().is_success() {
-        true => Ok(()),
-        false => Err(format!("the store answered {}", response.status())),
+    if response.status().is_success() {
+        Ok(())
+    } else {
+        Err(format!("the store answered {}", response.status()))
     }
 }
 
@@ -301,11 +302,10 @@ mod tests {
             std::fs::create_dir_all(&deepest).unwrap();
             std::fs::write(deepest.join("a.txt"), "").unwrap();
             let found = names("out", ArtifactKind::Directory, root.path());
-            let expected = match depth <= MAX_DEPTH {
-                true => Ok(vec![format!("public/out/{}a.txt", "d/".repeat(depth))]),
-                false => {
-                    Err("out: there are more than 100 folders within each other in it".to_owned())
-                }
+            let expected = if depth <= MAX_DEPTH {
+                Ok(vec![format!("public/out/{}a.txt", "d/".repeat(depth))])
+            } else {
+                Err("out: there are more than 100 folders within each other in it".to_owned())
             };
             assert_eq!(found, expected, "{depth}");
         }

@@ -163,9 +163,10 @@ impl RunLog {
                 return Ok(());
             }
             // Beyond its own limit the server wants to hear only of the end.
-            n_sent_bytes = match reply.truncated {
-                true => now.length,
-                false => reply.length.min(now.length),
+            n_sent_bytes = if reply.truncated {
+                now.length
+            } else {
+                reply.length.min(now.length)
             };
         }
     }

@@ -79,9 +79,10 @@ impl Payload {
             max_memory_mib: reader.number(fields, "maxMemoryMiB", MAX_MEMORY_MIB),
             artifacts: reader.artifacts(fields.get("artifacts")),
         };
-        match reader.problems.is_empty() {
-            true => Ok(read),
-            false => Err(Malformed(reader.problems)),
+        if reader.problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(Malformed(reader.problems))
         }
     }
 }

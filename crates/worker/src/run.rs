@@ -248,9 +248,10 @@ fn judge(end: &End, took: &str, max_run_time: Duration, log: &RunLog) -> Option<
                 (None, Some(signal)) => log.say(&format!("killed by signal {signal} {took}")),
                 (None, None) => log.say(&format!("{status} {took}")),
             }
-            Some(match status.success() {
-                true => Outcome::Completed,
-                false => Outcome::Failed,
+            Some(if status.success() {
+                Outcome::Completed
+            } else {
+                Outcome::Failed
             })
         }
         End::Exited(Err(problem)) => {

@@ -111,9 +111,12 @@ async fn many_queues_are_asked_about_in_batches() {
 
 #[tokio::test]
 async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
-    let (server, queue) = scripted(|line, _| match line.starts_with("POST") {
-        true => (404, r#"{"error":"Not found"}"#.to_owned()),
-        false => (200, single(line)),
+    let (server, queue) = scripted(|line, _| {
+        if line.starts_with("POST") {
+            (404, r#"{"error":"Not found"}"#.to_owned())
+        } else {
+            (200, single(line))
+        }
     })
     .await;
     let pools = pools(&["p/a", "p/c", "p/b"]);
@@ -133,12 +136,13 @@ async fn a_deployment_that_knows_no_batch_is_asked_queue_by_queue() {
 
 #[tokio::test]
 async fn a_queue_that_we_may_not_see_hides_no_other() {
-    let (_, queue) = scripted(
-        |line, _| match line.starts_with("POST") || line.contains("%2Fb/") {
-            true => (403, refusal("InsufficientScopes")),
-            false => (200, single(line)),
-        },
-    )
+    let (_, queue) = scripted(|line, _| {
+        if line.starts_with("POST") || line.contains("%2Fb/") {
+            (403, refusal("InsufficientScopes"))
+        } else {
+            (200, single(line))
+        }
+    })
     .await;
     let answers = queue.demand(&pools(&["p/a", "p/b", "p/c"])).await;
     assert_eq!(*answers[0].as_ref().unwrap(), demand(0, 10));
@@ -152,9 +156,12 @@ async fn a_queue_that_we_may_not_see_hides_no_other() {
 
 #[tokio::test]
 async fn one_batch_that_fails_spoils_no_other() {
-    let (_, queue) = scripted(|_, body| match body.contains("p/bad") {
-        true => (500, "oh".to_owned()),
-        false => (200, batch(body)),
+    let (_, queue) = scripted(|_, body| {
+        if body.contains("p/bad") {
+            (500, "oh".to_owned())
+        } else {
+            (200, batch(body))
+        }
     })
     .await;
     let mut pools: Vec<PoolId> = (0..1_000)
@@ -229,9 +236,10 @@ async fn the_busy_are_read_page_by_page() {
             json!({"taskId": "T", "runId": 0, "workerGroup": "g",
             "workerId": id, "claimed": "2026-09-21T14:13:20.000Z", "task": {}})
         };
-        let page = match line.contains("continuationToken=a%2Bb") {
-            true => json!({"tasks": [claimed("w2"), claimed("no id at all")]}),
-            false => json!({"tasks": [claimed("w1"), claimed("w1")], "continuationToken": "a+b"}),
+        let page = if line.contains("continuationToken=a%2Bb") {
+            json!({"tasks": [claimed("w2"), claimed("no id at all")]})
+        } else {
+            json!({"tasks": [claimed("w1"), claimed("w1")], "continuationToken": "a+b"})
         };
         (200, page.to_string())
     })

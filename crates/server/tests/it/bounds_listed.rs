@@ -12,7 +12,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "cloud::aws::identity_keys::VERSION",
             "cloud::aws::row::VERSION",
             "backplane::publisher::PERSISTENT",
-            "cloud::outside::VERSION",
+            "cloud::protocol::VERSION",
             "contract::numbers::FIRST_INEXACT",
             "domain::documentation::KIB",
             "domain::documentation::MIB",

@@ -356,9 +356,10 @@ impl Shared {
         match line {
             ("POST", ["worker-manager", "v1", "worker", "reregister"]) => {
                 let secret = body["secret"].as_str().unwrap().to_owned();
-                match state.secrets.contains(&secret) {
-                    true => (200, state.registration()),
-                    false => refusal(400, "Could not generate credentials for this secret"),
+                if state.secrets.contains(&secret) {
+                    (200, state.registration())
+                } else {
+                    refusal(400, "Could not generate credentials for this secret")
                 }
             }
             ("GET", ["worker-manager", "v1", "workers", .., "should-terminate"]) => {

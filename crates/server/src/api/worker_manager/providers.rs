@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::{NotAvailable, Provider};
+use cloud::{Provider, ProviderUnavailable};
 use domain::id::ProviderId;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .listed()
         .map(|(id, kind)| {
             let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
-            if let Some(problem) = call.app.engine.providers.problem(id) {
+            if let Some(problem) = call.app.engine.providers.setup_error(id) {
                 listed["problem"] = json!(problem);
             }
             listed
@@ -57,7 +57,7 @@ pub(super) fn get<'a>(
         .providers
         .get(id)
         .map_err(|problem| match problem {
-            NotAvailable::Unknown => unknown(),
-            NotAvailable::SetupFailed => ApiError::provider_setup_failed(),
+            ProviderUnavailable::Unknown => unknown(),
+            ProviderUnavailable::SetupFailed => ApiError::provider_setup_failed(),
         })
 }
