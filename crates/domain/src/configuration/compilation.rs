@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rules::{Change, Evaluator, Presented};
+use rules::{Attributes, Evaluator, RuleSetDiff};
 use serde_json::{Map, Value};
 
 use super::compiler::Compiler;
@@ -46,9 +46,9 @@ pub struct CompiledProvider {
     pub declared: Map<String, Value>,
     pub launch_configs: Vec<CompiledLaunchConfig>,
     /// Evaluations in which a rule says `disabled: true`.
-    pub disabled: Vec<Presented>,
+    pub disabled: Vec<Attributes>,
     /// Evaluations that gave a launch config which another had given already.
-    pub repeated: Vec<Presented>,
+    pub repeated: Vec<Attributes>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct CompiledLaunchConfig {
     /// By what the rules say: its provider may complete it, and then it is known by another.
     pub id: LaunchConfigId,
     /// The first evaluation that gave it.
-    pub presented: Presented,
+    pub presented: Attributes,
     /// As its provider wants it.
     pub configuration: Map<String, Value>,
     /// Where it is another one than the pool's.
@@ -162,7 +162,7 @@ impl Compilation {
     }
 
     /// Everything that this configuration evaluates.
-    pub fn presentations(&self) -> Vec<Presented> {
+    pub fn presentations(&self) -> Vec<Attributes> {
         let mut all = Vec::new();
         for pool in &self.pools {
             all.push(pool.worker_type.presented());
@@ -207,10 +207,10 @@ impl CompiledPool {
         places.sum()
     }
 
-    fn is_touched(&self, change: &Change) -> bool {
+    fn is_touched(&self, change: &RuleSetDiff) -> bool {
         let presented = self.worker_type.presented();
-        change.touches(&presented)
-            || change.may_touch(&presented)
+        change.affects(&presented)
+            || change.may_affect(&presented)
                 && self.providers.iter().any(|provider| {
                     let configs = provider
                         .launch_configs
@@ -219,7 +219,7 @@ impl CompiledPool {
                     configs
                         .chain(&provider.disabled)
                         .chain(&provider.repeated)
-                        .any(|presented| change.touches(presented))
+                        .any(|presented| change.affects(presented))
                 })
     }
 }
