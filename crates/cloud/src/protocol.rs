@@ -373,7 +373,7 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
         self.description().fills.clone()
     }
 
-    /// A worker registers once, with a proof that we offered for it or with one that the provider
+    /// A worker registers once, with a proof that we offered or with a proof that the provider
     /// knows.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         let verified = register_once(claim)?;

@@ -9,7 +9,7 @@ use crate::assign::assign;
 use crate::attributes::Attributes;
 use crate::rule::Rule;
 
-/// What the applying rules did to one value, in their order.
+/// The actions of the applying rules on one value, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -18,14 +18,14 @@ pub struct Explanation {
     pub attributes: Attributes,
     /// The value, as a JSON pointer.
     pub pointer: String,
-    /// What each rule did to the value.
+    /// The action of each rule on the value.
     pub steps: Vec<Step>,
     /// The final value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
 
-/// What one rule did to the value.
+/// The action of one rule on the value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -128,7 +128,7 @@ fn replacement(old: Option<Value>, new: Option<Value>, steps: &[Step]) -> Option
     }
 }
 
-/// What is at a pointer.
+/// The content at a pointer.
 enum Lookup<'a> {
     /// An object on the way lacks the key, so the rule does not affect this place.
     Missing,

@@ -31,12 +31,12 @@ pub struct Origin {
     /// The rule that set the value. For an empty object, the last rule that assigned an object
     /// there.
     pub rule_id: String,
-    /// What earlier rules did to it, oldest first.
+    /// The actions of earlier rules on it, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrode: Vec<OverriddenStep>,
 }
 
-/// What a rule did to a value (or to values inside it) before another rule set the final one.
+/// An action of a rule on a value (or on values inside it) before another rule set the final one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverriddenStep {

@@ -16,7 +16,7 @@ pub struct Problem {
     /// The rule, if its id could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_id: Option<String>,
-    /// What is wrong, and what is expected instead.
+    /// The error, and what is expected instead.
     pub message: String,
 }
 

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use crate::conditions::Conditions;
 use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS_OF_SET, MAX_PATTERNS_OF_SET, MAX_SET_BYTES};
 
-/// What a rule adds to the size of its set.
+/// The amounts that a rule adds to the size of its set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// As compact JSON.

@@ -12,7 +12,7 @@ pub(crate) type Children<'a> = BTreeMap<&'a str, Node<'a>>;
 #[derive(Default)]
 pub(crate) struct Node<'a> {
     pub(crate) now: NodeState<'a>,
-    /// What rules did at exactly this place, oldest first.
+    /// The actions of rules at exactly this place, oldest first.
     pub(crate) steps: Vec<TraceStep>,
     pub(crate) children: Children<'a>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct TraceStep {
 pub(crate) enum StepKind {
     /// Merged with the object, or made one.
     AssignObject,
-    /// Replaced the value with one that is not an object.
+    /// Replaced the value with a value other than an object.
     SetLeaf,
     /// Deleted a value.
     Delete,

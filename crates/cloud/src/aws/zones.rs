@@ -108,8 +108,8 @@ impl AwsProvider {
         let answer = self.ask_for_zones(region).await.map_err(CloudError::from);
         let answer = answer.and_then(|zones| {
             if zones.is_empty() {
-                // Every region has zones. An empty list, if believed, would remove the fleet from the
-                // region.
+                // Every region has zones. Believing an empty list would remove the fleet from
+                // the region.
                 Err(CloudError::Unavailable("EC2 lists no zones".to_owned()))
             } else {
                 Ok(zones)

@@ -1,4 +1,4 @@
-//! A service passes the contract, and failures on the way to it are told apart.
+//! A service passes the contract, and its failures are distinguished.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(super) struct Process {
     boot_id: String,
 }
 
-/// What `/proc/<pid>/stat` says.
+/// The fields of `/proc/<pid>/stat` that we need.
 struct Stat {
     is_zombie: bool,
     group: i32,

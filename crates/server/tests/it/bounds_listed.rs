@@ -33,7 +33,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "store::in_place::UNLIMITED",
             "store::queue_worker::N_COLUMNS",
             "store::task::N_COLUMNS",
-            "contract::measured::BYTES_PER_STEP",
+            "contract::measured_value::BYTES_PER_STEP",
             "contract::problems::BYTES_PER_WEIGHT",
             "fleetwright::files::rounded::MIN_DIGITS",
             "engine::artifacts::folder::N_SHELVES",

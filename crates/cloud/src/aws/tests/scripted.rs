@@ -242,7 +242,7 @@ fn named(proxy: &Proxy, action: &str) -> (Vec<usize>, Vec<String>) {
     (sizes, ids)
 }
 
-/// The sizes of the batches of `count` items: first one that may be smaller, then full ones.
+/// The sizes of the batches of `count` items: the first may be smaller, the others are full.
 fn batches(count: usize, batch: usize) -> Vec<usize> {
     let rest = Some(count % batch).filter(|rest| *rest > 0);
     let full = std::iter::repeat_n(batch, count / batch);
