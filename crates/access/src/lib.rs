@@ -1,4 +1,4 @@
-//! Who may do what: Hawk, temporary credentials, scopes, roles, sealed secrets.
+//! Authentication and authorisation: Hawk, temporary credentials, scopes, roles, sealed secrets.
 #![doc = include_str!("../README.md")]
 
 pub mod authenticate;
