@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backplane::{Activity, Broker, Busy, DemandError, TaskclusterQueue};
+use backplane::{Broker, BusyWorkers, DemandError, TaskclusterQueue, WorkerActivity};
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
@@ -75,9 +75,9 @@ impl Demands {
     }
 
     /// Who works on something in this outside queue; nobody that is known of, if the queue is ours.
-    pub async fn busy(&self, pool: &PoolId) -> Result<Busy, DemandError> {
+    pub async fn busy(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
-            Self::Embedded => Ok(Busy::new()),
+            Self::Embedded => Ok(BusyWorkers::new()),
             Self::Outside { queue, .. } => queue.busy(pool).await,
         }
     }
@@ -114,7 +114,7 @@ impl Demands {
 }
 
 /// The other side keeps its own record; ours of it is good for the moment.
-pub fn as_worker(pool: &PoolId, activity: Activity, now: Timestamp) -> QueueWorker {
+pub fn as_worker(pool: &PoolId, activity: WorkerActivity, now: Timestamp) -> QueueWorker {
     let key = WorkerKey {
         pool_id: pool.clone(),
         group: activity.group,

@@ -105,7 +105,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "fleetwright::commands::task::log::MAX_TRIES",
             "fleetwright::client::send::MAX_REDIRECTS",
             "server::api::queue::log_stream::QUIET_LOOKS",
-            "backplane::taskcluster_queue::TRY_BATCH_AGAIN",
+            "backplane::taskcluster_queue::BATCHES_UNTIL_RETRY",
         ],
     ),
     ("The size of a benchmark.", &["fleetwright::bench::*"]),
