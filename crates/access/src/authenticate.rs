@@ -135,8 +135,8 @@ pub fn verify(
     }
 }
 
-/// Checks that the body has the hash that the sender signed: [`AuthenticatedClient::payload_hash`]. Without a
-/// hash, any body is accepted.
+/// Checks that the body has the hash that the sender signed:
+/// [`AuthenticatedClient::payload_hash`]. Without a hash, any body is accepted.
 pub fn check_payload(
     signed: Option<&str>,
     content_type: &str,

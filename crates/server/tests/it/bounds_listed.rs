@@ -64,10 +64,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::documentation::metadata::MAX_NAME",
             "domain::documentation::sheet::MAX_SLUG",
             "domain::documentation::sheet::MAX_TITLE",
-            "rules::limits::MAX_RULE_ID_CHARS",
-            "rules::limits::MAX_DESCRIPTION_CHARS",
-            "rules::limits::MAX_NAME_CHARS",
-            "rules::limits::MAX_PATTERN_CHARS",
             "server::api::listener::MAX_TRACE_ID",
             "server::api::request::MAX_PAYLOAD_IN_ERROR",
             "server::config::notify::MIN_SECRET",
@@ -157,7 +153,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "The size of a cache or the switch between two ways to the same result: only speed depends on it.",
         &[
             "rules::diff::MAX_TESTED_RULES",
-            "rules::results::MAX_LATEST_BYTES",
             "rules::results::MIN_SWEEP_ENTRIES",
             "rules::table::MAX_CACHED_VALUES",
             "store::sqlite::STATEMENT_CACHE",

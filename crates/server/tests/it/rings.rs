@@ -26,7 +26,7 @@ const STILL_THERE: [(&str, &[&str]); 10] = [
         "fleetwright",
         &["code::change", "code::judge", "code::read", "code::server"],
     ),
-    ("rules", &["change", "evaluator"]),
+    ("rules", &["diff", "evaluator"]),
     // The table names the handlers, and a call its entry in the table.
     ("server", &["api::call", "api::endpoint"]),
     ("store", &["in_place", "store"]),
