@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api_client::with_causes;
-use backplane::{Activity, Broker, Busy, DemandError, TaskclusterQueue};
+use backplane::{Broker, BusyWorkers, DemandError, TaskclusterQueue, WorkerActivity};
 use domain::demand::Demand;
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
@@ -76,9 +76,9 @@ impl Demands {
     }
 
     /// Who works on something in this outside queue; nobody that is known of, if the queue is ours.
-    pub async fn busy(&self, pool: &PoolId) -> Result<Busy, DemandError> {
+    pub async fn busy(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
-            Self::Embedded => Ok(Busy::new()),
+            Self::Embedded => Ok(BusyWorkers::new()),
             Self::Outside { queue, .. } => queue.busy(pool).await,
         }
     }
@@ -115,7 +115,7 @@ impl Demands {
 }
 
 /// The other side keeps its own record; ours of it is good for the moment.
-pub fn as_worker(pool: &PoolId, activity: Activity, now: Timestamp) -> QueueWorker {
+pub fn as_worker(pool: &PoolId, activity: WorkerActivity, now: Timestamp) -> QueueWorker {
     let key = WorkerKey {
         pool_id: pool.clone(),
         group: activity.group,

@@ -2,7 +2,7 @@
 
 use domain::configuration::MAX_WORKER_TYPES;
 use files::{Format, parse, to_yaml};
-use rules::limits::{MAX_BYTES, MAX_RULES};
+use rules::limits::{MAX_RULES, MAX_SET_BYTES};
 
 use super::source::Source;
 use super::{factor, verify};
@@ -103,10 +103,10 @@ fn proven(id: &str, description: &str, sources: &[Source]) -> Result<Configurati
     let document = factor::document(id, description, sources).map_err(Unproven::Refused)?;
     let n_rules = document["rules"].as_array().map_or(0, Vec::len);
     let n_bytes = document["rules"].to_string().len();
-    if n_rules > MAX_RULES || n_bytes > MAX_BYTES {
+    if n_rules > MAX_RULES || n_bytes > MAX_SET_BYTES {
         return Err(Unproven::TooLarge(format!(
             "it would take {n_rules} rules of {n_bytes} bytes, and a worker configuration has at most {MAX_RULES} of \
-             {MAX_BYTES} bytes"
+             {MAX_SET_BYTES} bytes"
         )));
     }
     let text = to_yaml(&document, &FIRST);

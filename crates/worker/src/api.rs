@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::client::{Call, CallError};
 use crate::credentials::{Credentials, CredentialsBody};
 use crate::identity::{Identity, Proof};
-use crate::state::Standing;
+use crate::state::RegistrationState;
 
 /// A run of a task that is ours for now.
 #[derive(Debug)]
@@ -281,10 +281,10 @@ impl Registration {
     pub(crate) fn standing(
         self,
         call: &'static str,
-        before: Option<&Standing>,
-    ) -> Result<Standing, CallError> {
+        before: Option<&RegistrationState>,
+    ) -> Result<RegistrationState, CallError> {
         let credentials = read_credentials(call, self.credentials)?;
-        Ok(Standing {
+        Ok(RegistrationState {
             credentials,
             expires: moment(call, &self.expires)?,
             secret: self.secret,

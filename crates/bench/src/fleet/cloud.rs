@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::cloud::{
-    CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines, NotVerified,
-    OwnedPage, ProofRefused, Provider, Region, Sighting, Verified,
+    CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, OwnedPage,
+    ProofRefused, Provider, Region, Sighting, Verification, VerifyError,
 };
 use async_trait::async_trait;
 use contract::Invalid;
@@ -74,7 +74,7 @@ impl Provider for BenchCloud {
         Ok(())
     }
 
-    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Err(ProofRefused {
             message: "not supported for this provider",
             detail: "nobody registers in this measurement".to_owned(),
@@ -89,10 +89,10 @@ impl Provider for BenchCloud {
 
 #[async_trait]
 impl Machines for BenchCloud {
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let at = self.seconds();
         lock(&self.asked).push((order.pool.id.clone(), at, order.machines));
-        let made = (0..order.machines).map(|number| Launched {
+        let made = (0..order.machines).map(|number| LaunchedMachine {
             group: "bench".parse().expect("this is a group"),
             id: format!("{}-{number}", order.token)
                 .parse()

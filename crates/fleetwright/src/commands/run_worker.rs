@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use server::config::{Log, LogFormat};
 use worker::aws::{METADATA_URL, Metadata};
 use worker::{
-    CallError, Identity, Machine, Names, NotRegistered, Proof, Stops, Worker, WorkerError,
+    CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
 
 use super::body::read_text;
@@ -242,7 +242,7 @@ fn start_log(json: bool) -> Result<(), Failure> {
 
 fn exit_of(problem: &WorkerError) -> Exit {
     match problem {
-        WorkerError::NotRegistered(NotRegistered { source, .. }) => match source {
+        WorkerError::NotRegistered(RegistrationError { source, .. }) => match source {
             CallError::NoAnswer { .. } => Exit::Unreachable,
             CallError::Refused { status, .. } if *status < 500 => Exit::NotAllowed,
             CallError::Refused { .. } | CallError::BadReply { .. } => Exit::Failed,

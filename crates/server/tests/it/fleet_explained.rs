@@ -1,6 +1,6 @@
 //! Why there are these workers and no others: asked over the API, answered from what was decided.
 
-use cloud::Fate;
+use cloud::LaunchOutcome;
 use domain::launch::Cause;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fleet_test!(
         fleet
             .one
             .fake
-            .next_launches([Fate::Refused(Cause::Capacity)]);
+            .next_launches([LaunchOutcome::Refused(Cause::Capacity)]);
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_snapshot!(fleet.reasons().await.join("\n"), @r"

@@ -105,6 +105,7 @@ mod temporary;
 mod tidy;
 mod tls;
 mod vitals;
+mod words;
 mod worker_state;
 mod worker_state_outside;
 mod workers_declared;

@@ -73,7 +73,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 /// What keeps the pool from getting workers, beyond what plans say.
 fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
-        let problem = app.engine.providers.problem(id)?;
+        let problem = app.engine.providers.setup_error(id)?;
         Some(format!("provider {id} is out of service: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use api_client::with_causes;
 use async_trait::async_trait;
-use backplane::{Broker, BrokerError, Message, Published, Publisher};
+use backplane::{Broker, BrokerError, Message, PublishResult, Publisher};
 use domain::event::{EXCHANGES, Exchange, Rfc191};
 use domain::time::Timestamp;
 use metrics::{counter, gauge};
@@ -108,17 +108,14 @@ impl PublishToBroker {
             ends.push(messages.len());
         }
         let publisher = self.connect().await?;
-        let Published {
-            n_confirmed,
-            problem,
-        } = publisher.publish(&messages).await;
+        let PublishResult { n_confirmed, error } = publisher.publish(&messages).await;
         let n_done = ends.partition_point(|end| *end <= n_confirmed);
         if let Some(last) = n_done.checked_sub(1).and_then(|last| rows.get(last)) {
             self.move_to(lease, last.position).await?;
         }
         counter!(EVENTS_PUBLISHED).increment(n_done as u64);
-        match problem {
-            Some(problem) => Err(Stop::Broker(problem)),
+        match error {
+            Some(error) => Err(Stop::Broker(error)),
             None => Ok(n_done as u64),
         }
     }

@@ -1,23 +1,23 @@
-//! A set of small numbers, as bits.
+//! A set of small numbers, stored as bit_set.
 
-/// Which of the numbers below a bound are in the set.
+/// A set of numbers below a bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Bits(Box<[u64]>);
+pub(crate) struct BitSet(Box<[u64]>);
 
-impl Bits {
+impl BitSet {
     #[cfg(test)]
     pub(crate) fn none(bound: usize) -> Self {
         Self(vec![0; bound.div_ceil(64)].into())
     }
 
     pub(crate) fn all(bound: usize) -> Self {
-        let mut bits = Self(vec![u64::MAX; bound.div_ceil(64)].into());
-        if let Some(last) = bits.0.last_mut()
+        let mut bit_set = Self(vec![u64::MAX; bound.div_ceil(64)].into());
+        if let Some(last) = bit_set.0.last_mut()
             && !bound.is_multiple_of(64)
         {
             *last = (1 << (bound % 64)) - 1;
         }
-        bits
+        bit_set
     }
 
     pub(crate) fn insert(&mut self, number: usize) {
@@ -28,14 +28,14 @@ impl Bits {
         self.0[number / 64] &= !(1 << (number % 64));
     }
 
-    /// Keeps what both contain.
+    /// Removes the numbers that the other set lacks.
     pub(crate) fn intersect(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine &= theirs;
         }
     }
 
-    /// In ascending order.
+    /// The numbers in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(index, word)| {
             let mut rest = *word;
@@ -56,28 +56,28 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Bits;
+    use super::BitSet;
 
     proptest! {
         #[test]
         fn it_is_a_set(bound in 1_usize..200, actions in prop::collection::vec((any::<bool>(), 0_usize..200), 0..300)) {
-            let mut bits = Bits::none(bound);
+            let mut bit_set = BitSet::none(bound);
             let mut set = BTreeSet::new();
             for (insert, number) in actions {
                 let number = number % bound;
                 if insert {
-                    bits.insert(number);
+                    bit_set.insert(number);
                     set.insert(number);
                 } else {
-                    bits.remove(number);
+                    bit_set.remove(number);
                     set.remove(&number);
                 }
             }
-            prop_assert_eq!(bits.iter().collect::<Vec<_>>(), set.iter().copied().collect::<Vec<_>>());
-            let mut all = Bits::all(bound);
+            prop_assert_eq!(bit_set.iter().collect::<Vec<_>>(), set.iter().copied().collect::<Vec<_>>());
+            let mut all = BitSet::all(bound);
             prop_assert_eq!(all.iter().collect::<Vec<_>>(), (0..bound).collect::<Vec<_>>());
-            all.intersect(&bits);
-            prop_assert_eq!(all, bits);
+            all.intersect(&bit_set);
+            prop_assert_eq!(all, bit_set);
         }
     }
 }

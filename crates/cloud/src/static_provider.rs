@@ -1,4 +1,4 @@
-//! Machines that are there anyway: declared by hand, known by a secret agreed on beforehand.
+//! The `static` provider: hosts that people declare, each with a shared secret.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use domain::worker::{Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ByHand, Descriptor, IdentityClaim, NotVerified, Proof, ProofRefused, Provider, Refused,
-    Verified,
+    DeclarationError, Descriptor, IdentityClaim, Proof, ProofRefused, Provider, Verification,
+    VerifyError, WorkerDeclarer,
 };
 
-/// Under which key a worker's provider data holds the digest of its secret.
+/// The key of a worker's provider data with the digest of its secret.
 const DIGEST_KEY: &str = "staticSecretDigest";
 
 pub struct StaticProvider {
@@ -29,7 +29,7 @@ impl StaticProvider {
         Self { schemas, keyring }
     }
 
-    /// Binds a digest to its worker, so that it is worth nothing in another worker's row.
+    /// Binds a digest to its worker, so that it is useless in another worker's row.
     fn purpose(worker: &WorkerKey) -> String {
         format!("static-secret:{worker}")
     }
@@ -52,10 +52,10 @@ impl Provider for StaticProvider {
             .validate("worker-manager/v1/config-static.json", config)
     }
 
-    /// A static worker may register as often as it likes: it has nothing but its secret to show.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    /// A static worker may register repeatedly, since its secret does not change.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         let refuse = |message, detail: &str| {
-            NotVerified::from(ProofRefused {
+            VerifyError::from(ProofRefused {
                 message,
                 detail: detail.to_owned(),
             })
@@ -65,18 +65,18 @@ impl Provider for StaticProvider {
             return Err(refuse("worker is not running", &detail));
         }
         let Proof::StaticSecret(candidate) = claim.proof else {
-            let detail = "the proof is of another kind";
+            let detail = "the proof is not a static secret";
             return Err(refuse(
                 "missing staticSecret in workerIdentityProof",
                 detail,
             ));
         };
         if !self.knows(claim.worker, candidate) {
-            let detail = "the secret is not the one that the worker was declared with";
+            let detail = "the secret differs from the declared one";
             return Err(refuse("bad staticSecret in workerIdentityProof", detail));
         }
         let config = &claim.pool.definition.config;
-        Ok(Verified {
+        Ok(Verification {
             state: WorkerState::Running,
             lasts_ms: lifecycle::reregistration_timeout(config)
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
@@ -87,21 +87,21 @@ impl Provider for StaticProvider {
         })
     }
 
-    fn by_hand(&self) -> Option<&dyn ByHand> {
+    fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
         Some(self)
     }
 }
 
-impl ByHand for StaticProvider {
+impl WorkerDeclarer for StaticProvider {
     fn describe(
         &self,
         worker: &Worker,
         provider_info: Option<&Value>,
-    ) -> Result<Descriptor, Refused> {
+    ) -> Result<Descriptor, DeclarationError> {
         let secret = provider_info
             .and_then(|info| info.get("staticSecret"))
             .and_then(Value::as_str)
-            .ok_or_else(|| Refused("no worker staticSecret provided".to_owned()))?;
+            .ok_or_else(|| DeclarationError("no worker staticSecret provided".to_owned()))?;
         let digest = self
             .keyring
             .digest(&Self::purpose(&worker.key), &Secret::new(secret));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pool_that_says_nothing_gives_four_days_and_an_empty_config() {
+    async fn a_pool_without_settings_gives_four_days_and_an_empty_config() {
         let case = Case {
             worker: declared(),
             proof: secret(SECRET),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_refusal_has_its_own_text() {
+    async fn each_refusal_has_its_own_message() {
         let stopped = Worker {
             state: WorkerState::Stopped,
             ..declared()

@@ -1,6 +1,7 @@
-//! What the other side would give, remembered: a plan asks often and must not wait.
+//! Caches the bids of a protocol provider, because plans ask often and must not wait.
 //!
-//! A launch config that nobody has answered for yet gets a plain bid, so that the first launch does not wait either.
+//! A launch config without an answer gets a default bid, so that its first launch does not wait
+//! either.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::BidRequest;
 
-/// An older answer says nothing any more.
-const GOOD_FOR_MS: i64 = 10 * MINUTE_MS;
-/// A launch config that no plan has asked about for so long is not asked for any more.
+/// Answers older than this are not used.
+const FRESH_MS: i64 = 10 * MINUTE_MS;
+/// Stop asking about a launch config that no plan has needed for this long.
 const WANTED_FOR_MS: i64 = HOUR_MS;
-/// About further launch configs nobody is asked: they get plain bids.
+/// Launch configs beyond this limit get a default bid without asking the provider.
 const MAX_REMEMBERED: usize = 10_000;
 
 type Key = (PoolId, LaunchConfigId);
 
 #[derive(Default)]
-pub(super) struct BidBook(Mutex<BTreeMap<Key, Entry>>);
+pub(super) struct BidCache(Mutex<BTreeMap<Key, Entry>>);
 
 struct Entry {
     content: Value,
@@ -31,7 +32,7 @@ struct Entry {
     answer: Option<(Timestamp, Result<Bid, String>)>,
 }
 
-impl BidBook {
+impl BidCache {
     pub(super) fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         let mut entries = self.entries();
         let bid = |config: &LaunchConfig| {
@@ -48,7 +49,7 @@ impl BidBook {
                     None
                 }
             };
-            let is_good = |(at, _): &(Timestamp, _)| ask.now.millis_since(*at) <= GOOD_FOR_MS;
+            let is_good = |(at, _): &(Timestamp, _)| ask.now.millis_since(*at) <= FRESH_MS;
             match answer.filter(is_good) {
                 Some((_, answer)) => answer,
                 None => Ok(Bid::plain(String::new())),
@@ -57,7 +58,7 @@ impl BidBook {
         ask.configs().map(bid).collect()
     }
 
-    /// What to ask about, at most so many at a time; forgets what nobody wants any more.
+    /// The launch configs to ask about, in batches. Forgets those that no plan needs any more.
     pub(super) fn wanted(&self, now: Timestamp, batch: usize) -> Vec<Vec<(Key, Value)>> {
         let mut entries = self.entries();
         entries.retain(|_, entry| now.millis_since(entry.wanted) <= WANTED_FOR_MS);
@@ -116,7 +117,7 @@ mod tests {
     }
 
     fn bids(
-        book: &BidBook,
+        book: &BidCache,
         launch_configs: &[Arc<LaunchConfig>],
         now: Timestamp,
     ) -> Vec<Option<f64>> {
@@ -131,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn so_many_launch_configs_are_asked_about_and_the_others_get_plain_bids() {
-        for count in sizes_around("cloud::outside::bids::MAX_REMEMBERED", MAX_REMEMBERED) {
-            let (book, all) = (BidBook::default(), launch_configs(0..count));
+    fn launch_configs_beyond_the_limit_get_default_bids() {
+        for count in sizes_around("cloud::protocol::bids::MAX_REMEMBERED", MAX_REMEMBERED) {
+            let (book, all) = (BidCache::default(), launch_configs(0..count));
             assert_eq!(bids(&book, &all, now()), vec![None; count]);
             let batches = book.wanted(now(), 100);
             let n_asked = count.min(MAX_REMEMBERED);
@@ -152,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn launch_configs_that_nobody_wants_any_more_make_room_for_others() {
-        let (book, later) = (BidBook::default(), now().plus_millis(WANTED_FOR_MS + 1));
+    fn launch_configs_that_no_plan_needs_make_room_for_others() {
+        let (book, later) = (BidCache::default(), now().plus_millis(WANTED_FOR_MS + 1));
         bids(&book, &launch_configs(0..MAX_REMEMBERED), now());
         let late = launch_configs(MAX_REMEMBERED..MAX_REMEMBERED + 1);
         bids(&book, &late, later);

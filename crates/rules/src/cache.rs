@@ -1,18 +1,18 @@
-//! A bounded memory of what was computed: what is asked for again stays, the rest goes in time.
+//! A bounded cache of computed values that keeps the recently used ones.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Two generations: when the younger one is full it becomes the older one, and what was the older one
-/// is forgotten. So at most twice `most` is held, and whatever is in use stays.
-pub(crate) struct Recent<K, V> {
+/// Has two generations. When the younger one is full, it becomes the older one, and the older one
+/// is dropped. So the cache holds at most twice `most` entries, and entries in use stay.
+pub(crate) struct GenerationCache<K, V> {
     most: usize,
     young: HashMap<K, V>,
     old: HashMap<K, V>,
 }
 
-impl<K: Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Eq + Hash, V: Clone> GenerationCache<K, V> {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
@@ -43,18 +43,18 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use super::Recent;
+    use super::GenerationCache;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_goes() {
-        let mut recent = Recent::new(3);
-        recent.insert(0, "kept");
+    fn entries_in_use_stay_and_others_are_dropped() {
+        let mut cache = GenerationCache::new(3);
+        cache.insert(0, "kept");
         for number in 1..100 {
-            recent.insert(number, "other");
-            assert_eq!(recent.get(&0), Some("kept"));
-            assert!(recent.young.len() + recent.old.len() <= 6);
+            cache.insert(number, "other");
+            assert_eq!(cache.get(&0), Some("kept"));
+            assert!(cache.young.len() + cache.old.len() <= 6);
         }
-        assert_eq!(recent.get(&1), None);
-        assert_eq!(recent.get(&99), Some("other"));
+        assert_eq!(cache.get(&1), None);
+        assert_eq!(cache.get(&99), Some("other"));
     }
 }

@@ -1,23 +1,23 @@
-//! Why a request is not let in.
+//! The error of authentication.
 
 use crate::role::ExpansionTooLarge;
 
-/// Why a request is not let in, in words for its sender.
+/// Why a request is refused, as a message for its sender.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct AuthFailed {
-    /// The words.
+pub struct AuthError {
+    /// The message.
     pub message: String,
 }
 
-impl From<ExpansionTooLarge> for AuthFailed {
+impl From<ExpansionTooLarge> for AuthError {
     fn from(problem: ExpansionTooLarge) -> Self {
         Self::new(problem.to_string())
     }
 }
 
-impl AuthFailed {
-    /// With these words.
+impl AuthError {
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

@@ -1,30 +1,32 @@
-//! What goes wrong between a worker and its server, and what a task notices of it.
+//! Failures between a worker and its server, and their effect on tasks.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::fleet::Trouble;
+use crate::fleet::InjectedFailure;
 use crate::world::World;
 
 #[tokio::test]
 async fn a_task_outlives_a_server_that_is_away_for_a_while() {
     let world = World::new().await;
-    world.fleet.trouble(3, "/log", Trouble::Status(502));
-    world.fleet.trouble(2, "/log", Trouble::LostAnswer);
-    world.fleet.trouble(2, "/completed", Trouble::Status(503));
-    world.fleet.trouble(1, "/completed", Trouble::LostAnswer);
-    world.fleet.trouble(1, "claim-work", Trouble::Status(500));
+    world.fleet.inject(3, "/log", InjectedFailure::Status(502));
+    world.fleet.inject(2, "/log", InjectedFailure::LostAnswer);
+    world
+        .fleet
+        .inject(2, "/completed", InjectedFailure::Status(503));
+    world
+        .fleet
+        .inject(1, "/completed", InjectedFailure::LostAnswer);
+    world
+        .fleet
+        .inject(1, "claim-work", InjectedFailure::Status(500));
     let (outcome, log) = world
         .run(json!({"command": "echo one; sleep 0.5; echo two"}))
         .await;
     assert_eq!(outcome, "completed");
     let lines: Vec<_> = log.lines().skip(2).take(2).collect();
-    assert_eq!(
-        lines,
-        ["one", "two"],
-        "nothing is lost and nothing doubled: {log}"
-    );
+    assert_eq!(lines, ["one", "two"], "no line is lost or repeated: {log}");
 }
 
 #[tokio::test]
@@ -39,7 +41,7 @@ async fn bytes_that_the_server_lost_are_sent_again() {
             state.run(&task).log_text().contains("one\n")
         })
         .await;
-    // As after a power failure over there.
+    // Like after a power failure of the server.
     world
         .fleet
         .change(|state| state.run_mut(&task).log.truncate(10));
@@ -87,7 +89,7 @@ async fn a_cancelled_task_is_killed_and_not_reported() {
     world
         .fleet
         .change(|state| state.run_mut(&task).outcome = Some("canceled".to_owned()));
-    // It finds out when it renews its claim, and is free for other work then.
+    // The worker notices when it renews its claim, and is then free for other work.
     let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
     assert_eq!(outcome, "completed");
     assert!(!std::path::Path::new(&format!("/proc/{id}/environ")).exists());
@@ -100,7 +102,7 @@ async fn a_cancelled_task_is_killed_and_not_reported() {
 }
 
 #[tokio::test]
-async fn a_cancelled_task_that_writes_is_found_out_by_its_next_line() {
+async fn a_cancelled_task_that_writes_is_noticed_with_its_next_line() {
     let world = World::new().await;
     let working = world.start();
     let command = "echo one; while :; do sleep 0.1; echo more; done";
@@ -114,7 +116,7 @@ async fn a_cancelled_task_that_writes_is_found_out_by_its_next_line() {
     world
         .fleet
         .change(|state| state.run_mut(&task).outcome = Some("canceled".to_owned()));
-    // Its claim would be good for 20 minutes.
+    // Its claim would be valid for 20 minutes.
     let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
     assert_eq!(outcome, "completed");
     working.end().await.unwrap();
@@ -128,7 +130,7 @@ async fn a_run_that_cannot_be_renewed_ends_when_its_claim_does() {
         .change(|state| state.claimed_for = Duration::from_secs(2));
     world
         .fleet
-        .trouble(usize::MAX, "/reclaim", Trouble::Status(503));
+        .inject(usize::MAX, "/reclaim", InjectedFailure::Status(503));
     let working = world.start();
     let task = world
         .fleet
@@ -153,7 +155,7 @@ async fn a_server_that_keeps_no_logs_can_still_have_its_tasks_run() {
     let world = World::new().await;
     world
         .fleet
-        .trouble(usize::MAX, "/log", Trouble::Status(400));
+        .inject(usize::MAX, "/log", InjectedFailure::Status(400));
     let (outcome, log) = world.run(json!({"command": "echo one"})).await;
     assert_eq!((outcome.as_str(), log.as_str()), ("completed", ""));
 }
@@ -163,7 +165,7 @@ async fn a_report_that_comes_too_late_is_given_up() {
     let world = World::new().await;
     world
         .fleet
-        .trouble(usize::MAX, "/completed", Trouble::Status(409));
+        .inject(usize::MAX, "/completed", InjectedFailure::Status(409));
     let working = world.start();
     let task = world.fleet.add_task(json!({"command": "true"}));
     world
@@ -184,7 +186,7 @@ async fn a_report_that_comes_too_late_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_run_resolved_behind_the_workers_back_is_found_out_by_its_log() {
+async fn a_run_that_the_server_resolved_is_noticed_by_its_log() {
     let world = World::new().await;
     let working = world.start();
     let task = world
@@ -205,7 +207,7 @@ async fn a_run_resolved_behind_the_workers_back_is_found_out_by_its_log() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_at_once_is_not_asked_all_the_time() {
+async fn a_server_that_does_not_hold_calls_open_is_polled_slowly() {
     let world = World::new().await;
     let working = world.start();
     world
@@ -226,7 +228,7 @@ async fn a_server_that_answers_at_once_is_not_asked_all_the_time() {
 }
 
 #[tokio::test]
-async fn after_an_answer_that_is_too_long_it_asks_for_less() {
+async fn after_a_too_long_response_fewer_tasks_are_claimed() {
     let world = World::new().await;
     world
         .fleet
@@ -237,12 +239,11 @@ async fn after_an_answer_that_is_too_long_it_asks_for_less() {
     let outcome = |task: &String| world.fleet.look(|state| state.run(task).outcome.clone());
     world
         .fleet
-        .until(
-            "those that are handed out singly are answered for",
-            |state| tasks[3..].iter().all(|task| state.run(task).is_resolved()),
-        )
+        .until("tasks that are assigned one by one are resolved", |state| {
+            tasks[3..].iter().all(|task| state.run(task).is_resolved())
+        })
         .await;
-    // Three at once are too long. What these say is understood, and that it is no payload.
+    // Three at once are too long. The payloads of these are read, and refused as malformed.
     assert!(tasks[..3].iter().all(|task| outcome(task).is_none()));
     for task in &tasks[3..] {
         assert_eq!(outcome(task).as_deref(), Some("malformed-payload"));

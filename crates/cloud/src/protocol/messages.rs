@@ -1,4 +1,4 @@
-//! The answers of the provider protocol, read only after they fit their schemas.
+//! The responses of the provider protocol, parsed after they passed their schemas.
 
 use domain::id::{LaunchToken, WorkerGroup, WorkerId};
 use domain::plan::Bid;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::{Fills, Launched, Owned, Place, Proof, Sighting};
+use crate::{Fills, LaunchedMachine, OwnedMachine, Place, Proof, Sighting};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Ready {
+pub(super) struct SetupResponse {
     pub(super) look_batch: usize,
     pub(super) max_machines: Option<u64>,
     #[serde(default)]
@@ -21,7 +21,7 @@ pub(super) struct Ready {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Judgement {
+pub(super) struct ConfigCheck {
     pub(super) config: Option<Value>,
     #[serde(default)]
     pub(super) problems: Vec<PlacedProblem>,
@@ -34,12 +34,12 @@ pub(super) struct PlacedProblem {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Bids {
-    pub(super) bids: Vec<OneBid>,
+pub(super) struct BidsResponse {
+    pub(super) bids: Vec<BidBody>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct OneBid {
+pub(super) struct BidBody {
     refusal: Option<String>,
     price: Option<f64>,
     utility: f64,
@@ -49,13 +49,13 @@ pub(super) struct OneBid {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Made {
-    pub(super) machines: Vec<Machine>,
+pub(super) struct LaunchResponse {
+    pub(super) machines: Vec<MachineBody>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Machine {
+pub(super) struct MachineBody {
     token: Option<String>,
     worker_group: String,
     worker_id: String,
@@ -64,37 +64,39 @@ pub(super) struct Machine {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Page {
-    pub(super) machines: Vec<Machine>,
+pub(super) struct OwnedResponse {
+    pub(super) machines: Vec<MachineBody>,
     pub(super) continuation: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Sightings {
-    pub(super) sightings: Vec<OneSighting>,
+pub(super) struct LookResponse {
+    pub(super) sightings: Vec<SightingBody>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct OneSighting {
+pub(super) struct SightingBody {
     worker_pool_id: String,
     worker_group: String,
     worker_id: String,
-    state: SeenState,
+    state: SightingState,
     reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum SeenState {
+enum SightingState {
     Alive,
-    Going,
-    Gone,
+    #[serde(rename = "going")]
+    Ending,
+    #[serde(rename = "gone")]
+    Ended,
     NotFound,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Verdict {
+pub(super) struct VerifyResponse {
     pub(super) verified: bool,
     #[serde(default)]
     pub(super) detail: String,
@@ -106,12 +108,12 @@ pub(super) struct ErrorBody {
     pub(super) message: String,
 }
 
-/// What the schema demands, the type demands too; if they ever differ, that is told and nothing breaks.
+/// Parses a response that passed its schema. If type and schema ever differ, this returns an error.
 pub(super) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, String> {
-    serde_json::from_value(answer).map_err(|problem| problem.to_string())
+    serde_json::from_value(answer).map_err(|error| error.to_string())
 }
 
-impl OneBid {
+impl BidBody {
     pub(super) fn bid(self) -> Result<Bid, String> {
         match self.refusal {
             Some(refusal) => Err(refusal),
@@ -125,18 +127,18 @@ impl OneBid {
     }
 }
 
-impl Machine {
-    pub(super) fn launched(&self) -> Option<Launched> {
-        Some(Launched {
+impl MachineBody {
+    pub(super) fn launched(&self) -> Option<LaunchedMachine> {
+        Some(LaunchedMachine {
             group: self.worker_group.parse::<WorkerGroup>().ok()?,
             id: self.worker_id.parse::<WorkerId>().ok()?,
             provider_data: Value::Object(self.provider_data.clone()),
         })
     }
 
-    pub(super) fn owned(&self) -> Option<Owned> {
+    pub(super) fn owned(&self) -> Option<OwnedMachine> {
         let token = self.token.as_deref();
-        Some(Owned {
+        Some(OwnedMachine {
             token: token.and_then(|token| token.parse::<LaunchToken>().ok()),
             pool_id: None,
             machine: self.launched()?,
@@ -145,17 +147,17 @@ impl Machine {
     }
 }
 
-impl OneSighting {
+impl SightingBody {
     pub(super) fn name(&self) -> (&str, &str, &str) {
         (&self.worker_pool_id, &self.worker_group, &self.worker_id)
     }
 
     pub(super) fn sighting(self) -> Sighting {
         match self.state {
-            SeenState::Alive => Sighting::Alive,
-            SeenState::Going => Sighting::Going,
-            SeenState::Gone => Sighting::Gone(self.reason),
-            SeenState::NotFound => Sighting::NotFound,
+            SightingState::Alive => Sighting::Alive,
+            SightingState::Ending => Sighting::Ending,
+            SightingState::Ended => Sighting::Ended(self.reason),
+            SightingState::NotFound => Sighting::NotFound,
         }
     }
 }
@@ -180,7 +182,7 @@ pub(super) fn worker(worker: &Worker) -> Value {
     described
 }
 
-/// The proof as the worker sent it.
+/// The proof in the form in which the worker sent it.
 pub(super) fn proof(proof: &Proof) -> Value {
     match proof {
         Proof::Token(token) => json!({"token": token.expose()}),

@@ -1,25 +1,26 @@
-//! The tags by which we know our machines again, and those that people look for.
+//! The tags on EC2 instances: ours, by which we find machines again, and those that people look
+//! for.
 
 use domain::id::{LaunchToken, PoolId, ProviderId};
 use serde_json::{Map, Value, json};
 
-use super::answers::Tag;
+use super::responses::Tag;
 
-/// Whose machine it is: our root URL.
+/// The deployment that the machine belongs to: our root URL.
 pub(crate) const DEPLOYMENT: &str = "fleetwright:deployment";
-/// Which of our providers made it.
+/// The provider that made it.
 pub(crate) const PROVIDER: &str = "fleetwright:provider";
-/// Which launch made it.
+/// The token of the launch that made it.
 pub(crate) const LAUNCH: &str = "fleetwright:launch";
 
-/// For which pool it was made; Taskcluster's name for it.
+/// The pool that it was made for; Taskcluster's name of this tag.
 const POOL: &str = "WorkerPoolId";
 
-/// Tags go onto the machine and its volumes, so that the bill can be split.
+/// Resources that get the tags. With tagged volumes, the bill can be split by pool.
 const TAGGED: [&str; 2] = ["instance", "volume"];
 
-/// What is written onto the machines of one launch.
-pub(crate) struct Marks<'a> {
+/// The tags for the machines of one launch.
+pub(crate) struct LaunchTags<'a> {
     pub(crate) root_url: &'a str,
     pub(crate) provider_id: &'a ProviderId,
     pub(crate) token: &'a LaunchToken,
@@ -27,7 +28,7 @@ pub(crate) struct Marks<'a> {
     pub(crate) owner: &'a str,
 }
 
-impl Marks<'_> {
+impl LaunchTags<'_> {
     fn tags(&self) -> [(&'static str, String); 8] {
         [
             ("CreatedBy", format!("taskcluster-wm-{}", self.provider_id)),
@@ -41,9 +42,9 @@ impl Marks<'_> {
         ]
     }
 
-    /// `TagSpecifications` of a launch config with ours in it. Where both name a key, ours holds: EC2 takes no key
-    /// twice, and without our marks a machine would be lost.
-    pub(crate) fn onto(&self, given: Option<&Value>) -> Value {
+    /// Adds our tags to the `TagSpecifications` of a launch config. Our value wins where both have
+    /// a key: EC2 refuses a key that comes twice, and without our tags a machine would be lost.
+    pub(crate) fn merge_into(&self, given: Option<&Value>) -> Value {
         let given = given.and_then(Value::as_array).cloned().unwrap_or_default();
         let (mut theirs, others): (Vec<_>, Vec<_>) = given
             .into_iter()
@@ -71,9 +72,10 @@ impl Marks<'_> {
     }
 }
 
-/// The launch that these tags speak of, if they are ours at all; `None` within: they do not say.
+/// The launch that these tags name: `None` if the machine is not ours, `Some(None)` if it is ours
+/// and the tags name no launch.
 ///
-/// The filters by which machines are found know wildcards, hence the second look.
+/// Checks again what the list's filters checked, because filters have wildcards.
 pub(crate) fn launch_of(
     tags: &[Tag],
     root_url: &str,
@@ -103,15 +105,15 @@ mod tests {
 
     const TOKEN: &str = "AAAAAAAAQgGAAAAAAAAAAA";
 
-    fn onto(given: Value) -> Value {
-        Marks {
+    fn merge_into(given: Value) -> Value {
+        LaunchTags {
             root_url: "https://fleet.example.com",
             provider_id: &"aws".parse().unwrap(),
             token: &TOKEN.parse().unwrap(),
             pool_id: &"proj/ci".parse().unwrap(),
             owner: "ops@example.com",
         }
-        .onto(Some(&given))
+        .merge_into(Some(&given))
     }
 
     fn tags_of(specifications: &Value, kind: &str) -> Vec<(String, String)> {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn machines_and_volumes_carry_our_tags() {
-        let tagged = onto(Value::Null);
+        let tagged = merge_into(Value::Null);
         assert_eq!(tags_of(&tagged, "instance"), tags_of(&tagged, "volume"));
         let mut tags = tags_of(&tagged, "instance");
         tags.sort();
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn tags_of_the_launch_config_stay_unless_we_need_their_key() {
-        let tagged = onto(json!([
+        let tagged = merge_into(json!([
             {"ResourceType": "instance", "Tags": [{"Key": "team", "Value": "x"}]},
             {"ResourceType": "instance", "Tags": [{"Key": "fleetwright:launch", "Value": "y"}]},
             {"ResourceType": "network-interface", "Tags": [{"Key": "n", "Value": "z"}]},

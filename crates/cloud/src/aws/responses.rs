@@ -1,8 +1,8 @@
-//! What EC2 answers, as far as we read it. Elements that are not named here are passed over.
+//! Responses of the EC2 Query API: only the elements that we read; others are ignored.
 
 use serde::Deserialize;
 
-/// A list as EC2 writes it.
+/// A list as EC2 writes it: `<item>` elements.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Items<T> {
     #[serde(rename = "item", default = "Vec::new")]
@@ -87,12 +87,12 @@ pub(crate) struct Tag {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeRegions {
-    pub(crate) region_info: Items<Region>,
+    pub(crate) region_info: Items<RegionItem>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Region {
+pub(crate) struct RegionItem {
     pub(crate) region_name: String,
 }
 
@@ -129,27 +129,27 @@ pub(crate) struct SpotPrice {
     pub(crate) timestamp: String,
 }
 
-/// The answer to `TerminateInstances` and others of which only the success matters.
+/// The response to `TerminateInstances` and other calls of which only success matters.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Done {}
+pub(crate) struct EmptyResponse {}
 
-/// An answer that is an error.
+/// The body of an error response.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Problems {
-    errors: ProblemList,
+pub(crate) struct ErrorResponse {
+    errors: ErrorList,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ProblemList {
+struct ErrorList {
     #[serde(rename = "Error", default)]
-    problems: Vec<Problem>,
+    errors: Vec<ResponseError>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Problem {
+pub(crate) struct ResponseError {
     pub(crate) code: String,
     #[serde(default)]
     pub(crate) message: String,
@@ -161,9 +161,9 @@ impl<T> Default for Items<T> {
     }
 }
 
-impl Problems {
-    pub(crate) fn into_first(self) -> Option<Problem> {
-        self.errors.problems.into_iter().next()
+impl ErrorResponse {
+    pub(crate) fn into_first(self) -> Option<ResponseError> {
+        self.errors.errors.into_iter().next()
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
              </DescribeInstancesResponse>";
         for text in ["", "<", "<a", "{}", "<a></b>", &deep, entities, "\0"] {
             assert!(quick_xml::de::from_str::<DescribeInstances>(text).is_err());
-            assert!(quick_xml::de::from_str::<Problems>(text).is_err());
+            assert!(quick_xml::de::from_str::<ErrorResponse>(text).is_err());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Listening: what is published is heard, and a lost connection is noticed.
+//! Listeners: they receive published messages, and notice a lost connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use backplane::{Binding, BrokerError, Listener, Message, Publisher, QueueLimits}
 use testing::sizes_around;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::broker::{PATIENCE, broker, message, unique};
+use crate::broker::{WAIT_LIMIT, broker, message, unique};
 
 fn binding(exchange: &str, pattern: &str) -> Binding {
     Binding {
@@ -17,7 +17,7 @@ fn binding(exchange: &str, pattern: &str) -> Binding {
 }
 
 #[tokio::test]
-async fn what_is_bound_is_heard() {
+async fn bound_messages_are_received() {
     let Some(broker) = broker() else { return };
     let exchange = unique("exchange/test/v1/hints");
     let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange))
@@ -31,16 +31,16 @@ async fn what_is_bound_is_heard() {
     });
     let listener = listener.await.unwrap();
     let messages: Vec<_> = (0..300).map(|number| message(&exchange, number)).collect();
-    assert!(publisher.publish(&messages).await.problem.is_none());
+    assert!(publisher.publish(&messages).await.error.is_none());
     for expected in messages {
-        let body = tokio::time::timeout(PATIENCE, hears.recv()).await;
+        let body = tokio::time::timeout(WAIT_LIMIT, hears.recv()).await;
         assert_eq!(body.unwrap().unwrap(), expected.body);
     }
-    assert!(!listener.is_over());
+    assert!(!listener.has_ended());
 }
 
 #[tokio::test]
-async fn an_exchange_that_is_not_there_cannot_be_heard() {
+async fn a_missing_exchange_is_an_error() {
     let Some(broker) = broker() else { return };
     let bindings = [binding("exchange/test/v1/nosuch", "#")];
     let queue = unique("queue/fleetwright/hints");
@@ -60,7 +60,7 @@ async fn a_queue_belongs_to_one_listener() {
     let first = Listener::start(&broker, &queue, &[], |_| {}).await.unwrap();
     assert!(Listener::start(&broker, &queue, &[], |_| {}).await.is_err());
     drop(first);
-    // The queue goes with its listener, a moment later.
+    // The queue is deleted with its listener, a moment later.
     let again = async {
         while Listener::start(&broker, &queue, &[], |_| {}).await.is_err() {
             tokio::task::yield_now().await;
@@ -71,16 +71,20 @@ async fn a_queue_belongs_to_one_listener() {
         .unwrap();
 }
 
-/// Sends `count` messages to a listener that is still busy with the first. Returns whether it hears exactly the expected
-/// ones; `None`: there is no broker.
-async fn hears_while_busy(limits: QueueLimits, count: usize, expected: &[usize]) -> Option<bool> {
+/// Sends `count` messages to a listener that is still busy with the first. Returns whether it
+/// receives exactly the expected ones; `None`: no broker is configured.
+async fn receives_while_busy(
+    limits: QueueLimits,
+    count: usize,
+    expected: &[usize],
+) -> Option<bool> {
     let broker = broker()?;
     let exchange = unique("exchange/test/v1/hints");
     let publisher = Publisher::connect(&broker, std::slice::from_ref(&exchange));
     let publisher = publisher.await.unwrap();
     let publish = async |messages: &[Message]| {
         let published = publisher.publish(messages).await;
-        assert!(published.problem.is_none(), "{published:?}");
+        assert!(published.error.is_none(), "{published:?}");
     };
     let (heard, mut hears) = mpsc::unbounded_channel();
     let free = Arc::new(Semaphore::new(0));
@@ -97,7 +101,7 @@ async fn hears_while_busy(limits: QueueLimits, count: usize, expected: &[usize])
     });
     let _listener = listener.await.unwrap();
     let mut next = async || {
-        let number = tokio::time::timeout(PATIENCE, hears.recv()).await;
+        let number = tokio::time::timeout(WAIT_LIMIT, hears.recv()).await;
         number.unwrap().unwrap()
     };
     let messages: Vec<_> = (0..count)
@@ -114,16 +118,16 @@ async fn hears_while_busy(limits: QueueLimits, count: usize, expected: &[usize])
     while all.len() < expected.len() {
         all.push(next().await);
     }
-    // There is room for it now, so it comes next, unless there is more than expected.
+    // It has room for this one now, so it comes next, unless more messages than expected wait.
     let end = usize::MAX;
     publish(&[message(&exchange, end)]).await;
     Some(all == expected && next().await == end)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_many_hints_are_under_way_to_a_listener() {
+async fn unacknowledged_messages_of_a_listener_are_limited() {
     let prefetch = usize::from(Listener::LIMITS.prefetch);
-    // Of what is not under way, only the newest one stays.
+    // Of waiting messages, only the newest one stays.
     let limits = QueueLimits {
         max_queued: 1,
         ..Listener::LIMITS
@@ -131,7 +135,7 @@ async fn so_many_hints_are_under_way_to_a_listener() {
     for count in sizes_around("backplane::listener::PREFETCH", prefetch) {
         let newest = (count > prefetch).then(|| count - 1);
         let expected: Vec<usize> = (0..count.min(prefetch)).chain(newest).collect();
-        let Some(is_right) = hears_while_busy(limits, count, &expected).await else {
+        let Some(is_right) = receives_while_busy(limits, count, &expected).await else {
             return;
         };
         assert!(is_right, "{count} come");
@@ -139,18 +143,18 @@ async fn so_many_hints_are_under_way_to_a_listener() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_many_hints_wait_for_a_listener_and_of_more_the_oldest_go() {
-    // Ten thousand hints take longer than a test may.
+async fn waiting_messages_of_a_listener_are_limited_and_the_oldest_are_dropped() {
+    // Ten thousand messages take longer than a test may.
     const LIMIT: usize = 20;
     let limits = QueueLimits {
         prefetch: 1,
         max_queued: i32::try_from(LIMIT).unwrap(),
     };
     for n_waiting in sizes_around("backplane::listener::MAX_QUEUED", LIMIT) {
-        // Before them comes the one with which the listener is busy.
+        // The message with which the listener is busy comes before them.
         let newest = 1 + n_waiting.saturating_sub(LIMIT)..1 + n_waiting;
         let expected: Vec<usize> = std::iter::once(0).chain(newest).collect();
-        let Some(is_right) = hears_while_busy(limits, 1 + n_waiting, &expected).await else {
+        let Some(is_right) = receives_while_busy(limits, 1 + n_waiting, &expected).await else {
             return;
         };
         assert!(is_right, "{n_waiting} wait");

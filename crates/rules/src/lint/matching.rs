@@ -1,41 +1,41 @@
-//! Rules that never apply, and the names and patterns because of which they do not.
+//! Finds rules that never apply, and the names and patterns that never match.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
+use crate::attributes::Attributes;
 use crate::conditions::{Conditions, Patterns};
-use crate::presented::Presented;
 use crate::problem::{did_you_mean, push_token};
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
 type Values<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// `groups` has the indices of the rules that apply, for all presentations.
+/// `groups` has the indices of the applying rules of each evaluation.
 pub(super) fn find(
     set: &RuleSet,
-    presentations: &[Presented],
+    evaluations: &[Attributes],
     groups: &[Vec<usize>],
     findings: &mut Vec<(usize, Finding)>,
 ) {
     let mut values = Values::new();
-    for presented in presentations {
-        for (name, value) in presented.iter() {
+    for attributes in evaluations {
+        for (name, value) in attributes.iter() {
             values.entry(name).or_default().insert(value);
         }
     }
-    let ever: BTreeSet<usize> = groups.iter().flatten().copied().collect();
+    let applied: BTreeSet<usize> = groups.iter().flatten().copied().collect();
     for (index, rule) in set.rules().iter().enumerate() {
-        if !ever.contains(&index) {
+        if !applied.contains(&index) {
             let rule_id = rule.id().to_owned();
             findings.push((index, Finding::NeverApplies { rule_id }));
         }
-        let useless = useless_conditions(rule, &values).into_iter();
-        findings.extend(useless.map(|finding| (index, finding)));
+        let unmatched = unmatched_conditions(rule, &values).into_iter();
+        findings.extend(unmatched.map(|finding| (index, finding)));
     }
 }
 
-fn useless_conditions(rule: &Rule, values: &Values<'_>) -> Vec<Finding> {
+fn unmatched_conditions(rule: &Rule, values: &Values<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut unknown = BTreeSet::new();
     let in_list = matches!(rule.conditions(), Conditions::AnyOf(_));
@@ -47,8 +47,8 @@ fn useless_conditions(rule: &Rule, values: &Values<'_>) -> Vec<Finding> {
             }
             push_token(&mut path, name);
             match values.get(name) {
-                Some(values) => useless_patterns(rule, &path, patterns, values, &mut findings),
-                None if unknown.insert(name) => findings.push(Finding::NameNotPresented {
+                Some(values) => unmatched_patterns(rule, &path, patterns, values, &mut findings),
+                None if unknown.insert(name) => findings.push(Finding::UnknownName {
                     rule_id: rule.id().to_owned(),
                     path,
                     name: name.to_owned(),
@@ -61,7 +61,7 @@ fn useless_conditions(rule: &Rule, values: &Values<'_>) -> Vec<Finding> {
     findings
 }
 
-fn useless_patterns(
+fn unmatched_patterns(
     rule: &Rule,
     path: &str,
     patterns: &Patterns,

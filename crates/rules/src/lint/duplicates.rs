@@ -1,4 +1,4 @@
-//! Rules that say nothing, and rules that say the same.
+//! Finds empty rules and duplicate rules.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
     }
     let indices: Vec<usize> = (0..rules.len()).collect();
     let together = indices.chunk_by(|left, right| {
-        mean_the_same(rules[*left].conditions(), rules[*right].conditions())
+        are_equivalent(rules[*left].conditions(), rules[*right].conditions())
     });
     for run in together.filter(|run| run.len() > 1) {
         let rule_ids = ids(rules, run);
@@ -48,7 +48,8 @@ fn ids(rules: &[Rule], indices: &[usize]) -> Vec<String> {
     ids.collect()
 }
 
-/// The rules by equal values, without those that have none, and without values that only one rule has.
+/// Groups of rules with equal values. Rules without values and rules with unique values are left
+/// out.
 fn with_same_values(rules: &[Rule]) -> Vec<Vec<usize>> {
     let mut groups: HashMap<u128, Vec<Vec<usize>>> = HashMap::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -66,36 +67,36 @@ fn with_same_values(rules: &[Rule]) -> Vec<Vec<usize>> {
     groups.filter(|group| group.len() > 1).collect()
 }
 
-/// Splits a group where a rule between two of them says something about what they say: in one place, they could not
-/// have both the effect before it and the one after it.
+/// Splits a group where a rule between two members assigns to the same places: joined in one
+/// position, the members could not keep their effect both before and after that rule.
 fn with_nothing_between<'a>(
     rules: &'a [Rule],
     group: &'a [usize],
 ) -> impl Iterator<Item = &'a [usize]> {
     group.chunk_by(|left, right| {
         let mut between = rules[left + 1..*right].iter();
-        !between.any(|rule| touch(rule.values(), rules[*left].values()))
+        !between.any(|rule| overlap(rule.values(), rules[*left].values()))
     })
 }
 
-/// Whether both say something about one place, or about places one within the other.
-fn touch(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
+/// Whether both assign to the same place, or to places of which one contains the other.
+fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
     left.iter().any(|(key, left)| match (left, right.get(key)) {
         (_, None) => false,
-        // An empty one takes the place of what is no object.
+        // An empty object replaces a value that is not an object.
         (Value::Object(left), Some(Value::Object(right))) => {
-            left.is_empty() || right.is_empty() || touch(left, right)
+            left.is_empty() || right.is_empty() || overlap(left, right)
         }
         (_, Some(_)) => true,
     })
 }
 
-/// Splits a group by what the conditions mean.
+/// Splits a group into rules with equivalent conditions.
 fn same_conditions(rules: &[Rule], group: &[usize]) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for index in group {
         let conditions = rules[*index].conditions();
-        let same = |part: &&mut Vec<usize>| mean_the_same(rules[part[0]].conditions(), conditions);
+        let same = |part: &&mut Vec<usize>| are_equivalent(rules[part[0]].conditions(), conditions);
         match parts.iter_mut().find(same) {
             Some(part) => part.push(*index),
             None => parts.push(vec![*index]),
@@ -105,7 +106,7 @@ fn same_conditions(rules: &[Rule], group: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Whether they differ at most in how a single mapping or pattern is written.
-fn mean_the_same(left: &Conditions, right: &Conditions) -> bool {
+fn are_equivalent(left: &Conditions, right: &Conditions) -> bool {
     let always = |conditions: &Conditions| *conditions == Conditions::Always;
     let (left_mappings, right_mappings) = (left.mappings(), right.mappings());
     let equal = |(left, right): (&Mapping, &Mapping)| {

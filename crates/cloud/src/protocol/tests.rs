@@ -1,4 +1,4 @@
-//! How many launch configs, workers and machines one question to an outside provider names.
+//! Batch sizes of requests to a protocol provider.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::*;
 use crate::provider_tests::{ROOT_URL, context, now, pool, worker};
 use crate::testing::launch_config;
 
-/// Does what is asked for, and remembers the questions.
+/// Succeeds always, and records the requests.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<Value>>);
 
 impl Recorder {
-    /// How many entries each question had in this list.
+    /// The length of this list in each request.
     fn sizes(&self, list: &str) -> Vec<usize> {
         let asked = self.0.lock().unwrap();
         let lists = asked
@@ -27,7 +27,7 @@ impl Recorder {
 }
 
 #[async_trait]
-impl Carrier for Recorder {
+impl Transport for Recorder {
     fn kind(&self) -> &'static str {
         "recorder"
     }
@@ -40,7 +40,7 @@ impl Carrier for Recorder {
         Ok(())
     }
 
-    async fn carry(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer> {
         let question: Value = serde_json::from_slice(&question).unwrap();
         let entries = |list: &str| question[list].as_array().unwrap().iter();
         let answer = match operation {
@@ -75,8 +75,8 @@ impl Carrier for Recorder {
     }
 }
 
-fn provider() -> OutsideProvider<Recorder> {
-    OutsideProvider::over(context("racks"), Recorder::default())
+fn provider() -> ProtocolProvider<Recorder> {
+    ProtocolProvider::new_over(context("racks"), Recorder::default())
 }
 
 fn some_pool() -> Pool {
@@ -96,7 +96,7 @@ fn batches(count: usize, batch: usize) -> Vec<usize> {
 #[tokio::test]
 async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bid() {
     let pool = some_pool();
-    for count in sizes_around("cloud::outside::BID_BATCH", BID_BATCH) {
+    for count in sizes_around("cloud::protocol::BID_BATCH", BID_BATCH) {
         let numbered = |number: usize| Arc::new(config_of(&pool, json!({"price": number})));
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
@@ -112,15 +112,15 @@ async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bi
         provider.ask_for_bids().await.unwrap();
         let own = |config: &Arc<LaunchConfig>| config.configuration["price"].as_f64();
         assert_eq!(prices(), launch_configs.iter().map(own).collect::<Vec<_>>());
-        let asked = provider.carrier.sizes("launchConfigs");
+        let asked = provider.transport.sizes("launchConfigs");
         assert_eq!(asked, batches(count, BID_BATCH));
     }
 }
 
 #[tokio::test]
-async fn as_long_as_the_other_side_has_not_said_otherwise_looks_are_of_so_many_workers() {
+async fn looks_have_the_default_batch_size_until_the_provider_sets_one() {
     let most = DEFAULT_LOOK_BATCH;
-    for count in sizes_around("cloud::outside::DEFAULT_LOOK_BATCH", most) {
+    for count in sizes_around("cloud::protocol::DEFAULT_LOOK_BATCH", most) {
         let provider = provider();
         let named = |number: usize| {
             let mut worker = worker(WorkerState::Running);
@@ -129,24 +129,24 @@ async fn as_long_as_the_other_side_has_not_said_otherwise_looks_are_of_so_many_w
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();
         let mut seen = Vec::new();
-        // In batches, as a scan does it.
+        // In batches, like a scan.
         for some in workers.chunks(provider.look_batch()) {
             seen.extend(provider.look(some).await.unwrap());
         }
         let all = workers.iter().map(|it| (it.key.clone(), Sighting::Alive));
         assert_eq!(seen, all.collect::<Vec<_>>());
-        let asked = provider.carrier.sizes("workers");
+        let asked = provider.transport.sizes("workers");
         assert_eq!(asked, batches(count, DEFAULT_LOOK_BATCH));
     }
 }
 
 #[tokio::test]
-async fn so_many_machines_are_asked_for_at_a_time_and_what_is_beyond_is_not_made() {
+async fn an_order_above_the_limit_is_cut() {
     let (pool, most) = (some_pool(), usize::try_from(MAX_MACHINES).unwrap());
     let config = config_of(&pool, json!({}));
     let token = "AAAAAAAAQQCAAAAAAAAAAQ".parse().unwrap();
-    let sizes = sizes_around("cloud::outside::MAX_MACHINES", most);
-    // An order is for one machine at least.
+    let sizes = sizes_around("cloud::protocol::MAX_MACHINES", most);
+    // An order is for at least one machine.
     for count in sizes.into_iter().filter(|count| *count > 0) {
         let provider = provider();
         let order = LaunchOrder {
@@ -161,7 +161,7 @@ async fn so_many_machines_are_asked_for_at_a_time_and_what_is_beyond_is_not_made
         };
         let launched = provider.launch(&order).await.unwrap();
         assert_eq!(launched.len(), count.min(most));
-        let asked = provider.carrier.0.lock().unwrap().remove(0);
+        let asked = provider.transport.0.lock().unwrap().remove(0);
         assert_eq!(asked["machines"], count.min(most));
     }
 }

@@ -1,36 +1,37 @@
-//! What an edit of a rule set can change, told for each evaluation without evaluating.
+//! The difference between two versions of a rule set, and the evaluations that it affects.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use crate::attributes::Attributes;
 use crate::conditions::Conditions;
 use crate::evaluator::Evaluator;
-use crate::presented::Presented;
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
-/// With more changed rules than this, asking each costs more than finding all that apply.
-const FEW: usize = 16;
+/// Above this number of changed rules, it is cheaper to find all applying rules than to test each
+/// changed rule.
+const MAX_TESTED_RULES: usize = 16;
 
 /// The difference between two versions of a rule set.
 #[derive(Clone)]
-pub struct Change {
+pub struct RuleSetDiff {
     old: Evaluator,
     new: Evaluator,
-    /// When the rules apply that were added, removed, changed or moved, as they were and as they are.
-    /// Where none of them applies, the same rules are evaluated in the same order.
+    /// The conditions of the added, removed, changed and moved rules, in the old and in the new
+    /// version. Where none of them holds, both versions apply the same rules in the same order.
     conditions: Vec<Conditions>,
 }
 
 impl Evaluator {
-    /// The evaluator of another version of the set. It keeps the results that are still true, and the
-    /// [`Change`] says whose result could be another.
+    /// The evaluator of another version of the set. It keeps the results that are still valid, and the
+    /// [`RuleSetDiff`] says whose result may differ.
     #[must_use]
-    pub fn succeed(&self, next: &RuleSet) -> (Self, Change) {
+    pub fn succeed(&self, next: &RuleSet) -> (Self, RuleSetDiff) {
         let rules = self.set().rules();
         let places: HashMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
         let evaluator = self.next(next, &places);
-        let change = Change {
+        let change = RuleSetDiff {
             conditions: changed(self.set(), evaluator.set(), &places),
             old: self.clone(),
             new: evaluator.clone(),
@@ -39,35 +40,37 @@ impl Evaluator {
     }
 }
 
-impl Change {
-    /// Whether the result, or the origin of a value in it, could be another than before.
+impl RuleSetDiff {
+    /// Whether the result, or the origin of a value in it, may differ from before.
     #[must_use]
-    pub fn touches(&self, presented: &Presented) -> bool {
-        let hold = |conditions: &Conditions| conditions.hold(presented);
-        if self.conditions.len() <= FEW && !self.conditions.iter().any(hold) {
+    pub fn affects(&self, attributes: &Attributes) -> bool {
+        let hold = |conditions: &Conditions| conditions.hold(attributes);
+        if self.conditions.len() <= MAX_TESTED_RULES && !self.conditions.iter().any(hold) {
             return false;
         }
-        self.old.applying_numbers(presented) != self.new.applying_numbers(presented)
+        self.old.applying_numbers(attributes) != self.new.applying_numbers(attributes)
     }
 
-    /// Whether anything could be touched that is presented with this, whatever else is: to pass over many at once.
+    /// Whether any evaluation with these attributes may be affected, whatever its other attributes
+    /// are. With this, a caller can skip many evaluations at once.
     #[must_use]
-    pub fn may_touch(&self, known: &Presented) -> bool {
+    pub fn may_affect(&self, known: &Attributes) -> bool {
         let mut conditions = self.conditions.iter();
-        self.conditions.len() > FEW || conditions.any(|conditions| conditions.may_hold(known))
+        self.conditions.len() > MAX_TESTED_RULES
+            || conditions.any(|conditions| conditions.may_hold(known))
     }
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for RuleSetDiff {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = formatter.debug_struct("Change");
+        let mut debug = formatter.debug_struct("RuleSetDiff");
         debug
             .field("conditions", &self.conditions)
             .finish_non_exhaustive()
     }
 }
 
-/// The conditions of all rules but the most that stand in both sets in one order.
+/// The conditions of all rules except a longest run of rules that both sets have in the same order.
 fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<Conditions> {
     let kept: Vec<(usize, usize)> = new
         .rules()
@@ -88,14 +91,15 @@ fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<C
         let others = rules.filter(|(place, _)| !kept.contains(place));
         conditions.extend(others.map(|(_, rule)| rule.conditions().clone()));
     }
-    // Most edits leave the conditions of a rule as they were.
+    // Most edits do not change the conditions of a rule.
     conditions.dedup();
     conditions
 }
 
-/// A longest selection of pairs whose first numbers ascend; the second ones do.
+/// A longest selection of pairs with ascending first numbers. The second numbers ascend already.
 fn longest_ascending(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // For each length, the selection of that length that ends lowest, as the index of its last pair.
+    // For each length, the selection of that length with the lowest end, as the index of its last
+    // pair.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (index, pair) in pairs.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Documents that count how often a schema looks at them, so that a judgement ends.
+//! JSON values that count how often a schema reads them, so that validation ends.
 //!
-//! References within a schema can be arranged so that judging takes exponentially many steps, and the engine offers no
-//! limit. Each look at a value takes a step off a budget of this thread; when that is used up, the engine is left by
-//! unwinding, which is no failure of the program and told to nobody but the caller.
+//! References in a schema can make validation take exponentially many steps, and the engine has no
+//! limit. Each read of a value uses a step of this thread's budget. When the budget is used up, the
+//! engine is stopped by unwinding; this is not a panic, and only the caller notices it.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,48 +13,54 @@ use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use serde_json::map::Iter;
 use serde_json::{Map, Number, Value};
 
-/// Looking at a text counts once more for each so many bytes of it.
+/// Reading a text takes one more step for each of these many bytes.
 const BYTES_PER_STEP: usize = 64;
 
-/// The engine calls itself for what is within a value. Threads have 2 MiB, and between two steps it takes a part of that.
+/// The engine recurses into values. Threads have 2 MiB of stack, and between two steps the engine
+/// uses a part of it.
 const MAX_STACK_BYTES: usize = 1 << 20;
 
 thread_local! {
     static STEPS_LEFT: Cell<u64> = const { Cell::new(0) };
-    /// Where the stack was when the judgement began.
+    /// The stack address at which validation began.
     static STACK_BEGIN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// More steps than were given.
+/// The computation needed more steps than its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exhausted;
+pub(crate) struct BudgetExceeded;
 
-/// Computes with at most so many looks at [`Measured`] values.
-pub(crate) fn within<T>(steps: u64, compute: impl FnOnce() -> T) -> Result<T, Exhausted> {
+/// Computes with at most this many reads of [`MeasuredValue`] values.
+pub(crate) fn within_budget<T>(
+    steps: u64,
+    compute: impl FnOnce() -> T,
+) -> Result<T, BudgetExceeded> {
     STEPS_LEFT.set(steps);
     STACK_BEGIN.set(stack_now());
-    catch_unwind(AssertUnwindSafe(compute)).map_err(|reason| match reason.downcast::<Exhausted>() {
-        Ok(exhausted) => *exhausted,
-        Err(panic) => resume_unwind(panic),
+    catch_unwind(AssertUnwindSafe(compute)).map_err(|reason| {
+        match reason.downcast::<BudgetExceeded>() {
+            Ok(exhausted) => *exhausted,
+            Err(panic) => resume_unwind(panic),
+        }
     })
 }
 
-/// How many steps that takes.
+/// The number of steps of a computation.
 #[cfg(test)]
 pub(crate) fn taken<T>(compute: impl FnOnce() -> T) -> u64 {
-    let left = within(u64::MAX, || {
+    let left = within_budget(u64::MAX, || {
         compute();
         STEPS_LEFT.get()
     });
-    u64::MAX - left.expect("nothing takes so many steps")
+    u64::MAX - left.expect("the budget is unlimited")
 }
 
 fn step(n: usize) {
     let stack = STACK_BEGIN.get().abs_diff(stack_now());
     match STEPS_LEFT.get().checked_sub(n as u64) {
         Some(left) if stack <= MAX_STACK_BYTES => STEPS_LEFT.set(left),
-        // Not a panic: nothing is wrong, and no hook tells of it.
-        Some(_) | None => resume_unwind(Box::new(Exhausted)),
+        // Not a panic: nothing is wrong, and no panic hook runs.
+        Some(_) | None => resume_unwind(Box::new(BudgetExceeded)),
     }
 }
 
@@ -64,12 +70,12 @@ fn stack_now() -> usize {
     (&raw const here).addr()
 }
 
-/// The representation whose values are counted.
+/// The JSON representation of measured values.
 #[derive(Debug)]
-pub(crate) struct Counted;
+pub(crate) struct MeasuredJson;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured<'a>(pub(crate) &'a Value);
+pub(crate) struct MeasuredValue<'a>(pub(crate) &'a Value);
 
 #[derive(Debug)]
 pub(crate) struct Members<'a>(&'a Map<String, Value>);
@@ -83,8 +89,8 @@ pub(crate) struct Items<'a>(&'a [Value]);
 #[derive(Debug)]
 pub(crate) struct ItemsIter<'a>(std::slice::Iter<'a, Value>);
 
-impl Json for Counted {
-    type Node<'a> = Measured<'a>;
+impl Json for MeasuredJson {
+    type Node<'a> = MeasuredValue<'a>;
     type PreparedKey = String;
     type StringBuffer = Value;
 
@@ -95,14 +101,14 @@ impl Json for Counted {
     fn with_string_node<T>(
         buffer: &mut Value,
         string: &str,
-        f: impl FnOnce(Measured<'_>) -> T,
+        f: impl FnOnce(MeasuredValue<'_>) -> T,
     ) -> T {
         *buffer = Value::from(string);
-        f(Measured(buffer))
+        f(MeasuredValue(buffer))
     }
 }
 
-impl<'a> Measured<'a> {
+impl<'a> MeasuredValue<'a> {
     fn look(self) -> &'a Value {
         step(match self.0 {
             Value::String(text) => 1 + text.len() / BYTES_PER_STEP,
@@ -116,7 +122,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-impl<'a> Node<'a, Counted> for Measured<'a> {
+impl<'a> Node<'a, MeasuredJson> for MeasuredValue<'a> {
     type Object = Members<'a>;
     type Array = Items<'a>;
     type Number = &'a Number;
@@ -167,8 +173,8 @@ impl<'a> Node<'a, Counted> for Measured<'a> {
     }
 }
 
-impl<'a> Object<'a, Counted> for Members<'a> {
-    type Node = Measured<'a>;
+impl<'a> Object<'a, MeasuredJson> for Members<'a> {
+    type Node = MeasuredValue<'a>;
     type MemberName = &'a str;
     type MembersIter = MembersIter<'a>;
 
@@ -176,9 +182,9 @@ impl<'a> Object<'a, Counted> for Members<'a> {
         self.0.len()
     }
 
-    fn get(&self, key: &String) -> Option<Measured<'a>> {
+    fn get(&self, key: &String) -> Option<MeasuredValue<'a>> {
         step(1);
-        self.0.get(key).map(Measured)
+        self.0.get(key).map(MeasuredValue)
     }
 
     fn members(&self) -> MembersIter<'a> {
@@ -187,17 +193,17 @@ impl<'a> Object<'a, Counted> for Members<'a> {
 }
 
 impl<'a> Iterator for MembersIter<'a> {
-    type Item = (&'a str, Measured<'a>);
+    type Item = (&'a str, MeasuredValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.0.next()?;
         step(1 + name.len() / BYTES_PER_STEP);
-        Some((name, Measured(value)))
+        Some((name, MeasuredValue(value)))
     }
 }
 
-impl<'a> Array<'a, Counted> for Items<'a> {
-    type Node = Measured<'a>;
+impl<'a> Array<'a, MeasuredJson> for Items<'a> {
+    type Node = MeasuredValue<'a>;
     type ElementsIter = ItemsIter<'a>;
 
     fn len(&self) -> usize {
@@ -210,10 +216,10 @@ impl<'a> Array<'a, Counted> for Items<'a> {
 }
 
 impl<'a> Iterator for ItemsIter<'a> {
-    type Item = Measured<'a>;
+    type Item = MeasuredValue<'a>;
 
-    fn next(&mut self) -> Option<Measured<'a>> {
+    fn next(&mut self) -> Option<MeasuredValue<'a>> {
         step(1);
-        self.0.next().map(Measured)
+        self.0.next().map(MeasuredValue)
     }
 }

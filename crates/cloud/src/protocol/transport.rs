@@ -1,14 +1,14 @@
-//! How a question gets to the other side, and what may become of it on the way.
+//! The transport of the provider protocol: operations, responses and failures.
 
 use async_trait::async_trait;
 use domain::launch::Cause;
 
 use crate::CloudError;
 
-/// A longer answer is not read.
+/// Longest response that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// What the other side can be asked for: a path in a URL, an argument of a program.
+/// An operation of the protocol: a path in a URL, or an argument of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Setup,
@@ -22,49 +22,49 @@ pub(crate) enum Operation {
 }
 
 #[async_trait]
-pub(crate) trait Carrier: Send + Sync {
+pub(crate) trait Transport: Send + Sync {
     fn kind(&self) -> &'static str;
 
     /// The schema of the pool configs.
     fn schema(&self) -> &'static str;
 
-    /// Reads secrets, makes folders; what goes wrong is told to people.
+    /// Reads secrets and makes folders. The error is a message for the operator.
     async fn prepare(&self) -> Result<(), String>;
 
-    /// Takes the question there and the answer back, within a time limit of its own.
-    async fn carry(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer>;
+    /// Sends a request and returns the response, within the transport's own time limit.
+    async fn send(&self, operation: Operation, question: Vec<u8>) -> Result<Answer, NoAnswer>;
 }
 
-/// What came back, unread.
+/// A response that has not been parsed.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The other side says that it did what was asked.
+    /// Whether the provider reports success.
     pub(crate) done: bool,
     pub(crate) body: Vec<u8>,
-    /// For people: `status 503`.
+    /// A short form for error messages, like `status 503`.
     pub(crate) outline: String,
-    /// Why it was not done, where that can be told without reading the body, and for certain.
+    /// The cause of a failure, where it is certain without the body.
     pub(crate) cause: Option<Cause>,
 }
 
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The question was not sent.
+    /// The request was not sent.
     NotSent(String),
-    /// It was, or part of it, and what became of it nobody knows.
+    /// The request was sent at least in part, and its outcome is unknown.
     Lost(String),
 }
 
-/// What was asked for was not done, as far as is known.
+/// The operation did not succeed, as far as is known.
 #[derive(Debug)]
 pub(crate) enum Failure {
     NotSent(String),
-    /// The other side says that it did nothing.
+    /// The provider reports that it did nothing.
     Refused {
         cause: Cause,
         message: String,
     },
-    /// It may have been done.
+    /// The operation may have been done.
     Lost(String),
 }
 
@@ -84,10 +84,10 @@ impl Operation {
 }
 
 impl From<NoAnswer> for Failure {
-    fn from(problem: NoAnswer) -> Self {
-        match problem {
-            NoAnswer::NotSent(problem) => Self::NotSent(problem),
-            NoAnswer::Lost(problem) => Self::Lost(problem),
+    fn from(error: NoAnswer) -> Self {
+        match error {
+            NoAnswer::NotSent(error) => Self::NotSent(error),
+            NoAnswer::Lost(error) => Self::Lost(error),
         }
     }
 }
@@ -95,7 +95,7 @@ impl From<NoAnswer> for Failure {
 impl From<Failure> for CloudError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NotSent(problem) | Failure::Lost(problem) => Self::Unavailable(problem),
+            Failure::NotSent(error) | Failure::Lost(error) => Self::Unavailable(error),
             Failure::Refused { cause, message } => match cause {
                 Cause::Throttled => Self::Throttled(message),
                 Cause::Credentials => Self::Credentials(message),

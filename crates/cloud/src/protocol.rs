@@ -1,13 +1,13 @@
-//! A provider that somebody else wrote, behind a versioned protocol: docs/providers/protocol.md says what it is.
+//! A provider behind a versioned protocol, written by the operator. See docs/providers/protocol.md.
 //!
-//! Questions and answers are JSON with published schemas; how they travel is the business of a [`Carrier`]. An answer
-//! that does not fit is no answer: for a launch that means that nobody knows what was made.
+//! Requests and responses are JSON with published schemas, and a [`Transport`] carries them. A
+//! response that does not fit its schema counts as lost: for a launch, its outcome is unknown.
 
 mod bids;
-mod carrier;
 mod messages;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,109 +21,114 @@ use domain::worker::Worker;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use self::bids::BidBook;
-pub(crate) use self::carrier::{Answer, Carrier, Failure, MAX_ANSWER_BYTES, NoAnswer, Operation};
+use self::bids::BidCache;
 use self::messages::{
-    Bids, ErrorBody, Judgement, Made, OneBid, OneSighting, Page, Ready, Sightings, Verdict, read,
+    BidBody, BidsResponse, ConfigCheck, ErrorBody, LaunchResponse, LookResponse, OwnedResponse,
+    SetupResponse, SightingBody, VerifyResponse, read,
+};
+pub(crate) use self::transport::{
+    Answer, Failure, MAX_ANSWER_BYTES, NoAnswer, Operation, Transport,
 };
 use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
-    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Machines,
-    NotValidated, NotVerified, OwnedPage, Proof, Provider, ProviderContext, Region, SetupFailed,
-    Sighting, Verified,
+    BidRequest, CloudError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
+    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
+    Verification, VerifyError,
 };
 
 const VERSION: u32 = 1;
-/// How many workers are looked at at a time until the other side says otherwise.
+/// Workers that one `look` takes until the provider sets its own limit.
 const DEFAULT_LOOK_BATCH: usize = 100;
-/// How many launch configs are asked about at a time.
+/// Launch configs in one request for bids.
 const BID_BATCH: usize = 100;
-/// More machines than this are not asked for at a time.
+/// Machines in one launch request at most.
 const MAX_MACHINES: u32 = 1_000;
 const MAX_GROUP_LENGTH: usize = 38;
-/// A longer text of somebody else's is cut before it gets into an error.
+/// Longest text of the provider that goes into an error.
 const MAX_TEXT_CHARS: usize = 500;
 
-pub struct OutsideProvider<C> {
+pub struct ProtocolProvider<C> {
     context: ProviderContext,
-    carrier: C,
+    transport: C,
     tokens: Tokens,
-    bids: BidBook,
-    said: Mutex<Said>,
+    bids: BidCache,
+    description: Mutex<Description>,
 }
 
-/// What the other side said about itself, last.
-struct Said {
+/// The provider's description of itself, from its last response to `setup`.
+struct Description {
     look_batch: usize,
     max_machines: Option<u64>,
     places: Vec<Place>,
     fills: Fills,
-    /// Why it could not be asked again lately.
-    problem: Option<CloudError>,
+    /// The error of the last try, if it failed.
+    error: Option<CloudError>,
 }
 
-#[expect(private_bounds, reason = "a carrier is a detail of this crate")]
-impl<C: Carrier> OutsideProvider<C> {
-    pub(crate) fn over(context: ProviderContext, carrier: C) -> Self {
+#[expect(private_bounds, reason = "a transport is a detail of this crate")]
+impl<C: Transport> ProtocolProvider<C> {
+    pub(crate) fn new_over(context: ProviderContext, transport: C) -> Self {
         Self {
             tokens: Tokens::new(&context),
             context,
-            carrier,
-            bids: BidBook::default(),
-            said: Mutex::new(Said {
+            transport,
+            bids: BidCache::default(),
+            description: Mutex::new(Description {
                 look_batch: DEFAULT_LOOK_BATCH,
                 max_machines: None,
                 places: Vec::new(),
                 fills: Fills::new(),
-                problem: None,
+                error: None,
             }),
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn description(&self) -> MutexGuard<'_, Description> {
+        self.description
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the other side say what there is to say about it. What it said before stays if this fails.
-    async fn ask_about_itself(&self) -> Result<(), CloudError> {
-        let ready: Ready = self.ask(Operation::Setup, json!({})).await?;
-        place::check(&ready.places, &ready.fills).map_err(|problem| {
+    /// Asks the provider to describe itself. If this fails, the last description stays.
+    async fn ask_for_description(&self) -> Result<(), CloudError> {
+        let ready: SetupResponse = self.ask(Operation::Setup, json!({})).await?;
+        place::check(&ready.places, &ready.fills).map_err(|error| {
             CloudError::Unavailable(format!(
-                "the answer to setup has bad {}",
-                cut(&problem.to_string())
+                "the response to setup has invalid {}",
+                shorten(&error.to_string())
             ))
         })?;
-        *self.said() = Said {
+        *self.description() = Description {
             look_batch: ready.look_batch,
             max_machines: ready.max_machines,
             places: ready.places,
             fills: ready.fills,
-            problem: None,
+            error: None,
         };
         Ok(())
     }
 
-    /// The same again, now and then: places come and go. A failure is told once.
-    async fn ask_about_itself_again(&self) {
-        let was_in_trouble = self.said().problem.is_some();
+    /// Asks again now and then, since places change. A failure is logged once.
+    async fn refresh_description(&self) {
+        let had_failed = self.description().error.is_some();
         let id = &self.context.id;
-        match self.ask_about_itself().await {
-            Ok(()) if was_in_trouble => {
-                tracing::info!(provider.id = %id, "{id} says again what it can do");
+        match self.ask_for_description().await {
+            Ok(()) if had_failed => {
+                tracing::info!(provider.id = %id, "{id} answers setup again");
             }
             Ok(()) => {}
-            Err(problem) => {
-                if !was_in_trouble {
-                    tracing::warn!(provider.id = %id, error = %problem,
-                        "{id} does not say any more what it can do, and where; what it said before holds: {problem}");
+            Err(error) => {
+                if !had_failed {
+                    tracing::warn!(provider.id = %id, error = %error,
+                        "{id} does not answer setup, its last answer stays valid: {error}");
                 }
-                self.said().problem = Some(problem);
+                self.description().error = Some(error);
             }
         }
     }
 
-    /// Asks, and reads the answer if it fits its schema.
+    /// Sends a request and reads the response if it fits its schema.
     async fn ask<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -133,8 +138,8 @@ impl<C: Carrier> OutsideProvider<C> {
         question["deployment"] = json!(self.context.root_url);
         question["providerId"] = json!(self.context.id.as_str());
         let answer = self
-            .carrier
-            .carry(operation, question.to_string().into_bytes())
+            .transport
+            .send(operation, question.to_string().into_bytes())
             .await?;
         if !answer.done {
             return Err(self.refusal(operation, answer));
@@ -143,15 +148,15 @@ impl<C: Carrier> OutsideProvider<C> {
             "fleetwright/v1/provider-{}-response.json",
             operation.as_str()
         );
-        let lost = |problem: String| {
+        let lost = |error: String| {
             Failure::Lost(format!(
-                "the answer to {} {}",
+                "the response to {} {}",
                 operation.as_str(),
-                cut(&problem)
+                shorten(&error)
             ))
         };
         let mut body = serde_json::from_slice(&answer.body)
-            .map_err(|problem| lost(format!("is not JSON: {problem}")))?;
+            .map_err(|error| lost(format!("is not JSON: {error}")))?;
         self.context
             .schemas
             .validate(&schema, &mut body)
@@ -159,7 +164,7 @@ impl<C: Carrier> OutsideProvider<C> {
         read(body).map_err(lost)
     }
 
-    /// What the other side says that it could not do.
+    /// The failure in an error response.
     fn refusal(&self, operation: Operation, answer: Answer) -> Failure {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let outline = format!("{}: {}", operation.as_str(), answer.outline);
@@ -174,22 +179,23 @@ impl<C: Carrier> OutsideProvider<C> {
             (Ok(error), _) => match error.cause.parse() {
                 Ok(cause) => Failure::Refused {
                     cause,
-                    message: cut(&error.message),
+                    message: shorten(&error.message),
                 },
-                // The cause `unknown`, in so many words.
-                Err(_) => Failure::Lost(cut(&error.message)),
+                // The cause is `unknown`.
+                Err(_) => Failure::Lost(shorten(&error.message)),
             },
             (Err(_), Some(cause)) => Failure::Refused {
                 cause,
                 message: outline,
             },
-            (Err(problem), None) => {
-                Failure::Lost(format!("{outline}, and the body {}", cut(&problem)))
-            }
+            (Err(error), None) => Failure::Lost(format!(
+                "{outline}, and the response body {}",
+                shorten(&error)
+            )),
         }
     }
 
-    /// Names that machines may take, with proofs that we know.
+    /// Identities that machines may take, with proofs that we know.
     fn identities(&self, order: &LaunchOrder<'_>, machines: u32) -> Vec<Value> {
         let group: String = self
             .context
@@ -215,7 +221,10 @@ impl<C: Carrier> OutsideProvider<C> {
         (0..machines).filter_map(identity).collect()
     }
 
-    async fn ask_to_launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, Failure> {
+    async fn ask_to_launch(
+        &self,
+        order: &LaunchOrder<'_>,
+    ) -> Result<Vec<LaunchedMachine>, Failure> {
         let machines = order.machines.min(MAX_MACHINES);
         let mut question = json!({
             "token": order.token.as_str(),
@@ -229,7 +238,7 @@ impl<C: Carrier> OutsideProvider<C> {
         if let Some(max_price) = order.max_price {
             question["maxPrice"] = json!(max_price);
         }
-        let made: Made = self.ask(Operation::Launch, question).await?;
+        let made: LaunchResponse = self.ask(Operation::Launch, question).await?;
         let launched: Vec<_> = made
             .machines
             .iter()
@@ -237,9 +246,9 @@ impl<C: Carrier> OutsideProvider<C> {
             .collect();
         let names: BTreeSet<_> = launched.iter().map(|it| (&it.group, &it.id)).collect();
         if names.len() != made.machines.len() || names.len() > machines as usize {
-            let n_told = made.machines.len();
+            let n_listed = made.machines.len();
             let text = format!(
-                "{machines} machines were asked for, and the answer names {} different ones in {n_told} entries",
+                "{machines} machines were requested, and the response lists {} different ones in {n_listed} entries",
                 names.len()
             );
             return Err(Failure::Lost(text));
@@ -252,68 +261,74 @@ impl<C: Carrier> OutsideProvider<C> {
         for batch in self.bids.wanted(now, BID_BATCH) {
             let (keys, contents): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
             let question = json!({"launchConfigs": contents});
-            let answer: Bids = self.ask(Operation::Bids, question).await?;
-            // Somebody without an opinion lists none.
+            let answer: BidsResponse = self.ask(Operation::Bids, question).await?;
+            // A provider that does not price launch configs returns no bids.
             if answer.bids.is_empty() {
                 continue;
             }
             if answer.bids.len() != keys.len() {
-                let (asked, told) = (keys.len(), answer.bids.len());
-                let text = format!("{told} bids came for {asked} launch configs");
+                let (asked, received) = (keys.len(), answer.bids.len());
+                let text = format!("the response has {received} bids for {asked} launch configs");
                 return Err(CloudError::Unavailable(text));
             }
             for (key, bid) in keys.iter().zip(answer.bids) {
-                self.bids.answered(key, OneBid::bid(bid), now);
+                self.bids.answered(key, BidBody::bid(bid), now);
             }
         }
         Ok(())
     }
 
-    /// The proof is none of ours.
-    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), NotVerified> {
+    /// Asks about a proof that we did not make.
+    async fn ask_to_verify(&self, claim: &IdentityClaim<'_>) -> Result<(), VerifyError> {
         let question = json!({
             "worker": messages::worker(claim.worker),
             "proof": messages::proof(claim.proof),
         });
         let no = |detail: &str| {
-            let detail = format!("the proof is none of ours, and the provider says no: {detail}");
-            NotVerified::from(refuse(&detail))
+            let detail = format!(
+                "the proof is not this worker's token, and the provider refused it: {detail}"
+            );
+            VerifyError::from(refuse(&detail))
         };
-        let asked = self.ask::<Verdict>(Operation::Verify, question).await;
+        let asked = self
+            .ask::<VerifyResponse>(Operation::Verify, question)
+            .await;
         match asked.map_err(CloudError::from) {
             Ok(verdict) if verdict.verified => Ok(()),
-            Ok(verdict) => Err(no(&cut(&verdict.detail))),
-            Err(CloudError::Refused(problem)) => Err(no(&problem)),
+            Ok(verdict) => Err(no(&shorten(&verdict.detail))),
+            Err(CloudError::Refused(error)) => Err(no(&error)),
             Err(
-                problem @ (CloudError::Throttled(_)
+                error @ (CloudError::Throttled(_)
                 | CloudError::Credentials(_)
                 | CloudError::Unavailable(_)),
-            ) => Err(problem.into()),
+            ) => Err(error.into()),
         }
     }
 }
 
 #[async_trait]
-impl<C: Carrier> Provider for OutsideProvider<C> {
+impl<C: Transport> Provider for ProtocolProvider<C> {
     fn kind(&self) -> &'static str {
-        self.carrier.kind()
+        self.transport.kind()
     }
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
-        self.context.schemas.validate(self.carrier.schema(), config)
+        self.context
+            .schemas
+            .validate(self.transport.schema(), config)
     }
 
-    async fn validate_outside(&self, config: &mut Value) -> Result<(), NotValidated> {
-        let schema = self.carrier.schema();
+    async fn validate_outside(&self, config: &mut Value) -> Result<(), ValidateError> {
+        let schema = self.transport.schema();
         let invalid = |problems| {
             let schema = schema.to_owned();
-            NotValidated::Invalid(Invalid { schema, problems })
+            ValidateError::Invalid(Invalid { schema, problems })
         };
         let asked = self
             .ask(Operation::Validate, json!({"config": config}))
             .await;
-        let judgement: Judgement = match asked {
-            Ok(judgement) => judgement,
+        let check: ConfigCheck = match asked {
+            Ok(check) => check,
             Err(Failure::Refused {
                 cause: Cause::Configuration,
                 message,
@@ -321,21 +336,21 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
                 let pointer = String::new();
                 return Err(invalid(vec![Problem { pointer, message }]));
             }
-            Err(failure) => return Err(NotValidated::Cloud(failure.into())),
+            Err(failure) => return Err(ValidateError::Cloud(failure.into())),
         };
-        if !judgement.problems.is_empty() {
-            let placed = judgement.problems.into_iter().map(|problem| Problem {
-                pointer: cut(&problem.pointer),
-                message: cut(&problem.message),
+        if !check.problems.is_empty() {
+            let placed = check.problems.into_iter().map(|error| Problem {
+                pointer: shorten(&error.pointer),
+                message: shorten(&error.message),
             });
             return Err(invalid(placed.collect()));
         }
-        if let Some(mut completed) = judgement.config {
+        if let Some(mut completed) = check.config {
             let fits = self.context.schemas.validate(schema, &mut completed);
-            fits.map_err(|problem| {
+            fits.map_err(|error| {
                 let text = format!(
                     "the config with the provider's defaults {}",
-                    cut(&problem.to_string())
+                    shorten(&error.to_string())
                 );
                 CloudError::Unavailable(text)
             })?;
@@ -344,22 +359,23 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
         Ok(())
     }
 
-    async fn setup(&self) -> Result<(), SetupFailed> {
-        self.carrier.prepare().await.map_err(SetupFailed)?;
-        let asked = self.ask_about_itself().await;
-        asked.map_err(|problem| SetupFailed(problem.to_string()))
+    async fn setup(&self) -> Result<(), SetupError> {
+        self.transport.prepare().await.map_err(SetupError)?;
+        let asked = self.ask_for_description().await;
+        asked.map_err(|error| SetupError(error.to_string()))
     }
 
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
-        Ok(self.said().places.clone())
+        Ok(self.description().places.clone())
     }
 
     fn fills(&self) -> Fills {
-        self.said().fills.clone()
+        self.description().fills.clone()
     }
 
-    /// A worker registers once, with a proof that we offered for it or with a proof that the other side knows.
-    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verified, NotVerified> {
+    /// A worker registers once, with a proof that we offered or with a proof that the provider
+    /// knows.
+    async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         let verified = register_once(claim)?;
         if !self.tokens.is_ours(&claim.worker.key, claim.proof) {
             self.ask_to_verify(claim).await?;
@@ -377,45 +393,45 @@ impl<C: Carrier> Provider for OutsideProvider<C> {
 }
 
 #[async_trait]
-impl<C: Carrier> Machines for OutsideProvider<C> {
+impl<C: Transport> Machines for ProtocolProvider<C> {
     fn max_machines(&self) -> Option<u64> {
-        self.said().max_machines
+        self.description().max_machines
     }
 
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
         self.bids.bids(ask)
     }
 
-    /// Beside each other: a side that is slow about itself does not keep us from its bids.
+    /// Runs both requests at the same time, so that a slow description does not delay bids.
     async fn refresh(&self) -> Result<(), CloudError> {
-        tokio::join!(self.ask_about_itself_again(), self.ask_for_bids()).1
+        tokio::join!(self.refresh_description(), self.ask_for_bids()).1
     }
 
-    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<Launched>, LaunchError> {
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let launched = self.ask_to_launch(order).await;
         launched.map_err(|failure| match failure {
-            Failure::NotSent(problem) => LaunchError::Refused {
+            Failure::NotSent(error) => LaunchError::Refused {
                 cause: Cause::Unavailable,
-                problem,
+                error,
             },
             Failure::Refused { cause, message } => LaunchError::Refused {
                 cause,
-                problem: message,
+                error: message,
             },
-            Failure::Lost(problem) => LaunchError::Unknown(problem),
+            Failure::Lost(error) => LaunchError::Unknown(error),
         })
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
         let described: Vec<Value> = workers.iter().map(messages::worker).collect();
         let question = json!({"workers": described});
-        let answer: Sightings = self.ask(Operation::Look, question).await?;
+        let answer: LookResponse = self.ask(Operation::Look, question).await?;
         let asked: HashMap<_, _> = workers.iter().map(|it| (named(&it.key), it)).collect();
-        let seen = |sighting: OneSighting| {
+        let seen = |sighting: SightingBody| {
             let worker = asked.get(&sighting.name()).ok_or_else(|| {
                 let (pool, group, id) = sighting.name();
                 let text = format!(
-                    "the answer to look speaks of {pool}/{group}/{id}, which was not asked about"
+                    "the response to look has {pool}/{group}/{id}, which was not in the request"
                 );
                 CloudError::Unavailable(text)
             })?;
@@ -425,7 +441,7 @@ impl<C: Carrier> Machines for OutsideProvider<C> {
     }
 
     fn look_batch(&self) -> usize {
-        self.said().look_batch
+        self.description().look_batch
     }
 
     async fn owned_page(
@@ -437,7 +453,7 @@ impl<C: Carrier> Machines for OutsideProvider<C> {
             Some(continuation) => json!({"continuation": continuation}),
             None => json!({}),
         };
-        let page: Page = self.ask(Operation::Owned, question).await?;
+        let page: OwnedResponse = self.ask(Operation::Owned, question).await?;
         let machines = page.machines.iter();
         Ok(OwnedPage {
             machines: machines.filter_map(|machine| machine.owned()).collect(),
@@ -456,7 +472,7 @@ fn named(key: &WorkerKey) -> (&str, &str, &str) {
     (key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,34 +1,35 @@
-//! What is presented to a rule set: the names and values that its conditions are held against.
+//! The attributes of an evaluation: the names and values that conditions are compared with.
 
 use std::fmt;
 
 use serde::ser::{Serialize, Serializer};
 
-/// Condition names with the value that each has in one evaluation, such as `provider=ec2, region=us-east-1`.
+/// Condition names, each with its value in one evaluation, such as `provider=ec2,
+/// region=us-east-1`.
 ///
-/// They are few, so that a sorted list is faster than a map.
+/// A sorted list, because it is short and so faster than a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Presented(Vec<(String, String)>);
+pub struct Attributes(Vec<(String, String)>);
 
-impl Presented {
-    /// Presents nothing: only rules without conditions apply.
+impl Attributes {
+    /// No attributes: only rules without conditions apply.
     #[must_use]
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// The same, with this name presented too (or with another value).
+    /// The same attributes with this name set to this value.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.insert(name.into(), value.into());
         self
     }
 
-    /// The value presented under a name.
+    /// The value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut pairs = self.iter();
-        pairs.find_map(|(presented, value)| (presented == name).then_some(value))
+        pairs.find_map(|(attributes, value)| (attributes == name).then_some(value))
     }
 
     /// All names with their values, by name.
@@ -46,24 +47,24 @@ impl Presented {
     }
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Presented {
-    /// Of several values under one name, the last counts.
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Attributes {
+    /// If a name has several values, the last one counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut presented = Self::nothing();
+        let mut attributes = Self::nothing();
         for (name, value) in pairs {
-            presented.insert(name.into(), value.into());
+            attributes.insert(name.into(), value.into());
         }
-        presented
+        attributes
     }
 }
 
-impl Serialize for Presented {
+impl Serialize for Attributes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl fmt::Display for Presented {
+impl fmt::Display for Attributes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return formatter.write_str("nothing");
