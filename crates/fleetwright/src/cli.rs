@@ -15,11 +15,12 @@ use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
 use crate::commands::run_worker::Asked;
 use crate::commands::{
-    Session, audit, client, completions, config, configuration, doctor, documentation, error,
-    event, explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker,
-    scope, serve, task, up, version,
+    audit, client, completions, config, configuration, doctor, documentation, error, event,
+    explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope,
+    serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::session::Session;
 use crate::{code, import, output};
 
 /// Keeps fleets of CI workers the right size.

@@ -11,9 +11,12 @@ mod data_folder;
 mod documented;
 mod failure;
 mod import;
+mod input;
 mod machine;
+mod normal_pool;
 mod output;
 mod owner_file;
+mod session;
 
 use std::process::ExitCode;
 

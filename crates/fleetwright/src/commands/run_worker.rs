@@ -18,10 +18,10 @@ use worker::{
     CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
 
-use super::body::read_text;
 use super::worker as managed;
 use super::{Session, name};
 use crate::failure::{Exit, Failure};
+use crate::input::read_text;
 use crate::machine;
 
 /// All that there is about workers.

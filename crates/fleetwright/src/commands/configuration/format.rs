@@ -8,10 +8,10 @@ use files::Format;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
-use super::super::body::{format_of, read_text};
 use super::comments;
 use crate::code::KEYS_FIRST;
 use crate::failure::{Exit, Failure};
+use crate::input::{format_of, read_text};
 use crate::output;
 
 #[derive(Args, Debug)]
