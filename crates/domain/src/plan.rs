@@ -11,7 +11,6 @@ mod choose;
 mod health;
 mod input;
 mod letting_go;
-mod market;
 mod need;
 mod notes;
 mod offer;
@@ -32,12 +31,11 @@ pub use letting_go::{
     MAX_ADVICE, MAX_QUARANTINE_MS, REASON_ARCHIVED, REASON_LEFT, REASON_NEEDED,
     REASON_OVER_CAPACITY, REASON_QUARANTINED,
 };
-pub use market::MAX_TRIED;
 pub use need::Load;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use settings::{BadSettings, NO_MAX_PRICE};
 pub use stored::BadDocument;
-pub use strategy::chances;
+pub use strategy::{MAX_TRIED, chances};
 
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};

@@ -2,10 +2,10 @@
 
 use rand::Rng;
 
-use super::market::Market;
 use super::need::exact;
 use super::notes::{Notes, units};
 use super::spot_bids::Budget;
+use super::strategy::market::Market;
 use super::{Award, MAX_MACHINES, Offer, Snapshot};
 use crate::time::Timestamp;
 

@@ -4,9 +4,8 @@
 //! be missing without it. So no plan launches machines and lets healthy ones go, and none takes back
 //! what the plan before it decided on the same facts.
 
-use super::need::{Load, exact};
+use super::need::{Load, exact, rounded};
 use super::notes::{Notes, units};
-use super::strategy::rounded;
 use super::{Candidate, Snapshot};
 use crate::id::WorkerKey;
 use crate::time::{DAY_MS, Timestamp};

@@ -4,7 +4,6 @@
 //! their capacity nor their tasks are in a [`Load`]; they still take room, which is for `choose` to respect.
 
 use super::notes::{Notes, units};
-use super::strategy::rounded;
 use super::{Settings, Snapshot};
 
 /// What there is to do, and with what, in capacity units (a task takes one).
@@ -84,4 +83,9 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
 /// Capacity as a number to calculate with: exact up to 2^53, and nobody has that much.
 pub(super) fn exact(units: u64) -> f64 {
     units as f64
+}
+
+/// Without errors of rounding, which are not worth a machine, and would not survive being stored.
+pub(super) fn rounded(units: f64) -> f64 {
+    (units * 1e6).round() / 1e6
 }

@@ -1,19 +1,21 @@
 //! Strategies: how much a pool needs, which launch configs give it, and which workers go.
 
 mod aws_provisioner;
+pub(super) mod market;
 mod weighted;
 
 use rand::Rng;
 
 use super::health::Condition;
 use super::letting_go::View;
-use super::market::Market;
-use super::need::Load;
+use super::need::{Load, rounded};
 use super::spot_bids::NoBid;
 use super::{Offer, Settings, StrategyName};
 use crate::demand::Demand;
 use crate::time::Timestamp;
 
+pub use market::MAX_TRIED;
+use market::Market;
 pub use weighted::chances;
 
 /// One way to plan. A strategy has no state: all it knows is in the view and the settings.
@@ -73,9 +75,4 @@ impl StrategyName {
             _ => None,
         }
     }
-}
-
-/// Without errors of rounding, which are not worth a machine, and would not survive being stored.
-pub(super) fn rounded(units: f64) -> f64 {
-    (units * 1e6).round() / 1e6
 }

@@ -18,6 +18,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "documentation::MIB",
             "documentation::metadata::VERSION",
             "documentation::tar_file::MODE",
+            "domain::plan::input::VERSION",
             "domain::plan::stored::VERSION",
             "fleetwright::code::document::FORM",
             "rule_import::cover::MISSING",

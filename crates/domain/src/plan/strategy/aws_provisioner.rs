@@ -3,12 +3,12 @@
 use rand::Rng;
 
 use super::super::health::Condition;
-use super::super::market::Market;
 use super::super::need::{Load, exact};
 use super::super::settings::MAX_RATIO;
 use super::super::spot_bids::{self, Choice, NoBid, Pricing};
 use super::super::{NO_MAX_PRICE, Offer, Settings};
 use super::Strategy;
+use super::market::Market;
 use crate::demand::Demand;
 use crate::time::Timestamp;
 

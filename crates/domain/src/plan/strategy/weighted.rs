@@ -2,12 +2,12 @@
 
 use rand::Rng;
 
-use super::super::market::{Lot, Market};
 use super::super::need::{Load, exact};
 use super::super::notes::Notes;
 use super::super::spot_bids::Budget;
 use super::super::{Settings, Snapshot};
 use super::Strategy;
+use super::market::{Lot, Market};
 use crate::demand::Demand;
 
 pub(super) struct Weighted;

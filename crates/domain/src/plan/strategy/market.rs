@@ -3,12 +3,12 @@
 //! Offers that are paused, full, ill or out of stock are left out, each with its reason. An offer
 //! that was ill may be tried with one machine. The strategy chooses among the others.
 
-use super::health::Condition;
-use super::need::exact;
-use super::notes::{Notes, units};
-use super::spot_bids::{Budget, NoBid};
-use super::strategy::Strategy;
-use super::{Award, MAX_MACHINES, Offer, Snapshot};
+use super::super::health::Condition;
+use super::super::need::exact;
+use super::super::notes::{Notes, units};
+use super::super::spot_bids::{Budget, NoBid};
+use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
+use super::Strategy;
 use crate::time::Timestamp;
 
 /// One plan tries at most this many launch configs whose pause is over, those first that have
@@ -16,31 +16,31 @@ use crate::time::Timestamp;
 pub const MAX_TRIED: usize = 20;
 
 /// The lots of one plan, and its budget.
-pub(super) struct Market<'a> {
-    pub(super) snapshot: &'a Snapshot,
+pub(in crate::plan) struct Market<'a> {
+    pub(in crate::plan) snapshot: &'a Snapshot,
     /// The lots with the least weight first.
-    pub(super) lots: Vec<Lot<'a>>,
-    pub(super) budget: Budget,
-    pub(super) notes: &'a mut Notes,
+    pub(in crate::plan) lots: Vec<Lot<'a>>,
+    pub(in crate::plan) budget: Budget,
+    pub(in crate::plan) notes: &'a mut Notes,
     /// When the next offer can be used that is left alone now.
-    pub(super) resting_until: Option<Timestamp>,
+    pub(in crate::plan) resting_until: Option<Timestamp>,
 }
 
 /// An offer that can be used now.
-pub(super) struct Lot<'a> {
+pub(in crate::plan) struct Lot<'a> {
     /// Its place among the offers.
-    pub(super) index: usize,
+    pub(in crate::plan) index: usize,
     /// Its provider's place among the sources.
-    pub(super) source: usize,
-    pub(super) offer: &'a Offer,
+    pub(in crate::plan) source: usize,
+    pub(in crate::plan) offer: &'a Offer,
     each: u32,
     /// How many further machines it gives.
-    pub(super) left: u64,
+    pub(in crate::plan) left: u64,
     /// `None`: it is only to be tried.
-    pub(super) weight: Option<f64>,
+    pub(in crate::plan) weight: Option<f64>,
     /// Its units that exist, with those of this plan.
-    pub(super) live: f64,
-    pub(super) max_price: Option<f64>,
+    pub(in crate::plan) live: f64,
+    pub(in crate::plan) max_price: Option<f64>,
     won: u32,
 }
 
@@ -58,7 +58,11 @@ impl From<String> for Skipped {
 }
 
 impl<'a> Market<'a> {
-    pub(super) fn open(snapshot: &'a Snapshot, budget: Budget, notes: &'a mut Notes) -> Self {
+    pub(in crate::plan) fn open(
+        snapshot: &'a Snapshot,
+        budget: Budget,
+        notes: &'a mut Notes,
+    ) -> Self {
         let strategy = snapshot.settings.strategy.strategy();
         let mut lots = Vec::with_capacity(snapshot.offers.len());
         let mut resting_until: Option<Timestamp> = None;
@@ -87,7 +91,7 @@ impl<'a> Market<'a> {
     /// Tries the lots whose pause is over with one machine each, at most [`MAX_TRIED`]. Next to others
     /// that work, only one is tried, and not with the only machine that is wanted if its failure would
     /// take long to show.
-    pub(super) fn try_again(&mut self) {
+    pub(in crate::plan) fn try_again(&mut self) {
         let some_work = self.lots.iter().any(|lot| lot.weight.is_some());
         let mut due: Vec<usize> = (0..self.lots.len())
             .filter(|at| self.lots[*at].weight.is_none())
@@ -119,7 +123,7 @@ impl<'a> Market<'a> {
     }
 
     /// Takes one machine of a lot.
-    pub(super) fn take(&mut self, at: usize) {
+    pub(in crate::plan) fn take(&mut self, at: usize) {
         let lot = &mut self.lots[at];
         lot.won += 1;
         lot.left -= 1;
@@ -128,7 +132,7 @@ impl<'a> Market<'a> {
     }
 
     /// What was taken, in the order of the offers.
-    pub(super) fn awards(self) -> Vec<Award> {
+    pub(in crate::plan) fn awards(self) -> Vec<Award> {
         let mut lots = self.lots;
         lots.retain(|lot| lot.won > 0);
         lots.sort_by_key(|lot| lot.index);
@@ -191,7 +195,7 @@ impl<'a> Lot<'a> {
         })
     }
 
-    pub(super) fn can_give(&self, budget: &Budget) -> bool {
+    pub(in crate::plan) fn can_give(&self, budget: &Budget) -> bool {
         self.left > 0 && budget.has_units(self.each) && budget.has_room(self.source)
     }
 
@@ -218,7 +222,7 @@ impl<'a> Lot<'a> {
 
 impl Budget {
     /// All that a strategy may take, whatever it wants.
-    pub(super) fn of(snapshot: &Snapshot, change: f64) -> Self {
+    pub(in crate::plan) fn of(snapshot: &Snapshot, change: f64) -> Self {
         let taken = snapshot.capacity.all();
         let rooms = snapshot.rooms();
         let machines = rooms.iter().copied().fold(0, u64::saturating_add);
@@ -232,17 +236,17 @@ impl Budget {
 }
 
 impl Snapshot {
-    pub(super) fn has_several_providers(&self) -> bool {
+    pub(in crate::plan) fn has_several_providers(&self) -> bool {
         self.sources.len() > 1
     }
 
-    pub(super) fn rooms(&self) -> Vec<u64> {
+    pub(in crate::plan) fn rooms(&self) -> Vec<u64> {
         let rooms = self.sources.iter().map(|source| source.room);
         rooms.map(|room| room.unwrap_or(u64::MAX)).collect()
     }
 
     /// For people: its provider if there are several, its place and its id.
-    pub(super) fn name_of(&self, offer: &Offer) -> String {
+    pub(in crate::plan) fn name_of(&self, offer: &Offer) -> String {
         match self.has_several_providers() {
             false => offer.name(),
             true => format!("{} {}", offer.provider_id, offer.name()),
