@@ -24,8 +24,8 @@ pub struct RuleSetDiff {
 }
 
 impl Evaluator {
-    /// The evaluator of another version of the set. It keeps the results that are still valid, and the
-    /// [`RuleSetDiff`] says whose result may differ.
+    /// The evaluator of another version of the set, and the difference. The evaluator keeps the
+    /// results that are still valid.
     #[must_use]
     pub fn succeed(&self, next: &RuleSet) -> (Self, RuleSetDiff) {
         let rules = self.set().rules();
