@@ -16,7 +16,6 @@ const NOT_YET: &[&str] = &[
     "backplane",
     "bench",
     "docs/configuration-as-code.md",
-    "docs/configuration.md",
     "docs/documentation.md",
     "docs/events.md",
     "docs/fleet.md",
