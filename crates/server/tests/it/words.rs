@@ -23,7 +23,6 @@ const NOT_YET: &[&str] = &[
     "docs/providers/local.md",
     "docs/providers/protocol.md",
     "docs/rules.md",
-    "docs/worker.md",
     "documentation",
     "domain",
     "engine",
