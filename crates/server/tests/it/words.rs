@@ -17,7 +17,6 @@ const NOT_YET: &[&str] = &[
     "bench",
     "docs/configuration-as-code.md",
     "docs/documentation.md",
-    "docs/performance.md",
     "docs/rules.md",
     "documentation",
     "domain",
