@@ -12,6 +12,7 @@ use crate::tidy::{repository, rust_files};
 
 /// Crates and documents that still break the rules. A member that keeps them must leave the list.
 const NOT_YET: &[&str] = &[
+    "ARCHITECTURE.md",
     "api_client",
     "backplane",
     "bench",
@@ -169,7 +170,12 @@ fn is_test(path: &str) -> bool {
 
 fn markdown_files() -> Vec<String> {
     let mut files = Vec::new();
-    for name in ["README.md", "CONTRIBUTING.md"] {
+    for name in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "ARCHITECTURE.md",
+    ] {
         files.push(name.to_owned());
     }
     collect_markdown("docs", &mut files);
