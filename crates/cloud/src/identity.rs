@@ -78,14 +78,12 @@ impl Tokens {
 
 /// A worker that was requested becomes a running one, once: proving oneself twice is an attack or a bug.
 pub(crate) fn register_once(claim: &IdentityClaim<'_>) -> Result<Verified, ProofRefused> {
-    let state = claim
+    claim
         .worker
-        .state
-        .register()
+        .check_unregistered()
         .map_err(|problem| refuse(&problem.to_string()))?;
     let terms = &claim.worker.terms;
     Ok(Verified {
-        state,
         lasts_ms: terms
             .reregistration_timeout
             .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
@@ -116,13 +114,13 @@ mod tests {
     use domain::worker::{Terms, WorkerState};
     use serde_json::json;
 
-    use crate::provider_tests::{context, now, pool, worker};
+    use crate::provider_tests::{context, edit, now, pool, worker};
 
     use super::*;
 
     fn verify(state: WorkerState, terms: Terms, proof: &Proof) -> Result<Verified, ProofRefused> {
         let mut worker = worker(state);
-        worker.terms = terms;
+        edit(&mut worker, |it| it.terms = terms);
         let pool = pool(&worker, &json!({}));
         let claim = IdentityClaim {
             pool: &pool,
@@ -145,7 +143,6 @@ mod tests {
             ..Terms::default()
         };
         let verified = verify(WorkerState::Requested, terms, &right()).unwrap();
-        assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
         let secret =
@@ -175,7 +172,7 @@ mod tests {
 
     #[test]
     fn tokens_of_other_workers_and_providers_and_other_proofs_are_refused_alike() {
-        let key = worker(WorkerState::Requested).key;
+        let key = worker(WorkerState::Requested).into_stored().key;
         let mut other = key.clone();
         other.id = "another".parse().unwrap();
         let here = Tokens::new(&context("here"));

@@ -32,9 +32,9 @@ pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
-    BidRequest, ByHand, CloudError, Descriptor, IdentityClaim, LaunchError, LaunchOrder, Launched,
-    Listing, MAX_OWNED_PAGES, Machines, NotValidated, NotVerified, Owned, OwnedPage, Proof,
-    ProofRefused, Provider, Refused, SetupFailed, Sighting, Verified,
+    BidRequest, ByHand, CloudError, IdentityClaim, LaunchError, LaunchOrder, Launched, Listing,
+    MAX_OWNED_PAGES, Machines, NotValidated, NotVerified, Owned, OwnedPage, Proof, ProofRefused,
+    Provider, Refused, SetupFailed, Sighting, Verified,
 };
 pub use providers::{NotAvailable, Providers};
 pub use region::Region;

@@ -11,7 +11,7 @@ use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Worker, WorkerState};
+use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
@@ -332,19 +332,8 @@ pub enum LaunchError {
 /// Workers that are declared by people instead of launched by us.
 pub trait ByHand: Send + Sync {
     /// What to remember about a new or changed worker, from the `providerInfo` of the request.
-    fn describe(
-        &self,
-        worker: &Worker,
-        provider_info: Option<&Value>,
-    ) -> Result<Descriptor, Refused>;
-}
-
-/// What a provider remembers about a worker that was declared by hand.
-#[derive(Debug)]
-pub struct Descriptor {
-    pub provider_data: Value,
-    /// The state of a worker that was just declared.
-    pub state: WorkerState,
+    fn describe(&self, worker: &WorkerKey, provider_info: Option<&Value>)
+    -> Result<Value, Refused>;
 }
 
 /// Somebody says: I am this worker.
@@ -371,8 +360,6 @@ pub enum Proof {
 /// The claim is true.
 #[derive(Debug, PartialEq)]
 pub struct Verified {
-    /// What the worker is from now on.
-    pub state: WorkerState,
     /// How long its credentials last.
     pub lasts_ms: i64,
     /// What the worker is told to be.
@@ -418,10 +405,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ::testing::sizes_around;
+    use domain::worker::WorkerState;
     use serde_json::json;
 
     use super::*;
-    use crate::provider_tests::worker;
+    use crate::provider_tests::{edit, worker};
 
     /// Lists one machine on each page, and counts what it is asked.
     #[derive(Default)]
@@ -514,7 +502,9 @@ mod tests {
             let cloud = Counting::default();
             let named = |number: usize| {
                 let mut worker = worker(WorkerState::Stopping);
-                worker.key.id = format!("m{number}").parse().unwrap();
+                edit(&mut worker, |it| {
+                    it.key.id = format!("m{number}").parse().unwrap()
+                });
                 worker
             };
             let workers: Vec<Worker> = (0..count).map(named).collect();

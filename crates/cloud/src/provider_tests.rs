@@ -10,9 +10,10 @@ use domain::Version;
 use domain::id::WorkerKey;
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::{Clock, Timestamp};
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
+pub(crate) use crate::testing::edit;
 use crate::{IdentityClaim, NotVerified, Proof, ProofRefused, Provider, ProviderContext, Verified};
 
 pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
@@ -113,7 +114,7 @@ pub(crate) fn keyring() -> Arc<Keyring> {
 }
 
 pub(crate) fn worker(state: WorkerState) -> Worker {
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: WorkerKey {
             pool_id: "a/b".parse().unwrap(),
             group: "dc1".parse().unwrap(),
@@ -132,5 +133,5 @@ pub(crate) fn worker(state: WorkerState) -> Worker {
         secret: None,
         previous_secret: None,
         version: Version::FIRST,
-    }
+    })
 }

@@ -12,7 +12,7 @@ use domain::launch::Cause;
 use domain::launch_config::{LaunchConfig, id_of, split_off};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -296,7 +296,9 @@ async fn many_end_together_and_one_that_is_not_ours_spoils_none(fixture: &dyn Fi
     let workers = order.launch(3).await;
     order.wait_alive(&workers).await;
     let mut unknown = workers[0].clone();
-    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    edit(&mut unknown, |it| {
+        it.key.id = fixture.unknown_id().parse().expect("it is an id")
+    });
     let foreigner = fixture.foreigner().await;
     let mut some = vec![workers[0].clone(), unknown];
     some.extend(foreigner.clone());
@@ -342,7 +344,9 @@ async fn what_is_not_known_is_not_found_and_ends_with_success(fixture: &dyn Fixt
     let workers = order.launch(1).await;
     order.wait_alive(&workers).await;
     let mut unknown = workers[0].clone();
-    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    edit(&mut unknown, |it| {
+        it.key.id = fixture.unknown_id().parse().expect("it is an id")
+    });
     let nobody = std::slice::from_ref(&unknown);
     order.wait_for(nobody, &Sighting::NotFound).await;
     order
@@ -401,8 +405,10 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     let workers = order.launch(2).await;
     order.wait_alive(&workers).await;
     let (mut worker, other) = (workers[0].clone(), &workers[1]);
-    worker.terms.worker_config = Some(json!({"for": "this one"}));
-    worker.terms.reregistration_timeout = Some(60_000);
+    edit(&mut worker, |it| {
+        it.terms.worker_config = Some(json!({"for": "this one"}));
+        it.terms.reregistration_timeout = Some(60_000);
+    });
     let right = fixture.proof(&worker);
     for wrong in [
         Proof::Token(Secret::new("x")),
@@ -423,7 +429,6 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     let verified = verify(fixture, &order.pool, &worker, &right)
         .await
         .expect("it is right");
-    assert_eq!(verified.state, WorkerState::Running);
     assert_eq!(verified.lasts_ms, 60_000);
     assert_eq!(verified.worker_config, json!({"for": "this one"}));
     for state in [
@@ -431,11 +436,18 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
         WorkerState::Stopping,
         WorkerState::Stopped,
     ] {
-        worker.state = state;
+        edit(&mut worker, |it| it.state = state);
         let again = verify(fixture, &order.pool, &worker, &right).await;
         again.expect_err("a worker registers once");
     }
     order.end(&workers).await;
+}
+
+/// Makes a worker another one, whatever moves it can make.
+pub(crate) fn edit(worker: &mut Worker, change: impl FnOnce(&mut StoredWorker)) {
+    let mut stored = worker.clone().into_stored();
+    change(&mut stored);
+    *worker = Worker::from_stored(stored);
 }
 
 /// What only the provider's own names tell apart.
@@ -533,7 +545,7 @@ pub fn row(
     launched: Launched,
 ) -> Worker {
     let now = fixture.now();
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: WorkerKey {
             pool_id: pool.id.clone(),
             group: launched.group,
@@ -552,5 +564,5 @@ pub fn row(
         secret: None,
         previous_secret: None,
         version: Version::FIRST,
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 use domain::Version;
 use domain::id::{LaunchToken, PoolId, ProviderId};
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
@@ -288,7 +288,7 @@ fn launch(row: &Row<'_>) -> Result<Launch, BadRow> {
             problem,
         },
     };
-    Ok(Launch {
+    Ok(Launch::from_stored(StoredLaunch {
         token: row.text(0)?.parse()?,
         pool_id: row.text(1)?.parse()?,
         provider_id: row.text(2)?.parse()?,
@@ -303,5 +303,5 @@ fn launch(row: &Row<'_>) -> Result<Launch, BadRow> {
         last_modified: row.time(13)?,
         version: row.version(14)?,
         asked: row.optional_time(15)?,
-    })
+    }))
 }

@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::id::{LaunchConfigId, WorkerKey};
 use domain::time::Timestamp;
-use domain::worker::{PreviousSecret, Worker};
+use domain::worker::{PreviousSecret, StoredWorker, Worker};
 
 use crate::error::StoreError;
 use crate::launch;
@@ -155,7 +155,7 @@ pub fn worker_note_first_claim(
         return Ok(false);
     }
     let worker = worker_get(tx, key)?;
-    let token = worker.and_then(|worker| worker.terms.launch_token?.parse().ok());
+    let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {
         launch::note_claimed(tx, &token)?;
     }
@@ -184,7 +184,7 @@ pub(crate) fn worker_from(row: &Row<'_>, first: usize) -> Result<Worker, BadRow>
         }),
         None => None,
     };
-    Ok(Worker {
+    Ok(Worker::from_stored(StoredWorker {
         key: WorkerKey {
             pool_id: row.text(first)?.parse()?,
             group: row.text(first + 1)?.parse()?,
@@ -203,5 +203,5 @@ pub(crate) fn worker_from(row: &Row<'_>, first: usize) -> Result<Worker, BadRow>
         secret: row.optional_text(first + 13)?.map(str::to_owned),
         previous_secret,
         version: row.version(first + 16)?,
-    })
+    }))
 }

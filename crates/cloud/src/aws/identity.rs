@@ -35,13 +35,13 @@ pub(crate) fn verify(
         | Proof::StaticSecret(_)
         | Proof::Document(_) => ("", ""),
     };
-    let state = worker.state.register();
+    let unregistered = worker.check_unregistered();
     let complete = !document.is_empty() && !signature.is_empty();
     let signed = is_signed(keys, worker.key.group.as_str(), document, signature);
     let row = Row::read(&worker.provider_data);
     let agrees = agrees(document, &worker.key, row.as_ref());
 
-    let state = state.map_err(|problem| refuse(NOT_REQUESTED, &problem.to_string()))?;
+    unregistered.map_err(|problem| refuse(NOT_REQUESTED, &problem.to_string()))?;
     if !complete {
         return Err(refuse(INCOMPLETE, "the proof is of another kind, or empty"));
     }
@@ -49,7 +49,6 @@ pub(crate) fn verify(
     agrees.map_err(|detail| refuse(ANOTHER, &detail))?;
     let terms = &worker.terms;
     Ok(Verified {
-        state,
         lasts_ms: terms
             .reregistration_timeout
             .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
@@ -122,11 +121,11 @@ mod tests {
     use aws_lc_rs::rand::SystemRandom;
     use aws_lc_rs::rsa::{KeyPair, KeySize};
     use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
-    use domain::worker::{Worker, WorkerState};
+    use domain::worker::{StoredWorker, Worker, WorkerState};
     use serde_json::json;
 
     use crate::aws::identity_keys::PublicKey;
-    use crate::provider_tests;
+    use crate::provider_tests::{self, edit};
 
     use super::*;
 
@@ -187,9 +186,11 @@ mod tests {
 
     fn worker() -> Worker {
         let mut worker = provider_tests::worker(WorkerState::Requested);
-        worker.key.group = "us-west-2".parse().unwrap();
-        worker.key.id = "i-0123456789abcdef0".parse().unwrap();
-        worker.provider_data = machine();
+        edit(&mut worker, |it| {
+            it.key.group = "us-west-2".parse().unwrap();
+            it.key.id = "i-0123456789abcdef0".parse().unwrap();
+            it.provider_data = machine();
+        });
         worker
     }
 
@@ -208,13 +209,14 @@ mod tests {
         let signer = Signer::new();
         let proof = || signer.proof(&document().to_string());
         let verified = judge(worker(), proof(), &signer.keys()).unwrap();
-        assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 96 * 3_600_000);
         assert_eq!(verified.worker_config, json!({}));
 
         let mut worker = worker();
-        worker.terms.reregistration_timeout = Some(60_000);
-        worker.terms.worker_config = Some(json!({"a": 1}));
+        edit(&mut worker, |it| {
+            it.terms.reregistration_timeout = Some(60_000);
+            it.terms.worker_config = Some(json!({"a": 1}));
+        });
         let verified = judge(worker, proof(), &signer.keys()).unwrap();
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
@@ -225,13 +227,15 @@ mod tests {
         let signer = Signer::new();
         let genuine = document().to_string();
         let good = || signer.proof(&genuine);
-        let running = Worker {
+        let running = Worker::from_stored(StoredWorker {
             state: WorkerState::Running,
-            ..worker()
-        };
+            ..worker().into_stored()
+        });
         let elsewhere = {
             let mut worker = worker();
-            worker.key.group = "us-east-1".parse().unwrap();
+            edit(&mut worker, |it| {
+                it.key.group = "us-east-1".parse().unwrap()
+            });
             worker
         };
         let long = "x".repeat(MAX_DOCUMENT_BYTES + 1);
@@ -291,7 +295,7 @@ mod tests {
             machine
         }] {
             let mut worker = worker();
-            worker.provider_data = data;
+            edit(&mut worker, |it| it.provider_data = data);
             let mut document = document();
             document["privateIp"] = Value::Null;
             let proof = signer.proof(&document.to_string());

@@ -6,7 +6,7 @@ use domain::pool::Pool;
 use domain::worker::WorkerState;
 
 use super::*;
-use crate::provider_tests::{ROOT_URL, context, now, pool, worker};
+use crate::provider_tests::{ROOT_URL, context, edit, now, pool, worker};
 use crate::testing::launch_config;
 
 /// Does what is asked for, and remembers the questions.
@@ -122,7 +122,9 @@ async fn as_long_as_the_other_side_has_not_said_otherwise_looks_are_of_so_many_w
         let provider = provider();
         let named = |number: usize| {
             let mut worker = worker(WorkerState::Running);
-            worker.key.id = format!("w{number}").parse().unwrap();
+            edit(&mut worker, |it| {
+                it.key.id = format!("w{number}").parse().unwrap()
+            });
             worker
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::Version;
 use domain::demand::Demand;
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, NewLaunch};
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
 use domain::plan::{Award, Bid, Plan, Snapshot, plan};
@@ -351,11 +350,10 @@ fn commit(
         }
     }
     for (key, advice) in &plan.advice {
-        let Some(mut worker) = store::worker_get(change.tx, key)? else {
+        let Some(worker) = store::worker_get(change.tx, key)? else {
             continue;
         };
-        worker.terms.advice = Some(advice.clone());
-        store::worker_update(change.tx, &worker)?;
+        store::worker_update(change.tx, &worker.advise(advice.clone()))?;
     }
     report_unserved(change, &facts.pool, &plan)?;
     let record = PlanRecord {
@@ -416,7 +414,7 @@ fn intents(
 ) -> Vec<Launch> {
     let mut launches = Vec::new();
     for machines in parts(award.machines, MAX_MACHINES) {
-        launches.push(Launch {
+        let new = NewLaunch {
             token: new_token(change),
             pool_id: facts.pool.id.clone(),
             provider_id: config.provider_id(&facts.pool).clone(),
@@ -424,14 +422,9 @@ fn intents(
             machines,
             capacity_each: award.capacity_each,
             max_price: award.max_price,
-            state: LaunchState::Open,
-            asked: None,
-            made: 0,
             plan,
-            created: facts.now,
-            last_modified: facts.now,
-            version: Version::FIRST,
-        });
+        };
+        launches.push(new.decide(facts.now));
     }
     launches
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud::{LaunchOrder, Machines};
 use domain::Version;
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
 use engine::fleet::{self, Facts};
 use store::StoreError;
 
@@ -111,7 +111,7 @@ impl World {
                 .iter()
                 .find(|known| known.id == award.launch_config_id);
             let config = found.expect("an award is for a launch config").clone();
-            let launch = Launch {
+            let launch = Launch::from_stored(StoredLaunch {
                 token: self.fresh_token(),
                 pool_id: facts.pool.id.clone(),
                 provider_id: config.provider_id(&facts.pool).clone(),
@@ -126,7 +126,7 @@ impl World {
                 created: facts.now,
                 last_modified: facts.now,
                 version: Version::FIRST,
-            };
+            });
             launches.push((launch, config));
         }
         let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use domain::event::{Event, EventBody};
 use domain::id::TaskId;
 use domain::task::{Requires, Task as QueueTask};
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
 use server::tasks::{
@@ -177,9 +178,11 @@ on_both!(
         }
         // Those of the first two are still there.
         for name in ["pp/a", "pp/b"] {
-            let mut worker = crate::samples::worker(name, "g", "w");
-            worker.provider_id = "static".parse().unwrap();
-            world.insert(worker).await;
+            let worker = StoredWorker {
+                provider_id: "static".parse().unwrap(),
+                ..crate::samples::worker(name, "g", "w").into_stored()
+            };
+            world.insert(Worker::from_stored(worker)).await;
         }
         let task = Housekeeping(Arc::clone(&world.app));
         let one = Batches { size: 1, most: 1 };

@@ -8,7 +8,7 @@ use domain::pool::{Pool, PoolDefinition};
 use domain::queue_worker::QueueWorker;
 use domain::task::{Priority, Requires, Task, TaskDefinition};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
@@ -138,7 +138,7 @@ fn launch_config(pool_id: &PoolId, number: u32, now: Timestamp) -> LaunchConfig 
 }
 
 fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: key.clone(),
         provider_id: PROVIDER.parse().expect("this is a provider id"),
         launch_config_id: Some(LAST_ID.parse().expect("this is an id")),
@@ -157,7 +157,7 @@ fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
         secret: None,
         previous_secret: None,
         version: Version::FIRST,
-    }
+    })
 }
 
 /// A task that waits.
