@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use rules::{Presented, Rule, RuleSet};
+use rules::{Attributes, Rule, RuleSet};
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{StoredPool, WantedPool, adoption};
@@ -80,7 +80,7 @@ impl WorkerType {
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
-    pub fn presented(&self) -> Presented {
+    pub fn presented(&self) -> Attributes {
         [("workerType", self.name())].into_iter().collect()
     }
 }

@@ -4,7 +4,7 @@ mod error;
 mod launch_configs;
 mod plan;
 
-use cloud::NotValidated;
+use cloud::ValidateError;
 use domain::audit::AuditEntry;
 use domain::counts::Counts;
 use domain::event::EventBody;
@@ -69,8 +69,8 @@ pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, Pool
         .map_err(|invalid| PoolError::Invalid(invalid.message(&engine.root_url)))?;
     let outside = provider.validate_outside(&mut config).await;
     outside.map_err(|problem| match problem {
-        NotValidated::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
-        NotValidated::Cloud(problem) => {
+        ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
+        ValidateError::Cloud(problem) => {
             let id = &asked.provider_id;
             tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
             PoolError::ProviderSetupFailed

@@ -5,7 +5,7 @@ mod remote;
 
 use std::sync::Arc;
 
-use access::authenticate::{AuthFailed, check_payload};
+use access::authenticate::{AuthError, check_payload};
 use access::hawk::RequestLine;
 use access::scope::ScopeSet;
 use async_trait::async_trait;
@@ -101,8 +101,8 @@ impl From<StoreError> for GateError {
     }
 }
 
-impl From<AuthFailed> for GateError {
-    fn from(refused: AuthFailed) -> Self {
+impl From<AuthError> for GateError {
+    fn from(refused: AuthError) -> Self {
         Self::Refused(refused.message)
     }
 }

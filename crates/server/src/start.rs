@@ -8,7 +8,7 @@ use access::Secret;
 use access::authenticate::Policy;
 use access::seal::Keyring;
 use backplane::{DemandError, QueueAccess, TaskclusterQueue};
-use cloud::{NotAvailable, Provider, ProviderConfig, ProviderContext, Providers};
+use cloud::{Provider, ProviderConfig, ProviderContext, ProviderUnavailable, Providers};
 use contract::Schemas;
 use domain::Version;
 use domain::access::{ClientRecord, token_purpose};
@@ -311,7 +311,7 @@ async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<
         .scan("pools_by_provider", store::pools_by_provider)
         .await?
     {
-        if matches!(providers.get(&id), Err(NotAvailable::Unknown)) {
+        if matches!(providers.get(&id), Err(ProviderUnavailable::Unknown)) {
             tracing::warn!(provider.id = %id,
                 "{pools} worker pools have the provider {id}, which is not configured: add \
                  [providers.{id}], or change the pools");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rules::{Evaluator, Presented};
+use rules::{Attributes, Evaluator};
 
 use super::compiled::{CompiledLaunchConfig, CompiledPool};
 use super::compiler::Compiler;
@@ -121,7 +121,7 @@ impl Compilation {
     }
 
     /// Everything that this configuration evaluates.
-    pub fn presentations(&self) -> Vec<Presented> {
+    pub fn presentations(&self) -> Vec<Attributes> {
         let mut all = Vec::new();
         for pool in &self.pools {
             all.push(pool.worker_type.presented());

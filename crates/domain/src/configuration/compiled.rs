@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rules::{Change, Presented};
+use rules::{Attributes, RuleSetDiff};
 use serde_json::{Map, Value};
 
 use super::WorkerType;
@@ -33,9 +33,9 @@ pub struct CompiledProvider {
     pub declared: Map<String, Value>,
     pub launch_configs: Vec<CompiledLaunchConfig>,
     /// Evaluations in which a rule says `disabled: true`.
-    pub disabled: Vec<Presented>,
+    pub disabled: Vec<Attributes>,
     /// Evaluations that gave a launch config which another had given already.
-    pub repeated: Vec<Presented>,
+    pub repeated: Vec<Attributes>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub struct CompiledLaunchConfig {
     /// By what the rules say: its provider may complete it, and then it is known by another.
     pub id: LaunchConfigId,
     /// The first evaluation that gave it.
-    pub presented: Presented,
+    pub presented: Attributes,
     /// As its provider wants it.
     pub configuration: Map<String, Value>,
     /// Where it is another one than the pool's.
@@ -77,10 +77,10 @@ impl CompiledPool {
         places.sum()
     }
 
-    pub(super) fn is_touched(&self, change: &Change) -> bool {
+    pub(super) fn is_touched(&self, change: &RuleSetDiff) -> bool {
         let presented = self.worker_type.presented();
-        change.touches(&presented)
-            || change.may_touch(&presented)
+        change.affects(&presented)
+            || change.may_affect(&presented)
                 && self.providers.iter().any(|provider| {
                     let configs = provider
                         .launch_configs
@@ -89,7 +89,7 @@ impl CompiledPool {
                     configs
                         .chain(&provider.disabled)
                         .chain(&provider.repeated)
-                        .any(|presented| change.touches(presented))
+                        .any(|presented| change.affects(presented))
                 })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::Presented;
+use rules::Attributes;
 use serde_json::{Map, Value};
 
 use super::compiled::{CompiledLaunchConfig, CompiledProvider};
@@ -20,7 +20,7 @@ pub struct Lineup {
 pub struct LinedUp {
     pub id: LaunchConfigId,
     pub provider_id: ProviderId,
-    pub presented: Presented,
+    pub presented: Attributes,
     pub configuration: Map<String, Value>,
 }
 
@@ -36,8 +36,8 @@ pub enum NotLinedUp {
         id: LaunchConfigId,
         pool_id: PoolId,
         provider_id: ProviderId,
-        presented: Presented,
-        other: Presented,
+        presented: Attributes,
+        other: Attributes,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Why a client or a role is not made, changed or deleted.
 
-use access::role::RoleRefused;
+use access::role::RoleError;
 use store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum AccessError {
     RoleChanged,
     /// Its id or scopes are no good, or it would expand without end.
     #[error(transparent)]
-    Role(#[from] RoleRefused),
+    Role(#[from] RoleError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cloud::{LaunchError, LaunchOrder, Launched};
+use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
@@ -78,7 +78,7 @@ impl Launching {
 }
 
 /// Carries launches out beside whoever decided on them, so that a slow cloud holds nobody up.
-pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, LaunchConfig)>) {
+pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, Arc<LaunchConfig>)>) {
     for (launch, config) in launches {
         let (engine, pool) = (Arc::clone(engine), pool.clone());
         let tracker = engine.launching.tracker.clone();
@@ -144,7 +144,7 @@ fn next_look(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
 
 /// What came of a launch.
 enum Answer {
-    Asked(Result<Vec<Launched>, LaunchError>),
+    Asked(Result<Vec<LaunchedMachine>, LaunchError>),
     /// We did not come to ask the cloud, and why.
     NotAsked {
         problem: String,
@@ -195,7 +195,7 @@ async fn ask(
     let answer = match tokio::time::timeout(MAX_CALL, call).await {
         Ok(Ok(Ok(made))) if made.is_empty() => Err(LaunchError::Refused {
             cause: Cause::Capacity,
-            problem: "the provider made no machine and did not say why".to_owned(),
+            error: "the provider made no machine and gave no reason".to_owned(),
         }),
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(LaunchError::Unknown(
@@ -264,15 +264,15 @@ fn settle(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> Resul
     Ok(())
 }
 
-fn answer_of(answer: &Result<Vec<Launched>, LaunchError>) -> LaunchAnswer {
+fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer {
     match answer {
         Ok(made) => LaunchAnswer::Made(u32::try_from(made.len()).unwrap_or(u32::MAX)),
         Err(LaunchError::Unknown(problem)) => LaunchAnswer::Unknown {
             problem: problem.clone(),
         },
-        Err(LaunchError::Refused { cause, problem }) => LaunchAnswer::Refused {
+        Err(LaunchError::Refused { cause, error }) => LaunchAnswer::Refused {
             cause: *cause,
-            problem: problem.clone(),
+            problem: error.clone(),
         },
     }
 }
@@ -281,7 +281,7 @@ fn answer_of(answer: &Result<Vec<Launched>, LaunchError>) -> LaunchAnswer {
 pub(super) fn adopt(
     change: &mut Change<'_, '_>,
     launch: &Launch,
-    machine: &Launched,
+    machine: &LaunchedMachine,
 ) -> Result<(), StoreError> {
     // No machine is older than its launch: then the clock has been set back, and once it is right again the machine
     // would seem to be late for hours.
@@ -312,7 +312,7 @@ pub(super) fn adopt(
 pub(super) fn machine_of_nobody(
     provider_id: &ProviderId,
     pool_id: PoolId,
-    machine: Launched,
+    machine: LaunchedMachine,
     now: Timestamp,
 ) -> Worker {
     let new = NewWorker {
@@ -335,7 +335,7 @@ fn requested(
     pool: Option<&Pool>,
     launch: &Launch,
     config: Option<&LaunchConfig>,
-    machine: &Launched,
+    machine: &LaunchedMachine,
     made: Timestamp,
 ) -> Worker {
     let worker_config = config.and_then(|config| config.configuration.get("workerConfig"));

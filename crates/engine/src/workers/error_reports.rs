@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::NotAvailable;
+use cloud::ProviderUnavailable;
 use domain::error_report::ErrorReport;
 use domain::event::EventBody;
 use domain::id::{ProviderId, WorkerKey};
@@ -36,10 +36,10 @@ pub async fn report_error(
     let provider_id = read.await?;
     match engine.providers.get(&provider_id) {
         Ok(_) => {}
-        Err(NotAvailable::Unknown) => {
+        Err(ProviderUnavailable::Unknown) => {
             return Err(WorkerError::Refused(PoolError::UnknownProvider.to_string()));
         }
-        Err(NotAvailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
+        Err(ProviderUnavailable::SetupFailed) => return Err(WorkerError::ProviderSetupFailed),
     }
     let key = asked.key;
     let mut extra = asked.extra;

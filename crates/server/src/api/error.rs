@@ -7,7 +7,7 @@ use std::io;
 
 use access::scope::Expression;
 use contract::Invalid;
-use domain::documentation::Refusal;
+use documentation::Refusal;
 use domain::launch_config::BadLaunchConfigs;
 use domain::time::Timestamp;
 use engine::access::AccessError;

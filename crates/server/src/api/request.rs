@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
 use engine::measures::Stopwatch;
@@ -365,21 +366,9 @@ fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
         return;
     };
     let incident = app.engine.random.slugid();
-    let chain = chain_of(&*cause);
+    let chain = with_causes(&*cause);
     tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");
     *error = ApiError::internal(&incident);
-}
-
-/// An error and what caused it, in one line.
-fn chain_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

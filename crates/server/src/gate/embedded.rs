@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use access::authenticate::{Authenticated, Client, Policy, verify};
-use access::hawk::{Presented, RequestLine, read};
+use access::authenticate::{AuthenticatedClient, Client, Policy, verify};
+use access::hawk::{RequestAuth, RequestLine, read};
 use access::role::{ExpansionTooLarge, Role, Roles};
 use access::scope::ScopeSet;
 use access::seal::Keyring;
@@ -157,9 +157,9 @@ impl Embedded {
         line: &RequestLine<'_>,
         authorization: Option<&str>,
         now: Timestamp,
-    ) -> Result<Option<Authenticated>, GateError> {
+    ) -> Result<Option<AuthenticatedClient>, GateError> {
         let presented = read(line, authorization)?;
-        if matches!(presented, Presented::Nothing) {
+        if matches!(presented, RequestAuth::Nothing) {
             return Ok(None);
         }
         let known = self.known(now).await?;

@@ -255,8 +255,8 @@ fn every_name_of_a_metric_is_in_the_catalogue() {
     let sources = [
         include_str!("../../../engine/src/measures.rs"),
         include_str!("../../src/telemetry.rs"),
-        include_str!("../../../store/src/session.rs"),
-        include_str!("../../../store/src/store.rs"),
+        include_str!("../../../store/src/engine/attempts.rs"),
+        include_str!("../../../store/src/engine/store.rs"),
     ];
     let named: BTreeSet<&str> = sources
         .iter()

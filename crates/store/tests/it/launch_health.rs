@@ -1,13 +1,14 @@
 //! What became of recent launches: the health of launch configs.
 
 use domain::Version;
+use domain::facts::LaunchRecord;
 use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::plan::{Health, Refusals, Tries};
 use domain::worker::WorkerState;
 use store::{
-    HealthWindow, LaunchRecord, Store, launch_health_between, launch_insert,
-    launch_note_never_registered, launch_note_registered, launch_note_silent, launch_update,
-    worker_get, worker_insert, worker_note_first_claim,
+    HealthWindow, Store, launch_health_between, launch_insert, launch_note_never_registered,
+    launch_note_registered, launch_note_silent, launch_update, worker_get, worker_insert,
+    worker_note_first_claim,
 };
 
 use crate::launches::{launch, refused, token, unknown};

@@ -1,12 +1,13 @@
 //! Running workers: who counts as supply, and what planning reads of each.
 
+use domain::facts::RunningWorker;
 use domain::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use domain::supply::{ASKED_MS, FRESH_MS, Horizon, Presence, STARTING_MS, Signs};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use domain::worker::{Advice, Worker, WorkerState};
 use store::{
-    RunningWorker, queue_worker_upsert, worker_get, worker_insert, worker_list_running,
-    worker_list_silent, worker_supply_fresh_between, worker_supply_silent_between, worker_update,
+    queue_worker_upsert, worker_get, worker_insert, worker_list_running, worker_list_silent,
+    worker_supply_fresh_between, worker_supply_silent_between, worker_update,
 };
 
 use crate::samples::{at, edit, pool_id, queue_worker, worker, worker_key};

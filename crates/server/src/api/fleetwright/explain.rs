@@ -1,5 +1,6 @@
 //! Why a pool has the workers that it has, and why a worker came and went: from what was decided and stored.
 
+use domain::facts::Facts;
 use domain::id::LaunchToken;
 use domain::launch::{Launch, LaunchState};
 use domain::plan::Plan;
@@ -49,7 +50,8 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     });
     let (facts, silent, plans, launches) = read.await?;
     let facts = facts.ok_or(PoolError::NoSuchPool)?;
-    let present = match fleet::preview(&app.engine, &facts).await? {
+    let problems = problems(&app, &facts, &launches);
+    let present = match fleet::preview(&app.engine, facts).await? {
         Some((snapshot, plan)) => json!({"text": plan.text(), "plan": plan.to_json(),
             "snapshot": snapshot.to_json()}),
         None => {
@@ -60,7 +62,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&json!({
         "workerPoolId": pool_id.as_str(),
         "time": now.to_string(),
-        "problems": problems(&app, &facts, &launches),
+        "problems": problems,
         "now": present,
         "silent": silent.iter().map(silent_json).collect::<Vec<_>>(),
         "plans": plans.iter().map(plan_json).collect::<Vec<_>>(),
@@ -69,9 +71,9 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// What keeps the pool from getting workers, beyond what plans say.
-fn problems(app: &App, facts: &fleet::Facts, launches: &[Launch]) -> Vec<String> {
+fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
-        let problem = app.engine.providers.problem(id)?;
+        let problem = app.engine.providers.setup_error(id)?;
         Some(format!("provider {id} is out of service: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {

@@ -5,8 +5,9 @@
 mod reading;
 mod subject;
 
+use documentation::MAX_UPLOAD_BYTES;
 use domain::audit::{AuditEntry, EntityType};
-use domain::documentation::{MAX_UPLOAD_BYTES, Record, Subject};
+use domain::documentation::{Record, Subject};
 use domain::time::Timestamp;
 use engine::configurations::{delete_documentation, put_documentation};
 use serde::Serialize;

@@ -26,7 +26,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         .listed()
         .map(|(id, kind)| {
             let mut listed = json!({"providerId": id.as_str(), "providerType": kind});
-            if let Some(problem) = call.app.engine.providers.problem(id) {
+            if let Some(problem) = call.app.engine.providers.setup_error(id) {
                 listed["problem"] = json!(problem);
             }
             listed

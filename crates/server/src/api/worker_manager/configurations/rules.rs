@@ -64,7 +64,7 @@ impl From<&PositionBody> for Position {
 impl From<EditError> for ApiError {
     fn from(error: EditError) -> Self {
         match &error {
-            EditError::NotThere { .. } => Self::not_found(error.to_string()),
+            EditError::NotFound { .. } => Self::not_found(error.to_string()),
             EditError::Duplicate(_) => Self::conflict(error.to_string()),
             EditError::NextToItself(_) | EditError::Invalid(_) => Self::input(error.to_string()),
         }
@@ -178,7 +178,9 @@ fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> 
     let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
     match rule {
         Some(rule) => Reply::json(&json!({"rule": rule, "version": stored.version.0})),
-        None => Err(ApiError::not_found(format!("there is no rule {rule_id:?}"))),
+        None => Err(ApiError::not_found(format!(
+            "no rule has the ruleId {rule_id:?}"
+        ))),
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use domain::documentation::{Record, STYLE, Subject};
+use documentation::STYLE;
+use domain::documentation::{Record, Subject};
 use engine::configurations::{Tarballs, find_documentation};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,

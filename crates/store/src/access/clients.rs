@@ -1,0 +1,115 @@
+//! Clients: those who can sign requests.
+
+use domain::Version;
+use domain::access::ClientRecord;
+use domain::id::ClientId;
+use domain::time::Timestamp;
+
+use crate::access::revisions;
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::{AFTER_ALL, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+columns! { client: ClientRecord {
+    client_id: Key "client_id",
+    description: Mutable "description",
+    scopes: Mutable "scopes",
+    sealed_access_token: Mutable "access_token",
+    expires: Mutable "expires",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    last_date_used: Mutable "last_date_used",
+    last_rotated: Mutable "last_rotated",
+    delete_on_expiration: Mutable "delete_on_expiration",
+    disabled: Mutable "disabled",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<ClientRecord>("clients");
+
+statements! { TABLE;
+    GET "client_get" =
+        "SELECT {columns} FROM clients WHERE client_id = $1";
+    INSERT "client_insert" =
+        "INSERT INTO clients ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "client_update" =
+        "UPDATE clients SET {changes} WHERE {key}";
+    DELETE "client_delete" = "DELETE FROM clients WHERE client_id = $1";
+    LIST "client_list" =
+        "SELECT {columns} FROM clients \
+         WHERE client_id > $1 AND client_id >= $2 AND client_id < $3 ORDER BY client_id LIMIT $4";
+    DELETE_EXPIRED "client_delete_expired" =
+        "DELETE FROM clients WHERE client_id IN (SELECT client_id FROM clients \
+         WHERE delete_on_expiration = 1 AND expires < $1 ORDER BY expires LIMIT $2) \
+         RETURNING client_id";
+    TOUCH "client_touch" =
+        "UPDATE clients SET last_date_used = $1 WHERE client_id = $2 AND last_date_used < $1";
+}
+
+pub fn client_get(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<ClientRecord>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn client_insert(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<bool, StoreError> {
+    let is_new = tx.insert(&INSERT, client)?;
+    bump_if(tx, is_new)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn client_update(tx: &mut Tx<'_>, client: &ClientRecord) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, client)?;
+    revisions::bump(tx)?;
+    Ok(client.version.next())
+}
+
+/// `false` if there was none.
+pub fn client_delete(tx: &mut Tx<'_>, id: &ClientId) -> Result<bool, StoreError> {
+    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+    bump_if(tx, n_deleted > 0)
+}
+
+/// Those whose id begins with the prefix, by id.
+pub fn client_list(
+    tx: &mut Tx<'_>,
+    prefix: &str,
+    after: Option<&ClientId>,
+    limit: u32,
+) -> Result<Vec<ClientRecord>, StoreError> {
+    let end = format!("{prefix}{AFTER_ALL}");
+    let after = after.map_or("", ClientId::as_str);
+    tx.rows(
+        &LIST,
+        &[after.into(), prefix.into(), (&end).into(), limit.into()],
+        entity,
+    )
+}
+
+/// Returns which there were; as many as the limit means: ask again.
+pub fn client_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<ClientId>, StoreError> {
+    let values = [now.into(), limit.into()];
+    let deleted = tx.rows(&DELETE_EXPIRED, &values, |row| Ok(row.text(0)?.parse()?))?;
+    bump_if(tx, !deleted.is_empty())?;
+    Ok(deleted)
+}
+
+/// Remembers that they signed something. No change of the client: version and revision stay.
+pub fn client_touch(tx: &mut Tx<'_>, ids: &[ClientId], date: Timestamp) -> Result<(), StoreError> {
+    for id in ids {
+        tx.execute(&TOUCH, &[date.into(), id.as_str().into()])?;
+    }
+    Ok(())
+}
+
+fn bump_if(tx: &mut Tx<'_>, changed: bool) -> Result<bool, StoreError> {
+    if changed {
+        revisions::bump(tx)?;
+    }
+    Ok(changed)
+}

@@ -1,0 +1,124 @@
+//! Roles: scopes under a name.
+
+use domain::Version;
+use domain::access::RoleRecord;
+use domain::id::RoleId;
+
+use crate::access::revisions::{self, AccessRevision};
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+columns! { role: RoleRecord {
+    role_id: Key "role_id",
+    description: Mutable "description",
+    scopes: Mutable "scopes",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<RoleRecord>("roles");
+
+/// What the counter is about to be counted up to. Somebody else who counts it up at the same time is in conflict with
+/// that, so the number is right if the transaction is committed.
+macro_rules! next_revision {
+    () => {
+        "COALESCE((SELECT value FROM revisions WHERE name = $1), 0) + 1"
+    };
+}
+
+statements! { TABLE;
+    GET "role_get" =
+        "SELECT {columns} FROM roles WHERE role_id = $1";
+    INSERT "role_insert" = concat!(
+        "INSERT INTO roles (revision_name, revision, {written}) VALUES ($1, ", next_revision!(),
+        ", {values}) ON CONFLICT DO NOTHING");
+    UPDATE "role_update" = concat!(
+        "UPDATE roles SET revision_name = $1, revision = ", next_revision!(),
+        ", {changes} WHERE {key}");
+    DELETE "role_delete" = "DELETE FROM roles WHERE role_id = $1";
+    LIST "role_list" =
+        "SELECT {columns} FROM roles WHERE role_id > $1 ORDER BY role_id LIMIT $2";
+    CHANGED "role_changed" =
+        "SELECT {columns} FROM roles WHERE revision_name = $1 AND revision > $2";
+}
+
+pub fn role_get(tx: &mut Tx<'_>, id: &RoleId) -> Result<Option<RoleRecord>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn role_insert(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<bool, StoreError> {
+    let counter = revisions::counter(tx);
+    let values = [vec![counter.into()], role.inserted()].concat();
+    let is_new = tx.execute(&INSERT, &values)? > 0;
+    if is_new {
+        revisions::bump(tx)?;
+    }
+    Ok(is_new)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn role_update(tx: &mut Tx<'_>, role: &RoleRecord) -> Result<Version, StoreError> {
+    let counter = revisions::counter(tx);
+    let values = [vec![counter.into()], role.updated()].concat();
+    tx.execute_guarded(&UPDATE, &values)?;
+    revisions::bump(tx)?;
+    Ok(role.version.next())
+}
+
+/// `false` if there was none.
+pub fn role_delete(tx: &mut Tx<'_>, id: &RoleId) -> Result<bool, StoreError> {
+    let n_deleted = tx.execute(&DELETE, &[id.as_str().into()])?;
+    if n_deleted > 0 {
+        revisions::bump_deleted(tx)?;
+    }
+    Ok(n_deleted > 0)
+}
+
+/// By id.
+pub fn role_list(
+    tx: &mut Tx<'_>,
+    after: Option<&RoleId>,
+    limit: u32,
+) -> Result<Vec<RoleRecord>, StoreError> {
+    let after = after.map_or("", RoleId::as_str);
+    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+}
+
+/// All of them, as expanding scopes needs them.
+pub fn role_all(tx: &mut Tx<'_>) -> Result<Vec<RoleRecord>, StoreError> {
+    role_list(tx, None, ALL_ROWS)
+}
+
+/// Those whose last change counted this counter up above the value.
+fn role_changed(tx: &mut Tx<'_>, counter: &str, above: i64) -> Result<Vec<RoleRecord>, StoreError> {
+    tx.rows(&CHANGED, &[counter.into(), above.into()], entity)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleNews {
+    /// These are new or were changed; the others are as they were.
+    Changed(Vec<RoleRecord>),
+    /// All that there are.
+    All(Vec<RoleRecord>),
+}
+
+/// What changed between the revision that a cache has seen and the current one.
+pub fn role_news(
+    tx: &mut Tx<'_>,
+    seen: &AccessRevision,
+    current: &AccessRevision,
+) -> Result<RoleNews, StoreError> {
+    let Some(grown) = current.grown_since(seen) else {
+        return role_all(tx).map(RoleNews::All);
+    };
+    let mut changed = Vec::new();
+    for (counter, known) in grown {
+        changed.extend(role_changed(tx, counter, known)?);
+    }
+    Ok(RoleNews::Changed(changed))
+}

@@ -1,0 +1,90 @@
+//! All versions of worker configurations, those of deleted ones too.
+
+use domain::Version;
+use domain::configuration::{Action, VersionRecord};
+use domain::id::ConfigurationId;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+columns! { record: VersionRecord {
+    id: Key "worker_configuration_id",
+    version: Key "version",
+    action: Fixed "action",
+    document: Fixed "document",
+    market: Fixed "market",
+    client_id: Fixed "client_id",
+    reason: Fixed "reason",
+    created: Fixed "created",
+} }
+
+static TABLE: Table = Table::of::<VersionRecord>("worker_configuration_versions");
+
+statements! { TABLE;
+    INSERT "configuration_version_insert" =
+        "INSERT INTO worker_configuration_versions ({written}) VALUES ({values})";
+    GET "configuration_version_get" =
+        "SELECT {columns} FROM worker_configuration_versions \
+         WHERE worker_configuration_id = $1 AND version = $2";
+    LIST "configuration_version_list" =
+        "SELECT worker_configuration_id, version, action, client_id, reason, created \
+         FROM worker_configuration_versions \
+         WHERE worker_configuration_id = $1 AND version < $2 ORDER BY version DESC LIMIT $3";
+}
+
+/// A version without what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersion {
+    pub id: ConfigurationId,
+    pub version: Version,
+    pub action: Action,
+    pub client_id: String,
+    pub reason: String,
+    pub created: Timestamp,
+}
+
+pub fn configuration_version_insert(
+    tx: &mut Tx<'_>,
+    record: &VersionRecord,
+) -> Result<(), StoreError> {
+    tx.execute(&INSERT, &record.inserted()).map(drop)
+}
+
+pub fn configuration_version_get(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    version: Version,
+) -> Result<Option<VersionRecord>, StoreError> {
+    tx.row(&GET, &[id.as_str().into(), version.into()], entity)
+}
+
+/// Newest first, also of configurations that have been deleted.
+pub fn configuration_version_list(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    before: Option<Version>,
+    limit: u32,
+) -> Result<Vec<ListedVersion>, StoreError> {
+    let before = before.unwrap_or(Version(i64::MAX));
+    tx.rows(
+        &LIST,
+        &[id.as_str().into(), before.into(), limit.into()],
+        listed_version,
+    )
+}
+
+fn listed_version(row: &Row<'_>) -> Result<ListedVersion, BadRow> {
+    Ok(ListedVersion {
+        id: row.text(0)?.parse()?,
+        version: row.version(1)?,
+        action: row.text(2)?.parse::<Action>()?,
+        client_id: row.text(3)?.to_owned(),
+        reason: row.text(4)?.to_owned(),
+        created: row.time(5)?,
+    })
+}

@@ -1,0 +1,133 @@
+//! Worker configurations.
+
+use domain::Version;
+use domain::configuration::StoredConfiguration;
+use domain::id::ConfigurationId;
+use domain::time::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+/// The part of a document that lists leave out.
+const RULES: &str = "rules";
+
+columns! { stored: StoredConfiguration {
+    id: Key "worker_configuration_id",
+    document: Mutable "document",
+    market: Mutable "market",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    version: Mutable "version",
+}
+also { Mutable "summary" = summary(&stored.document) } }
+
+static TABLE: Table = Table::of::<StoredConfiguration>("worker_configurations");
+
+statements! { TABLE;
+    GET "configuration_get" =
+        "SELECT {columns} FROM worker_configurations WHERE worker_configuration_id = $1";
+    VERSION_NOW "configuration_version_now" =
+        "SELECT version FROM worker_configurations WHERE worker_configuration_id = $1";
+    INSERT "configuration_insert" =
+        "INSERT INTO worker_configurations ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "configuration_update" =
+        "UPDATE worker_configurations SET {changes} WHERE {key} AND version = {next}";
+    DELETE "configuration_delete" =
+        "DELETE FROM worker_configurations WHERE worker_configuration_id = $1 AND version = $2";
+    LIST "configuration_list" =
+        "SELECT worker_configuration_id, coalesce(summary, document), created, last_modified, version \
+         FROM worker_configurations WHERE worker_configuration_id > $1 \
+         ORDER BY worker_configuration_id LIMIT $2";
+}
+
+/// A configuration without its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedConfiguration {
+    pub id: ConfigurationId,
+    /// All of the document but the rules.
+    pub summary: Value,
+    pub created: Timestamp,
+    pub last_modified: Timestamp,
+    pub version: Version,
+}
+
+pub fn configuration_get(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+) -> Result<Option<StoredConfiguration>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// The number of its present version, without reading it.
+pub fn configuration_version_now(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+) -> Result<Option<Version>, StoreError> {
+    tx.row(&VERSION_NOW, &[id.as_str().into()], |row| row.version(0))
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn configuration_insert(
+    tx: &mut Tx<'_>,
+    stored: &StoredConfiguration,
+) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, stored)
+}
+
+/// Writes it under its version, if nobody changed it since the version before was read.
+pub fn configuration_update(
+    tx: &mut Tx<'_>,
+    stored: &StoredConfiguration,
+    seen: Version,
+) -> Result<(), StoreError> {
+    let mut values = stored.updated();
+    values.push(seen.into());
+    tx.execute_guarded(&UPDATE, &values)
+}
+
+/// Deletes it, if nobody changed it since it was read. Its versions stay.
+pub fn configuration_delete(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    seen: Version,
+) -> Result<(), StoreError> {
+    tx.execute_guarded(&DELETE, &[id.as_str().into(), seen.into()])
+}
+
+/// By id.
+pub fn configuration_list(
+    tx: &mut Tx<'_>,
+    after: Option<&ConfigurationId>,
+    limit: u32,
+) -> Result<Vec<ListedConfiguration>, StoreError> {
+    let after = after.map_or("", ConfigurationId::as_str);
+    tx.rows(&LIST, &[after.into(), limit.into()], listed)
+}
+
+fn summary(document: &Value) -> String {
+    let members = document.as_object().into_iter().flatten();
+    let members = members.filter(|(name, _)| *name != RULES);
+    let summary: Map<_, _> = members
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Value::Object(summary).to_string()
+}
+
+fn listed(row: &Row<'_>) -> Result<ListedConfiguration, BadRow> {
+    let mut summary = row.json(1)?;
+    if let Value::Object(members) = &mut summary {
+        members.remove(RULES);
+    }
+    Ok(ListedConfiguration {
+        id: row.text(0)?.parse()?,
+        summary,
+        created: row.time(2)?,
+        last_modified: row.time(3)?,
+        version: row.version(4)?,
+    })
+}

@@ -1,0 +1,152 @@
+//! Documentation of worker configurations and worker types: a tarball each, and what is told of it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain::documentation::{Record, Subject};
+use domain::id::{ConfigurationId, PoolId};
+
+use crate::engine::columns::{Cells, Entity, Field, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::BadRow;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::engine::value::Value;
+
+columns! { record: Record {
+    subject: Key ["kind", "subject"],
+    title: Mutable "title",
+    digest: Mutable "digest",
+    packed_bytes: Mutable "packed_bytes",
+    unpacked_bytes: Mutable "unpacked_bytes",
+    n_files: Mutable "n_files",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+} }
+
+impl Field for Subject {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        values.extend([self.kind().into(), self.id().into()]);
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        match cells.next::<String>()?.as_str() {
+            Self::CONFIGURATION => Ok(Self::Configuration(cells.next()?)),
+            Self::WORKER_TYPE => Ok(Self::WorkerType(cells.next()?)),
+            other => Err(BadRow(format!("nothing of kind {other:?} is documented"))),
+        }
+    }
+}
+
+static TABLE: Table = Table::of::<Record>("documentation");
+
+statements! { TABLE;
+    GET "documentation_get" =
+        "SELECT {columns}, tarball FROM documentation WHERE kind = $1 AND subject = $2";
+    RECORD "documentation_record" =
+        "SELECT {columns} FROM documentation WHERE kind = $1 AND subject = $2";
+    LIST "documentation_list" =
+        "SELECT {columns} FROM documentation WHERE (kind, subject) > ($1, $2) \
+         ORDER BY kind, subject LIMIT $3";
+    PUT "documentation_put" =
+        "INSERT INTO documentation ({written}, tarball) VALUES ({values}, {next}) \
+         ON CONFLICT (kind, subject) DO UPDATE SET {excluded}, tarball = excluded.tarball";
+    DELETE "documentation_delete" = "DELETE FROM documentation WHERE kind = $1 AND subject = $2";
+    DELETE_ORPHANS "documentation_delete_orphans" =
+        "DELETE FROM documentation WHERE (kind, subject) IN (\
+         SELECT known.kind, known.subject FROM documentation AS known \
+         LEFT JOIN worker_pools AS pool \
+         ON known.kind = $1 AND pool.worker_pool_id = known.subject \
+         LEFT JOIN worker_configurations AS configuration \
+         ON known.kind = $2 AND configuration.worker_configuration_id = known.subject \
+         WHERE pool.worker_pool_id IS NULL AND configuration.worker_configuration_id IS NULL \
+         ORDER BY known.kind, known.subject LIMIT $3)";
+    CONFIGURATION_OF "documentation_configuration_of" =
+        "SELECT worker_configuration_id FROM worker_types WHERE worker_pool_id = $1";
+    CONFIGURATION "documentation_configuration" =
+        "SELECT worker_configuration_id FROM worker_configurations \
+         WHERE worker_configuration_id = $1";
+}
+
+/// With the tarball.
+pub fn documentation_get(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
+    tx.row(&GET, &key(subject), |row| {
+        let mut cells = Cells::of(row);
+        let record = Record::read(&mut cells)?;
+        let tarball: String = cells.next()?;
+        Ok((record, STANDARD.decode(tarball)?))
+    })
+}
+
+pub fn documentation_record(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+) -> Result<Option<Record>, StoreError> {
+    tx.row(&RECORD, &key(subject), entity)
+}
+
+/// Configurations first, each kind by id.
+pub fn documentation_list(
+    tx: &mut Tx<'_>,
+    after: Option<(&str, &str)>,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let (kind, subject) = after.unwrap_or_default();
+    let values = [kind.into(), subject.into(), limit.into()];
+    tx.rows(&LIST, &values, entity)
+}
+
+/// Takes the place of what was there, but for when that was made.
+pub fn documentation_put(
+    tx: &mut Tx<'_>,
+    record: &Record,
+    tarball: &[u8],
+) -> Result<(), StoreError> {
+    let mut values = record.inserted();
+    values.push(STANDARD.encode(tarball).into());
+    tx.execute(&PUT, &values).map(drop)
+}
+
+/// `false` if there was none. Whoever deletes what is documented calls this in the same transaction.
+pub fn documentation_delete(tx: &mut Tx<'_>, subject: &Subject) -> Result<bool, StoreError> {
+    Ok(tx.execute(&DELETE, &key(subject))? > 0)
+}
+
+/// What documents nothing that is there. Returns how many; as many as the limit means: ask again.
+pub fn documentation_delete_orphans(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+    let kinds = [Subject::WORKER_TYPE, Subject::CONFIGURATION];
+    let values = [kinds[0].into(), kinds[1].into(), limit.into()];
+    tx.execute(&DELETE_ORPHANS, &values)
+}
+
+/// The configuration that a worker type belongs to, if it does.
+pub fn documentation_configuration_of(
+    tx: &mut Tx<'_>,
+    worker_type: &PoolId,
+) -> Result<Option<ConfigurationId>, StoreError> {
+    let values = [worker_type.as_str().into()];
+    tx.row(&CONFIGURATION_OF, &values, |row| {
+        Ok(row.text(0)?.parse()?)
+    })
+}
+
+/// Whether there is what would be documented.
+pub fn documentation_subject_exists(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+) -> Result<bool, StoreError> {
+    match subject {
+        Subject::Configuration(id) => {
+            let found = tx.row(&CONFIGURATION, &[id.as_str().into()], |_| Ok(()))?;
+            Ok(found.is_some())
+        }
+        Subject::WorkerType(id) => Ok(crate::fleet::pools::pool_get(tx, id)?.is_some()),
+    }
+}
+
+fn key(subject: &Subject) -> [Value<'_>; 2] {
+    [subject.kind().into(), subject.id().into()]
+}

@@ -1,0 +1,84 @@
+//! Which worker configuration a worker type belongs to, and what the payload of its tasks must look like.
+
+use domain::Version;
+use domain::configuration::WorkerTypeRecord;
+use domain::id::{ConfigurationId, PoolId};
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+columns! { worker_type: WorkerTypeRecord {
+    pool_id: Key "worker_pool_id",
+    configuration_id: Key "worker_configuration_id",
+    payload_schema: Mutable "payload_schema",
+    check_payload: Mutable "check_payload",
+} }
+
+static TABLE: Table = Table::of::<WorkerTypeRecord>("worker_types");
+
+statements! { TABLE;
+    GET "worker_type_get" =
+        "SELECT {columns} FROM worker_types WHERE worker_pool_id = $1";
+    CLAIM "worker_type_claim" =
+        "INSERT INTO worker_types ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "worker_type_update" =
+        "UPDATE worker_types SET {changes} WHERE {key}";
+    RELEASE "worker_type_release" =
+        "DELETE FROM worker_types WHERE worker_pool_id = $1 AND worker_configuration_id = $2";
+    JUDGED_BY "worker_type_judged_by" =
+        "SELECT c.worker_configuration_id, c.version FROM worker_types AS t \
+         CROSS JOIN worker_configurations AS c WHERE t.worker_pool_id = $1 AND t.check_payload = 1 \
+         AND t.payload_schema IS NOT NULL AND c.worker_configuration_id = t.worker_configuration_id";
+    LIST "worker_type_list" =
+        "SELECT {columns} FROM worker_types WHERE worker_configuration_id = $1 \
+         ORDER BY worker_pool_id LIMIT $2";
+}
+
+pub fn worker_type_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Option<WorkerTypeRecord>, StoreError> {
+    tx.row(&GET, &[pool_id.as_str().into()], entity)
+}
+
+/// The version of the configuration by whose schema payloads are judged, if they are judged.
+pub fn worker_type_judged_by(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Option<(ConfigurationId, Version)>, StoreError> {
+    tx.row(&JUDGED_BY, &[pool_id.as_str().into()], |row| {
+        Ok((row.text(0)?.parse()?, row.version(1)?))
+    })
+}
+
+/// Makes the worker type this configuration's, or says that it is another's: `false`. If it is the configuration's
+/// already, what is known of it is written anew.
+pub fn worker_type_claim(
+    tx: &mut Tx<'_>,
+    worker_type: &WorkerTypeRecord,
+) -> Result<bool, StoreError> {
+    let is_new = tx.insert(&CLAIM, worker_type)?;
+    Ok(is_new || tx.execute(&UPDATE, &worker_type.updated())? > 0)
+}
+
+/// The worker type is free again, if it was this configuration's.
+pub fn worker_type_release(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    configuration_id: &ConfigurationId,
+) -> Result<(), StoreError> {
+    let values = [pool_id.as_str().into(), configuration_id.as_str().into()];
+    tx.execute(&RELEASE, &values).map(drop)
+}
+
+/// Those of a configuration, by pool id.
+pub fn worker_type_list(
+    tx: &mut Tx<'_>,
+    configuration_id: &ConfigurationId,
+) -> Result<Vec<WorkerTypeRecord>, StoreError> {
+    let values = [configuration_id.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&LIST, &values, entity)
+}

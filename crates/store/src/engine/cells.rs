@@ -1,0 +1,193 @@
+//! How single values are written into columns and read from them, by their types.
+
+use domain::Version;
+use domain::artifact::{ArtifactName, Content};
+use domain::audit::EntityType;
+use domain::configuration::Action;
+use domain::id::{
+    ClientId, ConfigurationId, ErrorId, LaunchConfigId, LaunchToken, OverrideId, PoolId,
+    ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup, WorkerId,
+};
+use domain::queue_worker::{QuarantineEntry, TaskRun};
+use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument};
+use domain::time::Timestamp;
+use domain::worker::{Terms, WorkerState};
+use serde_json::{Map, Value as Json};
+
+use super::row::{BadRow, Row};
+use super::value::{Value, to_json};
+
+/// What one column holds.
+pub(crate) trait Cell: Sized {
+    fn value(&self) -> Value<'_>;
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow>;
+}
+
+/// `None` is stored as NULL.
+impl<T: Cell> Cell for Option<T> {
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Null, T::value)
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        match row.is_null(column)? {
+            true => Ok(None),
+            false => T::read(row, column).map(Some),
+        }
+    }
+}
+
+impl Cell for String {
+    fn value(&self) -> Value<'_> {
+        self.into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        row.text(column).map(str::to_owned)
+    }
+}
+
+/// More than a column holds is cut to what it holds.
+impl Cell for u64 {
+    fn value(&self) -> Value<'_> {
+        i64::try_from(*self).unwrap_or(i64::MAX).into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        row.number(column)
+    }
+}
+
+/// The only fractions are prices: they are stored in millionths of a dollar.
+impl Cell for f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a price beyond what fits is cut to what fits"
+    )]
+    fn value(&self) -> Value<'_> {
+        ((self * 1_000_000.0).round() as i64).into()
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "prices have far fewer digits than an f64 holds"
+    )]
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        Ok(row.integer(column)? as Self / 1_000_000.0)
+    }
+}
+
+macro_rules! number_cells {
+    ($($type:ty: $read:ident),+) => {$(
+        impl Cell for $type {
+            fn value(&self) -> Value<'_> {
+                (*self).into()
+            }
+
+            fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+                row.$read(column)
+            }
+        }
+    )+};
+}
+
+number_cells!(i64: integer, u32: number, bool: flag, Timestamp: time, Version: version);
+
+/// Types with a text of their own that their parser reads.
+macro_rules! text_cells {
+    ($($type:ty),+ $(,)?) => {$(
+        impl Cell for $type {
+            fn value(&self) -> Value<'_> {
+                self.as_str().into()
+            }
+
+            fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+                Ok(row.text(column)?.parse()?)
+            }
+        }
+    )+};
+}
+
+text_cells!(
+    Action,
+    ArtifactName,
+    ClientId,
+    ConfigurationId,
+    EndReason,
+    EntityType,
+    ErrorId,
+    LaunchConfigId,
+    LaunchToken,
+    OverrideId,
+    PoolId,
+    ProviderId,
+    RoleId,
+    SchedulerId,
+    TaskGroupId,
+    TaskId,
+    WorkerGroup,
+    WorkerId,
+    WorkerState,
+);
+
+macro_rules! json_cells {
+    ($($type:ty),+ $(,)?) => {$(
+        impl Cell for $type {
+            fn value(&self) -> Value<'_> {
+                to_json(self).into()
+            }
+
+            fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+                row.json(column)
+            }
+        }
+    )+};
+}
+
+json_cells!(
+    Content,
+    Json,
+    Map<String, Json>,
+    Terms,
+    Vec<QuarantineEntry>,
+    Vec<String>,
+    TaskDocument,
+    Vec<TaskRun>,
+);
+
+impl Cell for Vec<ProviderId> {
+    fn value(&self) -> Value<'_> {
+        let ids: Vec<&str> = self.iter().map(ProviderId::as_str).collect();
+        to_json(&ids).into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        let texts: Vec<String> = row.json(column)?;
+        let ids = texts.iter().map(|text| text.parse());
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Cell for Vec<Run> {
+    fn value(&self) -> Value<'_> {
+        let runs: Vec<RunDocument> = self.iter().map(RunDocument::from).collect();
+        to_json(&runs).into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        let runs: Vec<RunDocument> = row.json(column)?;
+        let runs = runs.into_iter().map(Run::try_from);
+        Ok(runs.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Cell for Priority {
+    fn value(&self) -> Value<'_> {
+        self.rank().into()
+    }
+
+    fn read(row: &Row<'_>, column: usize) -> Result<Self, BadRow> {
+        let rank = row.number(column)?;
+        Self::of_rank(rank).ok_or_else(|| BadRow(format!("{rank} is not a priority")))
+    }
+}

@@ -1,0 +1,201 @@
+//! The columns of a table, named once: statements, writing and reading follow from one list.
+//!
+//! `columns!` has the shape of the struct that a row becomes. A field takes one column, or several, or is
+//! a struct with columns of its own. The placeholders of `statement.rs` stand for the names.
+
+use super::cells::Cell;
+use super::row::{BadRow, Row};
+use super::value::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Names the row, with all others of this kind.
+    Key,
+    /// Written with a new row only.
+    Fixed,
+    /// Written by every update.
+    Mutable,
+    /// Counts the updates: one that names an old version changes nothing.
+    Version,
+}
+
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Others are written for what statements look for, and can be derived from the rest.
+    pub(crate) is_read: bool,
+}
+
+/// What a row is read into and written from.
+pub(crate) trait Entity: Sized {
+    /// In the order in which they are read and written; keys first, so that errors can name the row.
+    fn columns() -> Vec<Column>;
+    fn write<'a>(&'a self, values: &mut Values<'a>);
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
+
+    /// The values of all columns of these kinds.
+    fn values(&self, kinds: &'static [Kind]) -> Vec<Value<'_>> {
+        let mut values = Values {
+            kinds,
+            values: Vec::new(),
+        };
+        self.write(&mut values);
+        values.values
+    }
+
+    /// What `{values}` stands for.
+    fn inserted(&self) -> Vec<Value<'_>> {
+        self.values(&[Kind::Key, Kind::Fixed, Kind::Mutable, Kind::Version])
+    }
+
+    /// What `{changes}` and then `{key}` stand for.
+    fn updated(&self) -> Vec<Value<'_>> {
+        let mut values = self.values(&[Kind::Mutable]);
+        values.extend(self.values(&[Kind::Key, Kind::Version]));
+        values
+    }
+}
+
+/// Reads a row that begins with the columns of an entity.
+pub(crate) fn entity<T: Entity>(row: &Row<'_>) -> Result<T, BadRow> {
+    T::read(&mut Cells::of(row))
+}
+
+/// A field of an entity: one column, or several.
+pub(crate) trait Field: Sized {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>);
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow>;
+}
+
+impl<T: Cell> Field for T {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        values.push(self.value());
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let column = cells.next;
+        cells.next += 1;
+        T::read(cells.row, column)
+    }
+}
+
+/// Collects the values of columns of some kinds.
+pub(crate) struct Values<'a> {
+    kinds: &'static [Kind],
+    values: Vec<Value<'a>>,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn put(&mut self, kind: Kind, field: &'a impl Field) {
+        if self.kinds.contains(&kind) {
+            field.write(&mut self.values);
+        }
+    }
+
+    pub(crate) fn put_derived(&mut self, kind: Kind, value: impl Into<Value<'a>>) {
+        if self.kinds.contains(&kind) {
+            self.values.push(value.into());
+        }
+    }
+}
+
+/// The columns of a row, read one after the other.
+pub(crate) struct Cells<'r, 'a> {
+    row: &'r Row<'a>,
+    next: usize,
+}
+
+impl<'r, 'a> Cells<'r, 'a> {
+    pub(crate) fn of(row: &'r Row<'a>) -> Self {
+        Self { row, next: 0 }
+    }
+
+    pub(crate) fn next<T: Field>(&mut self) -> Result<T, BadRow> {
+        T::read(self)
+    }
+
+    /// An entity from a table whose row may be missing in a join.
+    pub(crate) fn joined<T: Entity>(&mut self) -> Result<Option<T>, BadRow> {
+        if self.row.is_null(self.next)? {
+            let columns = T::columns();
+            self.next += columns.iter().filter(|column| column.is_read).count();
+            return Ok(None);
+        }
+        T::read(self).map(Some)
+    }
+}
+
+/// Says which columns make up a type, by the shape of the type; `also` lists columns that are only written.
+/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the type in
+/// the brackets.
+macro_rules! columns {
+    (
+        $entity:ident: $type:ident $(($stored:ident))?
+        { $($field:ident: $kind:ident $body:tt),+ $(,)? }
+        $(also { $($also_kind:ident $also:literal = $value:expr),+ $(,)? })?
+    ) => {
+        impl $crate::engine::columns::Entity for $type {
+            fn columns() -> Vec<$crate::engine::columns::Column> {
+                let mut columns = Vec::new();
+                $($crate::engine::columns::columns!(@name columns $kind $body);)+
+                $($($crate::engine::columns::columns!(@name columns $also_kind $also, false);)+)?
+                columns
+            }
+
+            fn write<'a>(&'a self, values: &mut $crate::engine::columns::Values<'a>) {
+                let $entity = self;
+                $($crate::engine::columns::columns!(@write values $entity $field $kind $body);)+
+                $($(
+                    values.put_derived($crate::engine::columns::Kind::$also_kind, $value);
+                )+)?
+            }
+
+            fn read(
+                cells: &mut $crate::engine::columns::Cells<'_, '_>,
+            ) -> Result<Self, $crate::engine::row::BadRow> {
+                Ok($crate::engine::columns::columns!(@made $type $($stored)? {
+                    $($field: $crate::engine::columns::columns!(@read cells $kind $body)),+
+                }))
+            }
+        }
+    };
+
+    (@made $type:ident { $($fields:tt)+ }) => { $type { $($fields)+ } };
+    (@made $type:ident $stored:ident { $($fields:tt)+ }) => {
+        $type::from_stored($stored { $($fields)+ })
+    };
+
+    (@name $columns:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
+        $($crate::engine::columns::columns!(@name $columns $kind $body);)+
+    };
+    (@name $columns:ident $kind:ident [$($name:literal),+]) => {
+        $($crate::engine::columns::columns!(@name $columns $kind $name, true);)+
+    };
+    (@name $columns:ident $kind:ident $name:literal) => {
+        $crate::engine::columns::columns!(@name $columns $kind $name, true)
+    };
+    (@name $columns:ident $kind:ident $name:literal, $is_read:literal) => {
+        $columns.extend([$crate::engine::columns::Column {
+            name: $name,
+            kind: $crate::engine::columns::Kind::$kind,
+            is_read: $is_read,
+        }])
+    };
+
+    (
+        @write $values:ident $owner:ident $owned:ident
+        $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }
+    ) => {
+        let inner = &$owner.$owned;
+        $($crate::engine::columns::columns!(@write $values inner $field $kind $body);)+
+    };
+    (@write $values:ident $owner:ident $field:ident $kind:ident $name:tt) => {
+        $values.put($crate::engine::columns::Kind::$kind, &$owner.$field)
+    };
+
+    (@read $cells:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {
+        $type { $($field: $crate::engine::columns::columns!(@read $cells $kind $body)),+ }
+    };
+    (@read $cells:ident $kind:ident $name:tt) => { $cells.next()? };
+}
+pub(crate) use columns;

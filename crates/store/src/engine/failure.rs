@@ -1,0 +1,89 @@
+//! What a driver's error means for the transaction in which it happened.
+
+use std::error::Error;
+
+use postgres::error::SqlState;
+use rusqlite::ErrorCode;
+
+use crate::engine::error::DriverError;
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Another transaction was in the way; running this one again can succeed.
+    Conflict(DriverError),
+    /// The connection is gone, and the transaction with it.
+    Lost(DriverError),
+    /// A table or column does not exist.
+    NotMigrated(DriverError),
+    Other(DriverError),
+}
+
+impl Failure {
+    pub(crate) fn into_source(self) -> DriverError {
+        match self {
+            Self::Conflict(error)
+            | Self::Lost(error)
+            | Self::NotMigrated(error)
+            | Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        let missing =
+            |text: &str| text.contains("no such table") || text.contains("no such column");
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Conflict(error.into())
+            }
+            _ if missing(&error.to_string()) => Self::NotMigrated(error.into()),
+            _ => Self::Other(error.into()),
+        }
+    }
+}
+
+impl From<postgres::Error> for Failure {
+    fn from(error: postgres::Error) -> Self {
+        let Some(state) = error.code().cloned() else {
+            // Without a code it is either our mistake in the values or the connection.
+            let io = error
+                .source()
+                .is_some_and(|source| source.is::<std::io::Error>());
+            return if error.is_closed() || io {
+                Self::Lost(readable(error))
+            } else {
+                Self::Other(readable(error))
+            };
+        };
+        let error = readable(error);
+        match state {
+            // The last two: somebody else held a lock for too long, or we did, and the server has ended our
+            // transaction and closed the connection.
+            SqlState::T_R_SERIALIZATION_FAILURE
+            | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::LOCK_NOT_AVAILABLE
+            | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Conflict(error),
+            SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW => {
+                Self::Lost(error)
+            }
+            SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => Self::NotMigrated(error),
+            other if other.code().starts_with("08") => Self::Lost(error),
+            _ => Self::Other(error),
+        }
+    }
+}
+
+/// The driver's own text is only "db error"; the server's words are one level down.
+fn readable(error: postgres::Error) -> DriverError {
+    match error.as_db_error() {
+        Some(server) => {
+            let detail = server
+                .detail()
+                .map_or_else(String::new, |d| format!(" ({d})"));
+            let code = server.code().code();
+            format!("{}{detail}, SQLSTATE {code}", server.message()).into()
+        }
+        None => error.into(),
+    }
+}

@@ -1,0 +1,219 @@
+//! Numbered, forward-only changes of the tables, applied under one lock and never edited afterwards.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::engine::attempts::MAX_ATTEMPTS;
+use crate::engine::error::StoreError;
+use crate::engine::failure::Failure;
+use crate::engine::session::{Connection, Session};
+use crate::engine::sqlite::Mode;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+struct Migration {
+    number: i64,
+    /// The name of its file.
+    name: &'static str,
+    sql: &'static str,
+}
+
+macro_rules! migrations {
+    ($($number:literal $name:literal)*) => {
+        &[$(Migration {
+            number: $number,
+            name: $name,
+            sql: include_str!(concat!("../../migrations/", $name, ".sql")),
+        }),*]
+    };
+}
+
+/// In order, without gaps.
+static MIGRATIONS: &[Migration] = migrations! {
+    1 "0001_access"
+    2 "0002_pools_and_workers"
+    3 "0003_outbox_and_audit"
+    4 "0004_queue"
+    5 "0005_launches_and_plans"
+    6 "0006_events"
+    7 "0007_notices"
+    8 "0008_providers_of_pools"
+    9 "0009_worker_configurations"
+    10 "0010_run_outcomes"
+    11 "0011_overrides"
+    12 "0012_documentation"
+    13 "0013_configuration_summaries"
+    14 "0014_first_claims"
+    15 "0015_launches_asked"
+    16 "0016_workers_by_region"
+    17 "0017_cache_purges"
+    18 "0018_health_by_events"
+    19 "0019_supply"
+    20 "0020_roles_by_revision"
+    21 "0021_inputs_of_plans"
+};
+
+static TABLE: Table = Table::unlisted("schema_migrations", 1);
+
+statements! { TABLE;
+    APPLIED "migration_list" =
+        "SELECT number, name, checksum FROM schema_migrations ORDER BY number";
+    RECORD "migration_insert" =
+        "INSERT INTO schema_migrations (number, name, checksum, applied) VALUES ($1, $2, $3, $4)";
+}
+
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied BIGINT NOT NULL)";
+
+/// Any constant does, as long as nobody else in the database uses it: "fleet" in ASCII.
+const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
+     SELECT pg_advisory_xact_lock(439804749172)";
+
+/// Applies all that are missing in one transaction, or none.
+pub(crate) fn migrate(session: &mut Session, now_ms: i64) -> Result<Vec<String>, StoreError> {
+    locked(session, |session| {
+        batch(session, "schema_migrations", CREATE_TABLE)?;
+        let missing = missing(&applied(session)?)?;
+        for migration in missing {
+            batch(session, migration.name, &translate(session, migration.sql))?;
+            Tx::new(session).execute(
+                &RECORD,
+                &[
+                    migration.number.into(),
+                    migration.name.into(),
+                    (&checksum(migration.sql)).into(),
+                    now_ms.into(),
+                ],
+            )?;
+        }
+        Ok(names(missing))
+    })
+}
+
+pub(crate) fn pending(session: &mut Session) -> Result<Vec<String>, StoreError> {
+    let applied = session.read("migration_pending", applied_in);
+    let applied = match applied {
+        Err(StoreError::NotMigrated { .. }) => Vec::new(),
+        other => other?,
+    };
+    Ok(names(missing(&applied)?))
+}
+
+struct Applied {
+    number: i64,
+    name: String,
+    checksum: String,
+}
+
+fn applied(session: &mut Session) -> Result<Vec<Applied>, StoreError> {
+    applied_in(&mut Tx::new(session))
+}
+
+fn applied_in(tx: &mut Tx<'_>) -> Result<Vec<Applied>, StoreError> {
+    tx.rows(&APPLIED, &[], |row| {
+        Ok(Applied {
+            number: row.integer(0)?,
+            name: row.text(1)?.to_owned(),
+            checksum: row.text(2)?.to_owned(),
+        })
+    })
+}
+
+/// Compares what the database has with what the program knows.
+fn missing(applied: &[Applied]) -> Result<&'static [Migration], StoreError> {
+    for (index, applied) in applied.iter().enumerate() {
+        let refuse = |reason: &str| {
+            Err(StoreError::Migration {
+                migration: applied.name.clone(),
+                reason: reason.to_owned(),
+            })
+        };
+        let Some(known) = MIGRATIONS.get(index) else {
+            return refuse("the database is newer than this program; use a newer fleetwright");
+        };
+        if known.number != applied.number || known.name != applied.name {
+            return refuse(
+                "this program does not know it; was the database made by another program?",
+            );
+        }
+        if checksum(known.sql) != applied.checksum {
+            return refuse("it was applied in another form than this program has");
+        }
+    }
+    Ok(&MIGRATIONS[applied.len()..])
+}
+
+fn names(migrations: &[Migration]) -> Vec<String> {
+    migrations.iter().map(|m| m.name.to_owned()).collect()
+}
+
+fn locked<T>(
+    session: &mut Session,
+    work: impl FnOnce(&mut Session) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut attempt = 1;
+    while let Err(failure) = begin_locked(session) {
+        // Somebody else holds the lock, perhaps to migrate.
+        if !matches!(failure, Failure::Conflict(_)) || attempt == MAX_ATTEMPTS {
+            return Err(session.error("migrate", failure));
+        }
+        attempt += 1;
+        session.pause.before_attempt(attempt);
+    }
+    let result = work(session);
+    let result = result.and_then(|value| {
+        session
+            .commit()
+            .map(|()| value)
+            .map_err(|failure| session.error("migrate", failure))
+    });
+    if result.is_err() {
+        session.rollback();
+    }
+    result
+}
+
+fn begin_locked(session: &mut Session) -> Result<(), Failure> {
+    match &mut session.connection {
+        Connection::Sqlite(sqlite) => sqlite.begin(Mode::Write),
+        Connection::Postgres(postgres) => {
+            // Not a snapshot: after waiting for the lock we must see what its holder did.
+            postgres.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
+            postgres.batch(POSTGRES_LOCK)
+        }
+    }
+}
+
+fn batch(session: &mut Session, migration: &str, sql: &str) -> Result<(), StoreError> {
+    let done = match &mut session.connection {
+        Connection::Sqlite(sqlite) => sqlite.batch(sql),
+        Connection::Postgres(postgres) => postgres.batch(sql),
+    };
+    done.map_err(|failure| StoreError::Migration {
+        migration: migration.to_owned(),
+        reason: failure.into_source().to_string(),
+    })
+}
+
+/// The only two differences between the databases: bytewise order, and ever-growing numbers.
+fn translate(session: &Session, sql: &str) -> String {
+    let (key, serial) = match &session.connection {
+        Connection::Sqlite(_) => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+        Connection::Postgres(_) => (
+            "TEXT COLLATE \"C\"",
+            "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        ),
+    };
+    sql.replace("{key}", key).replace("{serial}", serial)
+}
+
+/// Line ends do not count: some tools change them on check-out.
+fn checksum(sql: &str) -> String {
+    let digest = Sha256::digest(sql.replace("\r\n", "\n").as_bytes());
+    digest.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
+}

@@ -1,0 +1,92 @@
+//! Can the database be written? And what time is it there?
+
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+static TABLE: Table = Table::unlisted("revisions", 1);
+
+/// Processes write into this many rows, so that they seldom meet and leave no more behind.
+const SLOTS: u32 = 64;
+
+statements! { TABLE;
+    PUT "write_probe" = "INSERT INTO revisions (name, value) VALUES ($1, $2) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    CLOCK "database_clock" = "SELECT CAST(CURRENT_TIMESTAMP AS TEXT)";
+}
+
+/// Writes a row of the process with this number, over and over the same one.
+pub fn write_probe(tx: &mut Tx<'_>, process: u32, now: Timestamp) -> Result<(), StoreError> {
+    let name = slot(process);
+    tx.execute(&PUT, &[(&name).into(), now.into()]).map(drop)
+}
+
+fn slot(process: u32) -> String {
+    format!("probe {}", process % SLOTS)
+}
+
+/// When this transaction began, by the clock of the database, to a second.
+pub fn database_clock(tx: &mut Tx<'_>) -> Result<Timestamp, StoreError> {
+    tx.row(&CLOCK, &[], moment)?
+        .ok_or_else(|| StoreError::corrupt("(clock)", "now", "it has no time"))
+}
+
+fn moment(row: &Row<'_>) -> Result<Timestamp, BadRow> {
+    let text = row.text(0)?;
+    parsed(text).ok_or_else(|| BadRow(format!("{text:?} is no time")))
+}
+
+/// `2026-09-21 14:13:20` is UTC, as SQLite says it; PostgreSQL adds a fraction and the offset of its
+/// session: `2026-09-21 16:13:20.123456+02`.
+fn parsed(text: &str) -> Option<Timestamp> {
+    let (date, rest) = text.split_at_checked(19)?;
+    let utc: Timestamp = format!("{}Z", date.replace(' ', "T")).parse().ok()?;
+    let Some(place) = rest.find(['+', '-']) else {
+        return Some(utc);
+    };
+    let (sign, offset) = rest[place..].split_at(1);
+    let mut parts = offset.split(':').map(|part| part.parse::<i64>().ok());
+    let hours = parts.next().flatten()?;
+    let minutes = parts.next().unwrap_or(Some(0))?;
+    let ahead_ms = (hours * 60 + minutes) * 60_000;
+    Some(utc.plus_millis(if sign == "-" { ahead_ms } else { -ahead_ms }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_processes_leaves_a_bounded_number_of_rows() {
+        let limit = usize::try_from(SLOTS).unwrap();
+        for n_processes in sizes_around("store::engine::probe::SLOTS", limit) {
+            let processes = 0..u32::try_from(n_processes).unwrap();
+            let rows: BTreeSet<String> = processes.map(slot).collect();
+            assert_eq!(rows.len(), n_processes.min(limit));
+        }
+    }
+
+    #[test]
+    fn the_time_is_read_as_both_databases_say_it() {
+        for text in [
+            "2026-09-21 14:13:20",
+            "2026-09-21 14:13:20+00",
+            "2026-09-21 16:13:20.123456+02",
+            "2026-09-21 10:43:20.1-03:30",
+        ] {
+            let expected = Timestamp::from_millis(1_790_000_000_000);
+            assert_eq!(parsed(text), Some(expected), "{text}");
+        }
+        for text in ["", "yesterday", "2026-09-21 14:13:20+x"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What comes out of a statement, for both drivers, without trusting it.
+
+use domain::Version;
+use domain::time::Timestamp;
+use postgres::types::{FromSql, Type};
+use rusqlite::types::ValueRef;
+
+/// One row of an answer; columns count from zero.
+pub(crate) enum Row<'a> {
+    Sqlite(&'a rusqlite::Row<'a>),
+    Postgres(&'a postgres::Row),
+}
+
+/// Why a row cannot be understood. Any error of a parser becomes one.
+#[derive(Debug)]
+pub(crate) struct BadRow(pub(crate) String);
+
+impl<E: std::error::Error> From<E> for BadRow {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Row<'_> {
+    pub(crate) fn text(&self, column: usize) -> Result<&str, BadRow> {
+        self.optional_text(column)?.ok_or_else(|| absent(column))
+    }
+
+    pub(crate) fn optional_text(&self, column: usize) -> Result<Option<&str>, BadRow> {
+        match self {
+            Self::Sqlite(row) => match row.get_ref(column)? {
+                ValueRef::Null => Ok(None),
+                ValueRef::Text(bytes) => Ok(Some(std::str::from_utf8(bytes)?)),
+                ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => {
+                    Err(BadRow(format!("column {column} is not text")))
+                }
+            },
+            Self::Postgres(row) => Ok(row.try_get(column)?),
+        }
+    }
+
+    pub(crate) fn is_null(&self, column: usize) -> Result<bool, BadRow> {
+        match self {
+            Self::Sqlite(row) => Ok(row.get_ref(column)? == ValueRef::Null),
+            Self::Postgres(row) => Ok(row.try_get::<_, Option<Unread>>(column)?.is_none()),
+        }
+    }
+
+    pub(crate) fn integer(&self, column: usize) -> Result<i64, BadRow> {
+        self.optional_integer(column)?.ok_or_else(|| absent(column))
+    }
+
+    pub(crate) fn optional_integer(&self, column: usize) -> Result<Option<i64>, BadRow> {
+        match self {
+            Self::Sqlite(row) => match row.get_ref(column)? {
+                ValueRef::Null => Ok(None),
+                ValueRef::Integer(number) => Ok(Some(number)),
+                ValueRef::Text(_) | ValueRef::Real(_) | ValueRef::Blob(_) => {
+                    Err(BadRow(format!("column {column} is not a whole number")))
+                }
+            },
+            Self::Postgres(row) => Ok(row.try_get(column)?),
+        }
+    }
+
+    /// Any whole number that the wanted type holds.
+    pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize) -> Result<T, BadRow> {
+        let number = self.integer(column)?;
+        T::try_from(number)
+            .map_err(|_| BadRow(format!("column {column} is out of range: {number}")))
+    }
+
+    pub(crate) fn flag(&self, column: usize) -> Result<bool, BadRow> {
+        Ok(self.integer(column)? != 0)
+    }
+
+    pub(crate) fn time(&self, column: usize) -> Result<Timestamp, BadRow> {
+        self.integer(column).map(Timestamp::from_millis)
+    }
+
+    pub(crate) fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, BadRow> {
+        Ok(self.optional_integer(column)?.map(Timestamp::from_millis))
+    }
+
+    pub(crate) fn version(&self, column: usize) -> Result<Version, BadRow> {
+        self.integer(column).map(Version)
+    }
+
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, BadRow> {
+        serde_json::from_str(self.text(column)?).map_err(|error| {
+            BadRow(format!(
+                "column {column} is not the JSON it should be: {error}"
+            ))
+        })
+    }
+}
+
+/// A value of any type, of which only matters that there is one.
+struct Unread;
+
+impl FromSql<'_> for Unread {
+    fn from_sql(_: &Type, _: &[u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+fn absent(column: usize) -> BadRow {
+    BadRow(format!("column {column} is empty"))
+}

@@ -1,0 +1,214 @@
+//! A connection to SQLite: one writer, many readers, write-ahead log.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::engine::error::StoreError;
+use crate::engine::failure::Failure;
+use crate::engine::pause::Pause;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::Statement;
+use crate::engine::value::Value;
+
+/// How long SQLite itself waits for the lock of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Switching to the write-ahead log does not wait for locks by itself.
+const OPEN_ATTEMPTS: u32 = 10;
+/// More than there are statements.
+const STATEMENT_CACHE: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Read,
+    Write,
+}
+
+pub(crate) struct SqliteSession {
+    connection: Connection,
+}
+
+impl SqliteSession {
+    pub(crate) fn open(path: &Path, mode: Mode, pause: &Pause) -> Result<Self, Failure> {
+        let mut attempt = 1;
+        loop {
+            match Self::try_open(path, mode).map_err(Failure::from) {
+                Err(Failure::Conflict(_)) if attempt < OPEN_ATTEMPTS => {
+                    pause.before_attempt(attempt + 1);
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn try_open(path: &Path, mode: Mode) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        make_private(path);
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Self::prepared(connection, mode)
+    }
+
+    pub(crate) fn open_in_memory() -> Result<Self, Failure> {
+        Ok(Self::prepared(Connection::open_in_memory()?, Mode::Write)?)
+    }
+
+    fn prepared(connection: Connection, mode: Mode) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.pragma_update(None, "query_only", mode == Mode::Read)?;
+        // Otherwise SQLite plans a statement anew each time a parameter in a range is bound, which
+        // costs more than most of our statements.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+        Ok(Self { connection })
+    }
+
+    /// Keeps a copy of every row beside the tables.
+    pub(crate) fn remember_rows(&self) -> Result<(), Failure> {
+        self.each_table("CREATE TEMP TABLE kept_{} AS SELECT * FROM main.{};")
+    }
+
+    /// Puts the kept rows in the place of all others. The tables stay, and with them every prepared statement.
+    pub(crate) fn restore_rows(&self) -> Result<(), Failure> {
+        self.each_table("DELETE FROM main.{}; INSERT INTO main.{} SELECT * FROM temp.kept_{};")
+    }
+
+    fn each_table(&self, sql: &str) -> Result<(), Failure> {
+        let names = "SELECT name FROM main.sqlite_master WHERE type = 'table'";
+        let mut names = self.connection.prepare_cached(names)?;
+        let names = names.query_map([], |row| row.get::<_, String>(0))?;
+        let mut batch = String::from("BEGIN;");
+        for name in names {
+            batch.push_str(&sql.replace("{}", &name?));
+        }
+        batch.push_str("COMMIT;");
+        self.batch(&batch)
+    }
+
+    /// Whether a commit waits until it is on the disk, which outlives the machine and not only the process.
+    /// Between transactions only.
+    pub(crate) fn set_durable(&self, is_durable: bool) -> Result<(), Failure> {
+        let level = if is_durable { "FULL" } else { "NORMAL" };
+        Ok(self.connection.pragma_update(None, "synchronous", level)?)
+    }
+
+    pub(crate) fn begin(&self, mode: Mode) -> Result<(), Failure> {
+        self.command(match mode {
+            Mode::Read => "BEGIN DEFERRED",
+            Mode::Write => "BEGIN IMMEDIATE",
+        })
+    }
+
+    pub(crate) fn commit(&self) -> Result<(), Failure> {
+        self.command("COMMIT")
+    }
+
+    pub(crate) fn rollback(&self) -> Result<(), Failure> {
+        // Some errors end the transaction by themselves.
+        if self.connection.is_autocommit() {
+            return Ok(());
+        }
+        self.command("ROLLBACK")
+    }
+
+    pub(crate) fn execute(
+        &self,
+        statement: &Statement,
+        values: &[Value<'_>],
+    ) -> Result<u64, Failure> {
+        let mut prepared = self.connection.prepare_cached(statement.sql())?;
+        bind(&mut prepared, values)?;
+        let n_changed = prepared.raw_execute()?;
+        Ok(u64::try_from(n_changed).unwrap_or(u64::MAX))
+    }
+
+    /// The outer result is the driver's, the inner one the reader's.
+    pub(crate) fn rows<T>(
+        &self,
+        statement: &Statement,
+        values: &[Value<'_>],
+        read: &mut dyn FnMut(&Row<'_>) -> Result<T, BadRow>,
+    ) -> Result<Result<Vec<T>, StoreError>, Failure> {
+        let mut prepared = self.connection.prepare_cached(statement.sql())?;
+        bind(&mut prepared, values)?;
+        let mut rows = prepared.raw_query();
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let row = Row::Sqlite(row);
+            match read(&row) {
+                Ok(item) => found.push(item),
+                Err(bad) => return Ok(Err(statement.corrupt(&row, bad))),
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), Failure> {
+        Ok(self.connection.execute_batch(sql)?)
+    }
+
+    pub(crate) fn prepare(&self, statement: &Statement) -> Result<usize, Failure> {
+        Ok(self.connection.prepare(statement.sql())?.parameter_count())
+    }
+
+    fn command(&self, sql: &str) -> Result<(), Failure> {
+        self.connection.prepare_cached(sql)?.raw_execute()?;
+        Ok(())
+    }
+}
+
+/// A new database is for its owner's eyes only. If this cannot be done, opening it says why.
+#[cfg(unix)]
+fn make_private(path: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut new = std::fs::OpenOptions::new();
+    let _ = new.write(true).create_new(true).mode(0o600).open(path);
+}
+
+#[cfg(not(unix))]
+fn make_private(_path: &Path) {}
+
+fn bind(prepared: &mut rusqlite::Statement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
+    if prepared.parameter_count() != values.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(
+            values.len(),
+            prepared.parameter_count(),
+        ));
+    }
+    for (index, value) in values.iter().enumerate() {
+        prepared.raw_bind_parameter(index + 1, value)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_durable_commit_waits_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_open, closing) = flume::bounded(0);
+        let pause = Pause { closing, thread: 0 };
+        let path = folder.path().join("a.db");
+        let session = SqliteSession::open(&path, Mode::Write, &pause).unwrap();
+        let level = |session: &SqliteSession| -> i64 {
+            let found = session
+                .connection
+                .pragma_query_value(None, "synchronous", |row| row.get(0));
+            found.unwrap()
+        };
+        assert_eq!(level(&session), 1);
+        session.set_durable(true).unwrap();
+        assert_eq!(level(&session), 2);
+        session.set_durable(false).unwrap();
+        assert_eq!(level(&session), 1);
+    }
+}

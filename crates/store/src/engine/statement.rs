@@ -1,0 +1,136 @@
+//! One SQL text for both databases, with a name for errors and metrics.
+//!
+//! SQLite takes `$1` for a name and numbers names as they appear; PostgreSQL takes it for a number. Both
+//! agree when the parameters first appear in order, which a test checks for every statement here.
+//!
+//! A list goes into a statement as one text: a JSON array of arrays, read with `json_each($1) AS v` and
+//! `v.value ->> 0`. PostgreSQL has another name for that function, which is put in here.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use super::error::StoreError;
+use super::row::{BadRow, Row};
+use super::table::{Table, highest_parameter};
+use super::value::{MAX_TEXT_BYTES, Value};
+
+pub(crate) struct Statement {
+    pub(crate) name: &'static str,
+    /// Where the rows of the answer come from, to say which one is corrupt.
+    pub(crate) table: &'static Table,
+    template: &'static str,
+    sql: OnceLock<String>,
+}
+
+impl Statement {
+    pub(crate) const fn new(
+        table: &'static Table,
+        name: &'static str,
+        template: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            table,
+            template,
+            sql: OnceLock::new(),
+        }
+    }
+
+    /// The text with all names in their places; made once.
+    pub(crate) fn sql(&self) -> &str {
+        self.sql.get_or_init(|| self.table.fill(self.template))
+    }
+
+    pub(crate) fn inserts(&self) -> bool {
+        self.template.trim_start().starts_with("INSERT")
+    }
+
+    /// The text as PostgreSQL knows it.
+    pub(crate) fn postgres_sql(&self) -> Cow<'_, str> {
+        const LIST: &str = "json_each($";
+        let sql = self.sql();
+        if !sql.contains(LIST) {
+            return Cow::Borrowed(sql);
+        }
+        let mut parts = sql.split(LIST);
+        let mut sql = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part.find(')').unwrap_or(part.len());
+            let (number, rest) = part.split_at(end);
+            let list = format!("json_array_elements(CAST(CAST(${number} AS TEXT) AS JSON)");
+            sql.push_str(&list);
+            sql.push_str(rest);
+        }
+        Cow::Owned(sql)
+    }
+
+    /// Refuses what one of the databases would refuse, so that both behave alike.
+    pub(crate) fn check(&self, values: &[Value<'_>]) -> Result<(), StoreError> {
+        for value in values {
+            let reason = match value {
+                Value::Text(text) if text.len() > MAX_TEXT_BYTES => "it is too long",
+                Value::Text(text) if text.contains('\0') => "it contains the character NUL",
+                Value::Text(_) | Value::Integer(_) | Value::Null => continue,
+            };
+            return Err(StoreError::BadText {
+                statement: self.name,
+                reason,
+            });
+        }
+        Ok(())
+    }
+
+    /// Names a row for people.
+    pub(crate) fn corrupt(&self, row: &Row<'_>, BadRow(reason): BadRow) -> StoreError {
+        let parts: Vec<String> = (0..self.table.n_key_columns())
+            .map(
+                |column| match (row.optional_text(column), row.optional_integer(column)) {
+                    (Ok(Some(text)), _) => text.to_owned(),
+                    (_, Ok(Some(number))) => number.to_string(),
+                    _ => "?".to_owned(),
+                },
+            )
+            .collect();
+        StoreError::corrupt(self.table.name, parts.join(" "), reason)
+    }
+
+    /// The highest number after a `$`.
+    pub(crate) fn n_parameters(&self) -> usize {
+        highest_parameter(self.sql())
+    }
+}
+
+/// Declares the statements of a file, and the list of them (see `statements.rs`).
+macro_rules! statements {
+    ($table:expr; $($constant:ident $name:literal = $sql:expr;)+) => {
+        $(static $constant: $crate::engine::statement::Statement =
+            $crate::engine::statement::Statement::new(&$table, $name, $sql);)+
+        pub(crate) static STATEMENTS: &[&$crate::engine::statement::Statement] = &[$(&$constant),+];
+    };
+}
+pub(crate) use statements;
+
+/// Comes after every name that is stored: the highest character there is.
+pub(crate) const AFTER_ALL: &str = "\u{10FFFF}";
+
+pub(crate) static PING: Statement =
+    Statement::new(&Table::unlisted("(none)", 0), "ping", "SELECT 1");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_another_function_in_postgresql() {
+        static TABLE: Table = Table::unlisted("t", 1);
+        let sql = "SELECT a FROM t, json_each($1) AS v, json_each($2) AS w WHERE b = $3";
+        let statement = Statement::new(&TABLE, "s", sql);
+        assert_eq!(
+            statement.postgres_sql(),
+            "SELECT a FROM t, json_array_elements(CAST(CAST($1 AS TEXT) AS JSON)) AS v, \
+             json_array_elements(CAST(CAST($2 AS TEXT) AS JSON)) AS w WHERE b = $3"
+        );
+        let statement = Statement::new(&TABLE, "s", "SELECT 1");
+        assert_eq!(statement.postgres_sql(), "SELECT 1");
+    }
+}

@@ -1,0 +1,400 @@
+//! The door to the database: transactions by name, run on threads that own connections.
+//!
+//! The closure of a transaction is plain synchronous code and never leaves its thread, so the same code
+//! serves both drivers and nothing is borrowed across an await. SQLite has one writing thread, reading
+//! threads for long lists, and a few connections on which short reads run at once on the caller's thread;
+//! PostgreSQL has equal threads for everything.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use flume::{Receiver, Sender};
+use tokio::sync::oneshot;
+
+use crate::engine::counts::{Counter, Counts};
+use crate::engine::error::{DriverError, StoreError};
+use crate::engine::failure::Failure;
+use crate::engine::in_place::InPlace;
+use crate::engine::lanes::Lanes;
+use crate::engine::lock::lock;
+use crate::engine::migration;
+use crate::engine::options::{Options, Target};
+use crate::engine::pause::Pause;
+use crate::engine::postgres_session::PostgresSession;
+use crate::engine::session::{Connection, Session};
+use crate::engine::sqlite::{Mode, SqliteSession};
+use crate::engine::stopwatch::Stopwatch;
+use crate::engine::tls;
+use crate::engine::tx::Tx;
+
+/// Transactions that wait for a thread; more callers wait in line before this queue.
+const QUEUE_LENGTH: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
+/// Cheap to clone. The threads end when the last clone is dropped.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    engine: Engine,
+    pub(crate) options: Options,
+    pub(crate) in_place: InPlace,
+    pub(crate) counter: Counter,
+    /// `None` once closed.
+    queues: Mutex<Option<Queues>>,
+    /// Connections for short reads on the caller's thread; SQLite only.
+    pub(crate) inline_readers: Mutex<Vec<Session>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+type Job = Box<dyn FnOnce(&mut Session) + Send>;
+
+struct Queues {
+    write: Sender<Job>,
+    read: Sender<Job>,
+    /// Dropped with the rest, which ends every pause.
+    _open: Sender<()>,
+}
+
+impl Store {
+    /// Opens the file, or prepares connections to the server without making them yet.
+    pub fn open(options: &Options) -> Result<Self, StoreError> {
+        let target = options.target()?;
+        let (open, closing) = flume::bounded(0);
+        let builder = Builder {
+            address: target.address(),
+            closing,
+            lanes: Arc::default(),
+            connections: options.connection_count(),
+            counter: Counter::default(),
+        };
+        let (engine, sessions, inline_readers) = match target {
+            Target::Sqlite { path } => {
+                let (sessions, inline) = builder.sqlite(&path)?;
+                (Engine::Sqlite, sessions, inline)
+            }
+            Target::Postgres {
+                config,
+                root_certificates,
+            } => {
+                let tls = tls::connector(config.get_ssl_mode(), root_certificates.as_deref())?;
+                let sessions = builder.postgres(&config, tls.as_ref());
+                (Engine::Postgres, sessions, Vec::new())
+            }
+        };
+        let (read, read_jobs) = flume::bounded(QUEUE_LENGTH);
+        let (write, write_jobs) = match engine {
+            Engine::Sqlite => flume::bounded(QUEUE_LENGTH),
+            Engine::Postgres => (read.clone(), read_jobs.clone()),
+        };
+        let mut threads = Vec::new();
+        for (mode, session) in sessions {
+            let jobs = match mode {
+                Mode::Write => write_jobs.clone(),
+                Mode::Read => read_jobs.clone(),
+            };
+            threads.push(spawn(jobs, session)?);
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                options: options.clone(),
+                in_place: InPlace::default(),
+                counter: builder.counter,
+                queues: Mutex::new(Some(Queues {
+                    write,
+                    read,
+                    _open: open,
+                })),
+                inline_readers: Mutex::new(inline_readers),
+                threads: Mutex::new(threads),
+            }),
+        })
+    }
+
+    /// For simulations: everything runs in place.
+    pub(crate) fn without_threads(engine: Engine, options: &Options, in_place: InPlace) -> Self {
+        let (queue, _) = flume::bounded(0);
+        // Nothing closes this while it is in use, and pauses end at once.
+        let (open, _) = flume::bounded(0);
+        Self {
+            inner: Arc::new(Inner {
+                engine,
+                options: options.clone(),
+                in_place,
+                counter: Counter::default(),
+                queues: Mutex::new(Some(Queues {
+                    write: queue.clone(),
+                    read: queue,
+                    _open: open,
+                })),
+                inline_readers: Mutex::default(),
+                threads: Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn session_without_threads(&self, connection: Connection) -> Session {
+        let (_, closing) = flume::bounded(0);
+        let builder = Builder {
+            address: self.inner.options.url.clone(),
+            closing,
+            connections: 1,
+            counter: self.inner.counter.clone(),
+            lanes: Arc::default(),
+        };
+        builder.session(0, connection)
+    }
+
+    pub fn engine(&self) -> Engine {
+        self.inner.engine
+    }
+
+    /// Runs a short read on one snapshot. On SQLite that happens at once, on this thread.
+    pub async fn read<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.queue(Mode::Read)?;
+        self.inner.in_place.begin(Mode::Read).await?;
+        let spare = lock(&self.inner.inline_readers).pop();
+        let Some(mut session) = spare else {
+            return self.scan(name, f).await;
+        };
+        let result = session.read(name, f);
+        lock(&self.inner.inline_readers).push(session);
+        result
+    }
+
+    /// Runs a long read on one snapshot, never on this thread.
+    pub async fn scan<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.submit(Mode::Read, move |session| session.read(name, f))
+            .await
+    }
+
+    /// Commits what the closure did if it returns `Ok`. It runs again when others were in the way.
+    ///
+    /// Dropping the future cancels what has not begun; what has begun is finished all the same.
+    pub async fn write<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.submit(Mode::Write, move |session| session.write(name, f))
+            .await
+    }
+
+    /// As `write`, and what was committed survives a power cut, too. On SQLite a commit reaches the disk a moment
+    /// later otherwise, which costs nothing that is worth waiting for.
+    pub async fn write_durably<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.submit(Mode::Write, move |session| {
+            session.durably(|session| session.write(name, f))
+        })
+        .await
+    }
+
+    /// Brings the tables up to date and returns the names of the migrations that it applied.
+    pub async fn migrate(&self, now_ms: i64) -> Result<Vec<String>, StoreError> {
+        self.submit(Mode::Write, move |session| {
+            migration::migrate(session, now_ms)
+        })
+        .await
+    }
+
+    /// The names of the migrations that `migrate` would apply.
+    pub async fn pending_migrations(&self) -> Result<Vec<String>, StoreError> {
+        self.submit(Mode::Write, migration::pending).await
+    }
+
+    /// Answers when the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.submit(Mode::Read, |session| session.read("ping", |tx| tx.ping()))
+            .await
+    }
+
+    /// What was done through this handle and its clones since the last call. The first call starts the counting.
+    pub fn take_counts(&self) -> Counts {
+        self.inner.counter.take()
+    }
+
+    /// Refuses new transactions and waits for those under way. Dropping all clones does the same, unwaited.
+    pub async fn close(&self) {
+        drop(lock(&self.inner.queues).take());
+        lock(&self.inner.inline_readers).clear();
+        let threads = std::mem::take(&mut *lock(&self.inner.threads));
+        let ended = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                // A thread that panicked has ended, too.
+                let _ = thread.join();
+            }
+        });
+        let _ = ended.await;
+    }
+
+    pub(crate) async fn submit<T, E>(
+        &self,
+        mode: Mode,
+        work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let queue = self.queue(mode)?;
+        self.inner.in_place.begin(mode).await?;
+        if let Some(mut session) = self.inner.in_place.take() {
+            session.counter = self.inner.counter.clone();
+            let result = work(&mut session);
+            self.inner.in_place.put_back(session);
+            return result;
+        }
+        let (answer, answered) = oneshot::channel();
+        let waiting = Stopwatch::start();
+        let job: Job = Box::new(move |session| {
+            metrics::histogram!("fleetwright_store_wait_seconds", "engine" => session.engine_name())
+                .record(waiting.seconds());
+            // Whoever asked has gone away before anything began.
+            if answer.is_closed() {
+                return;
+            }
+            // Whoever asked may go away meanwhile; what was done stays done.
+            let _ = answer.send(work(session));
+        });
+        queue
+            .send_async(job)
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        answered.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn queue(&self, mode: Mode) -> Result<Sender<Job>, StoreError> {
+        let queues = lock(&self.inner.queues);
+        let queues = queues.as_ref().ok_or(StoreError::Closed)?;
+        Ok(match mode {
+            Mode::Read => queues.read.clone(),
+            Mode::Write => queues.write.clone(),
+        })
+    }
+}
+
+struct Builder {
+    address: String,
+    closing: Receiver<()>,
+    lanes: Arc<Lanes>,
+    connections: usize,
+    counter: Counter,
+}
+
+impl Builder {
+    fn session(&self, number: usize, connection: Connection) -> Session {
+        Session {
+            connection,
+            address: self.address.clone(),
+            pause: self.pause(number),
+            counter: self.counter.clone(),
+            is_full: false,
+            lanes: Arc::clone(&self.lanes),
+        }
+    }
+
+    fn pause(&self, number: usize) -> Pause {
+        Pause {
+            closing: self.closing.clone(),
+            thread: u32::try_from(number).unwrap_or(0),
+        }
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "the two lists are taken apart at once"
+    )]
+    fn sqlite(
+        &self,
+        path: &std::path::Path,
+    ) -> Result<(Vec<(Mode, Session)>, Vec<Session>), StoreError> {
+        let open = |number: usize, mode: Mode| {
+            SqliteSession::open(path, mode, &self.pause(number))
+                .map(|session| self.session(number, Connection::Sqlite(session)))
+                .map_err(|failure| self.unavailable(failure))
+        };
+        let mut threads = vec![(Mode::Write, open(0, Mode::Write)?)];
+        let mut inline = Vec::new();
+        for number in 1..=self.connections {
+            threads.push((Mode::Read, open(number, Mode::Read)?));
+            inline.push(open(number, Mode::Read)?);
+        }
+        Ok((threads, inline))
+    }
+
+    fn postgres(
+        &self,
+        config: &postgres::Config,
+        tls: Option<&tokio_postgres_rustls::MakeRustlsConnect>,
+    ) -> Vec<(Mode, Session)> {
+        (0..self.connections)
+            .map(|number| {
+                let session = PostgresSession::new(config.clone(), tls.cloned());
+                let connection = Connection::Postgres(Box::new(session));
+                (Mode::Read, self.session(number, connection))
+            })
+            .collect()
+    }
+
+    fn unavailable(&self, failure: Failure) -> StoreError {
+        StoreError::Unavailable {
+            address: self.address.clone(),
+            source: failure.into_source(),
+        }
+    }
+}
+
+fn spawn(jobs: Receiver<Job>, mut session: Session) -> Result<JoinHandle<()>, StoreError> {
+    let address = session.address.clone();
+    std::thread::Builder::new()
+        .name("store".into())
+        .spawn(move || {
+            for job in jobs.iter() {
+                // Closures are caught where they run; this is for what happens around them.
+                let job = std::panic::AssertUnwindSafe(|| job(&mut session));
+                if std::panic::catch_unwind(job).is_err() {
+                    tracing::error!(
+                        "a database thread panicked outside of a transaction; it goes on"
+                    );
+                    session.rollback();
+                }
+            }
+        })
+        .map_err(|error| StoreError::Unavailable {
+            address,
+            source: DriverError::from(error),
+        })
+}

@@ -1,0 +1,23 @@
+//! Turns: of two that decide about the same thing at once, one decides again, on what the other left.
+
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+static TABLE: Table = Table::unlisted("turns", 1);
+
+statements! { TABLE;
+    TAKE "turn_take" =
+        "INSERT INTO turns (name, number) VALUES ($1, 1) \
+         ON CONFLICT (name) DO UPDATE SET number = turns.number + 1 RETURNING number";
+}
+
+/// Takes the next turn in deciding about something, and returns its number.
+///
+/// Two transactions that take a turn of one name cannot both commit on the same snapshot: PostgreSQL lets the
+/// later one fail and run again, SQLite runs one after the other.
+pub fn turn_take(tx: &mut Tx<'_>, name: &str) -> Result<i64, StoreError> {
+    let number = tx.row(&TAKE, &[name.into()], |row| row.integer(0))?;
+    number.ok_or_else(|| tx.lost_race())
+}

@@ -1,0 +1,174 @@
+//! Launch configs: rows of their own beside their pool.
+
+use domain::Version;
+use domain::id::{LaunchConfigId, PoolId};
+use domain::launch_config::LaunchConfig;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+columns! { config: LaunchConfig {
+    pool_id: Key "worker_pool_id",
+    id: Key "launch_config_id",
+    archived: Mutable "archived",
+    position: Mutable "position",
+    configuration: Mutable "configuration",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<LaunchConfig>("launch_configs");
+
+statements! { TABLE;
+    GET "launch_config_get" =
+        "SELECT {columns} FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id = $2";
+    LIST "launch_config_list" =
+        "SELECT {columns} FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
+         ORDER BY launch_config_id LIMIT $4";
+    SIZES "launch_config_sizes" =
+        "SELECT CAST(OCTET_LENGTH(configuration) + 256 AS BIGINT) FROM launch_configs \
+         WHERE worker_pool_id = $1 AND launch_config_id > $2 AND archived <= $3 \
+         ORDER BY launch_config_id LIMIT $4";
+    ACTIVE_BETWEEN "launch_config_active_between" =
+        "SELECT {columns} FROM launch_configs \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 AND archived = 0 \
+         ORDER BY worker_pool_id, position, launch_config_id LIMIT $3";
+    COUNT_BETWEEN "launch_config_count_between" =
+        "SELECT worker_pool_id, COUNT(*) FROM launch_configs \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id ORDER BY worker_pool_id LIMIT $3";
+    INSERT "launch_config_insert" =
+        "INSERT INTO launch_configs ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "launch_config_update" =
+        "UPDATE launch_configs SET {changes} WHERE {key}";
+    ARCHIVE "launch_config_archive" =
+        "UPDATE launch_configs SET archived = 1, last_modified = $1, version = version + 1 \
+         WHERE worker_pool_id = $2 AND launch_config_id = $3 AND version = $4";
+    DELETE_EXPIRABLE "launch_config_delete_expirable" =
+        "DELETE FROM launch_configs WHERE (worker_pool_id, launch_config_id) IN (\
+         SELECT c.worker_pool_id, c.launch_config_id FROM launch_configs AS c \
+         WHERE c.archived = 1 AND NOT EXISTS (SELECT 1 FROM workers AS w \
+         WHERE w.worker_pool_id = c.worker_pool_id AND w.launch_config_id = c.launch_config_id) \
+         ORDER BY c.worker_pool_id, c.launch_config_id LIMIT $1)";
+}
+
+pub fn launch_config_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    id: &LaunchConfigId,
+) -> Result<Option<LaunchConfig>, StoreError> {
+    tx.row(&GET, &[pool_id.as_str().into(), id.as_str().into()], entity)
+}
+
+/// By id.
+pub fn launch_config_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    include_archived: bool,
+    after: Option<&LaunchConfigId>,
+    limit: u32,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    let after = after.map_or("", LaunchConfigId::as_str);
+    tx.rows(
+        &LIST,
+        &[
+            pool_id.as_str().into(),
+            after.into(),
+            include_archived.into(),
+            limit.into(),
+        ],
+        entity,
+    )
+}
+
+/// By id, as many as weigh no more than this; one at least.
+pub fn launch_config_part(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    include_archived: bool,
+    after: Option<&LaunchConfigId>,
+    limit: u32,
+    max_bytes: u64,
+) -> Result<Part<LaunchConfig>, StoreError> {
+    let after = after.map_or("", LaunchConfigId::as_str);
+    let keys = [
+        pool_id.as_str().into(),
+        after.into(),
+        include_archived.into(),
+    ];
+    part::read_within(tx, max_bytes, &SIZES, &LIST, &keys, limit, entity)
+}
+
+/// Active and archived ones, as an edit of the pool must know them.
+pub fn launch_config_all(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    launch_config_list(tx, pool_id, true, None, ALL_ROWS)
+}
+
+/// The active ones of all pools from the first to the last, by pool and in their authors'
+/// order: one query per page of pools.
+pub fn launch_config_active_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<LaunchConfig>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&ACTIVE_BETWEEN, &values, entity)
+}
+
+/// How many launch configs, archived ones included, the pools from the first to the last have.
+pub fn launch_config_count_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolId, u64)>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&COUNT_BETWEEN, &values, |row| {
+        Ok((row.text(0)?.parse()?, row.number(1)?))
+    })
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn launch_config_insert(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, config)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn launch_config_update(tx: &mut Tx<'_>, config: &LaunchConfig) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, config)?;
+    Ok(config.version.next())
+}
+
+/// Sets it aside, if nobody changed it since it was read. Returns the new version.
+pub fn launch_config_archive(
+    tx: &mut Tx<'_>,
+    config: &LaunchConfig,
+    now: Timestamp,
+) -> Result<Version, StoreError> {
+    tx.execute_guarded(
+        &ARCHIVE,
+        &[
+            now.into(),
+            config.pool_id.as_str().into(),
+            config.id.as_str().into(),
+            config.version.into(),
+        ],
+    )?;
+    Ok(config.version.next())
+}
+
+/// Deletes archived ones from which no worker of their pool was started.
+/// As many as the limit means: ask again.
+pub fn launch_config_delete_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRABLE, &[limit.into()])
+}

@@ -1,0 +1,154 @@
+//! What became of recent launches, by launch config: what the planner judges health by.
+//!
+//! A launch is recent when something was heard of it lately, whenever it was made. One whose
+//! machines have not registered yet is always looked at.
+
+use domain::facts::LaunchRecord;
+use domain::id::{LaunchConfigId, PoolId};
+use domain::plan::{Health, Refusals, Tries};
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+/// Groups have no key but what they are grouped by.
+static TABLE: Table = Table::unlisted("launches", 2);
+
+/// The launches of these pools, each with what it says about its launch config.
+macro_rules! of {
+    ($($condition:literal),+) => {
+        concat!(
+            "SELECT worker_pool_id, launch_config_id, token, plan, machines, state, \
+             COALESCE(cause, 'capacity') AS cause, made, failed, registered, never_registered, \
+             last_failure, \
+             CASE WHEN state = 'accepted' AND created < $1 \
+             AND made > registered + never_registered \
+             THEN made - registered - never_registered ELSE 0 END AS overdue, \
+             CASE WHEN last_registered < $2 AND registered > claimed \
+             THEN registered - claimed ELSE 0 END AS silent, claimed, \
+             CASE WHEN state = 'refused' OR state = 'accepted' AND failed > 0 \
+             THEN last_modified ELSE 0 END AS refused_at, \
+             CASE WHEN state <> 'withdrawn' AND created <= $3 THEN created END AS tried_at, \
+             CASE WHEN state = 'accepted' AND failed = 0 \
+             THEN last_modified ELSE 0 END AS accepted_at FROM launches WHERE ",
+            $($condition),+
+        )
+    };
+}
+
+macro_rules! health {
+    ($pools:literal, $limit:literal) => {
+        concat!(
+            "SELECT worker_pool_id, launch_config_id, \
+             CAST(SUM(CASE WHEN state IN ('open', 'unknown', 'accepted') OR failed > 0 \
+             THEN machines ELSE 0 END) AS BIGINT), \
+             CAST(SUM(CASE WHEN state = 'refused' THEN failed ELSE 0 END) AS BIGINT), \
+             CAST(SUM(CASE WHEN state = 'accepted' THEN failed ELSE 0 END) AS BIGINT), \
+             CAST(SUM(made) AS BIGINT), CAST(SUM(registered) AS BIGINT), \
+             CAST(SUM(never_registered) AS BIGINT), CAST(SUM(overdue) AS BIGINT), \
+             CAST(SUM(silent) AS BIGINT), MAX(last_failure), \
+             COUNT(DISTINCT CASE WHEN refused_at > last_accepted THEN plan END), \
+             MAX(last_cause), MAX(refused_at), \
+             COUNT(DISTINCT CASE WHEN never_registered + overdue + silent > 0 THEN plan END), \
+             MAX(tried_at), \
+             CAST(SUM(claimed) AS BIGINT) FROM (\
+             SELECT heard.*, MAX(accepted_at) \
+             OVER (PARTITION BY worker_pool_id, launch_config_id) AS last_accepted, \
+             FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id \
+             ORDER BY refused_at DESC, token) AS last_cause FROM (",
+            of!("last_event <= $3 AND last_event >= $4 AND ", $pools),
+            " UNION ALL ",
+            of!(
+                "state = 'accepted' AND made > registered + never_registered \
+                 AND last_event < $4 AND ",
+                $pools
+            ),
+            ") AS heard) AS judged GROUP BY worker_pool_id, launch_config_id \
+             ORDER BY worker_pool_id, launch_config_id LIMIT ",
+            $limit
+        )
+    };
+}
+
+statements! { TABLE;
+    OF_POOL "launch_health_of_pool" = health!("worker_pool_id = $5", "$6");
+    // Few launches are recent: they are found by their time, and not by their pools.
+    BETWEEN "launch_health_between" =
+        health!("worker_pool_id || '' >= $5 AND worker_pool_id || '' <= $6", "$7");
+}
+
+/// Which launches are looked at, and what is late.
+#[derive(Clone, Copy, Debug)]
+pub struct HealthWindow {
+    /// Something was heard of them since then.
+    pub since: Timestamp,
+    /// Nothing that was heard later counts: it was written by a clock that was ahead.
+    pub until: Timestamp,
+    /// Machines of launches before this moment should have registered.
+    pub launched_before: Timestamp,
+    /// Workers that registered before this moment should have asked for work.
+    pub registered_before: Timestamp,
+}
+
+/// Of all pools from the first to the last; launch configs of which nothing was heard are absent.
+pub fn launch_health_between(
+    tx: &mut Tx<'_>,
+    window: &HealthWindow,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>, StoreError> {
+    let mut values = vec![
+        window.launched_before.into(),
+        window.registered_before.into(),
+        window.until.into(),
+        window.since.into(),
+        first.as_str().into(),
+    ];
+    let statement = if first == last {
+        &OF_POOL
+    } else {
+        values.push(last.as_str().into());
+        &BETWEEN
+    };
+    values.push(ALL_ROWS.into());
+    tx.rows(statement, &values, |row| {
+        Ok((row.text(0)?.parse()?, row.text(1)?.parse()?, record(row)?))
+    })
+}
+
+fn record(row: &Row<'_>) -> Result<LaunchRecord, BadRow> {
+    let health = Health {
+        attempted: row.number(2)?,
+        failed: row.number(3)?,
+        short: row.number(4)?,
+        created: row.number(5)?,
+        registered: row.number(6)?,
+        never_registered: row.number(7)?,
+        overdue: row.number(8)?,
+        silent: row.number(9)?,
+        last_failure: row.optional_time(10)?,
+    };
+    let in_a_row: u64 = row.number(11)?;
+    let refusals = match in_a_row {
+        0 => None,
+        _ => Some(Refusals {
+            in_a_row,
+            cause: row.text(12)?.parse()?,
+            last: row.time(13)?,
+        }),
+    };
+    let tries = Tries {
+        refusals,
+        plans_without_workers: row.number(14)?,
+        last: row.optional_time(15)?,
+    };
+    let claimed = row.number(16)?;
+    Ok(LaunchRecord {
+        health,
+        tries,
+        claimed,
+    })
+}

@@ -1,0 +1,253 @@
+//! Launches: written before any cloud hears of them, so that none is forgotten.
+
+use domain::Version;
+use domain::id::{LaunchToken, PoolId, ProviderId};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
+use domain::supply::AwaitedLaunches;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{Cells, Entity, Field, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::BadRow;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::value::Value;
+
+columns! { launch: Launch(StoredLaunch) {
+    token: Key "token",
+    pool_id: Fixed "worker_pool_id",
+    provider_id: Fixed "provider_id",
+    launch_config_id: Fixed "launch_config_id",
+    machines: Fixed "machines",
+    capacity_each: Fixed "capacity_each",
+    max_price: Fixed "max_price",
+    state: Mutable ["state", "cause", "problem"],
+    asked: Mutable "asked",
+    made: Mutable "made",
+    plan: Fixed "plan",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    version: Version "version",
+}
+also {
+    Mutable "last_event" = launch.last_modified,
+    Mutable "failed" = launch.not_made(),
+    Fixed "registered" = 0_u32,
+    Fixed "never_registered" = 0_u32,
+} }
+
+impl Field for LaunchState {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        let (cause, problem) = match self {
+            Self::Open | Self::Accepted => (None, None),
+            Self::Refused { cause, problem } => (Some(cause.as_str()), Some(problem)),
+            Self::Unknown { problem } | Self::Withdrawn { problem } => (None, Some(problem)),
+        };
+        values.extend([self.as_str().into(), cause.into(), problem.into()]);
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let state: String = cells.next()?;
+        let cause: Option<String> = cells.next()?;
+        let problem = cells.next::<Option<String>>()?.unwrap_or_default();
+        Ok(match state.as_str() {
+            "open" => Self::Open,
+            "accepted" => Self::Accepted,
+            "unknown" => Self::Unknown { problem },
+            "withdrawn" => Self::Withdrawn { problem },
+            _ => Self::Refused {
+                cause: cause.unwrap_or_default().parse()?,
+                problem,
+            },
+        })
+    }
+}
+
+static TABLE: Table = Table::of::<Launch>("launches");
+
+statements! { TABLE;
+    GET "launch_get" =
+        "SELECT {columns} FROM launches WHERE token = $1";
+    INSERT "launch_insert" = "INSERT INTO launches ({written}) VALUES ({values})";
+    UPDATE "launch_update" =
+        "UPDATE launches SET last_failure = COALESCE($1, last_failure), {changes} WHERE {key}";
+    LIST_PENDING "launch_list_pending" =
+        "SELECT {columns} FROM launches WHERE provider_id = $1 \
+         AND state IN ('open', 'unknown') AND (last_modified, token) > ($2, $3) \
+         ORDER BY last_modified, token LIMIT $4";
+    LIST_OF_POOL "launch_list" =
+        "SELECT {columns} FROM launches WHERE worker_pool_id = $1 \
+         ORDER BY created DESC LIMIT $2";
+    PENDING_BETWEEN "launch_pending_between" =
+        "SELECT worker_pool_id, launch_config_id, provider_id, \
+         CAST(CASE WHEN created < $1 THEN 1 ELSE 0 END AS BIGINT), \
+         CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
+         FROM launches WHERE state IN ('open', 'unknown') \
+         AND worker_pool_id >= $2 AND worker_pool_id <= $3 \
+         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $4";
+    PENDING_MACHINES "launch_pending_machines" =
+        "SELECT CAST(COALESCE(SUM(machines - made), 0) AS BIGINT) FROM launches \
+         WHERE provider_id = $1 AND state IN ('open', 'unknown')";
+    PENDING_PROVIDERS "launch_pending_providers" =
+        "SELECT DISTINCT provider_id FROM launches WHERE worker_pool_id = $1 \
+         AND state IN ('open', 'unknown') ORDER BY provider_id LIMIT $2";
+    UNSETTLED_PROVIDERS "launch_unsettled_providers" =
+        "SELECT DISTINCT provider_id FROM launches WHERE state IN ('open', 'unknown') \
+         ORDER BY provider_id LIMIT $1";
+    REGISTERED "launch_note_registered" =
+        "UPDATE launches SET registered = registered + 1, last_registered = $1, last_event = $1 \
+         WHERE token = $2";
+    CLAIMED "launch_note_claimed" =
+        "UPDATE launches SET claimed = claimed + 1 WHERE token = $1";
+    SILENT "launch_note_silent" =
+        "UPDATE launches SET last_failure = $1, last_event = $1 \
+         WHERE token = $2 AND registered > claimed";
+    NEVER_REGISTERED "launch_note_never_registered" =
+        "UPDATE launches SET never_registered = never_registered + 1, last_failure = $1, \
+         last_event = $1 WHERE token = $2";
+    DELETE "launch_delete_before" =
+        "DELETE FROM launches WHERE token IN (SELECT token FROM launches \
+         WHERE created < $1 AND state IN ('accepted', 'refused', 'withdrawn') ORDER BY created LIMIT $2)";
+}
+
+pub fn launch_get(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<Option<Launch>, StoreError> {
+    tx.row(&GET, &[token.as_str().into()], entity)
+}
+
+pub fn launch_insert(tx: &mut Tx<'_>, launch: &Launch) -> Result<(), StoreError> {
+    tx.insert(&INSERT, launch).map(drop)
+}
+
+/// Writes state and count, if nobody changed them since they were read. Returns the new version.
+pub fn launch_update(tx: &mut Tx<'_>, launch: &Launch) -> Result<Version, StoreError> {
+    let failure = (launch.not_made() > 0).then_some(launch.last_modified);
+    let values = [vec![failure.into()], launch.updated()].concat();
+    tx.execute_guarded(&UPDATE, &values)?;
+    Ok(launch.version.next())
+}
+
+/// Those of a provider whose outcome is not known, longest waiting first.
+pub fn launch_list_pending(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    after: Option<(Timestamp, &LaunchToken)>,
+    limit: u32,
+) -> Result<Vec<Launch>, StoreError> {
+    let (since, token) = after.map_or((i64::MIN, ""), |(since, token)| {
+        (since.as_millis(), token.as_str())
+    });
+    let values = [
+        provider_id.as_str().into(),
+        since.into(),
+        token.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST_PENDING, &values, entity)
+}
+
+/// Newest first.
+pub fn launch_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    limit: u32,
+) -> Result<Vec<Launch>, StoreError> {
+    let values = [pool_id.as_str().into(), limit.into()];
+    tx.rows(&LIST_OF_POOL, &values, entity)
+}
+
+/// What may still come of launches without an answer, of all pools from the first to the last.
+pub fn launch_pending_between(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<AwaitedLaunches>, StoreError> {
+    let values = [
+        before.into(),
+        first.as_str().into(),
+        last.as_str().into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&PENDING_BETWEEN, &values, |row| {
+        Ok(AwaitedLaunches {
+            pool_id: row.text(0)?.parse()?,
+            launch_config_id: row.text(1)?.parse()?,
+            provider_id: row.text(2)?.parse()?,
+            is_old: row.integer(3)? != 0,
+            capacity: row.number(4)?,
+        })
+    })
+}
+
+/// The machines that may still come of launches without an answer, of all pools.
+pub fn launch_pending_machines(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+) -> Result<u64, StoreError> {
+    let values = [provider_id.as_str().into()];
+    let found = tx.row(&PENDING_MACHINES, &values, |row| row.number(0))?;
+    Ok(found.unwrap_or(0))
+}
+
+/// Which providers may still make machines for a pool.
+pub fn launch_pending_providers(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Vec<ProviderId>, StoreError> {
+    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&PENDING_PROVIDERS, &values, |row| {
+        Ok(row.text(0)?.parse()?)
+    })
+}
+
+/// Which providers have launches without an answer, also those that are configured no longer.
+pub fn launch_unsettled_providers(tx: &mut Tx<'_>) -> Result<Vec<ProviderId>, StoreError> {
+    tx.rows(&UNSETTLED_PROVIDERS, &[ALL_ROWS.into()], |row| {
+        Ok(row.text(0)?.parse()?)
+    })
+}
+
+/// One of its machines has proved itself.
+pub fn launch_note_registered(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [now.into(), token.as_str().into()];
+    tx.execute(&REGISTERED, &values).map(drop)
+}
+
+/// One of its machines has asked for work for the first time.
+pub(crate) fn note_claimed(tx: &mut Tx<'_>, token: &LaunchToken) -> Result<(), StoreError> {
+    tx.execute(&CLAIMED, &[token.as_str().into()]).map(drop)
+}
+
+/// One of its machines has ended that had registered, and perhaps never asked for work.
+pub fn launch_note_silent(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [now.into(), token.as_str().into()];
+    tx.execute(&SILENT, &values).map(drop)
+}
+
+/// One of its machines has ended without ever having proved itself.
+pub fn launch_note_never_registered(
+    tx: &mut Tx<'_>,
+    token: &LaunchToken,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [now.into(), token.as_str().into()];
+    tx.execute(&NEVER_REGISTERED, &values).map(drop)
+}
+
+/// Only those that are settled. As many as the limit means: ask again.
+pub fn launch_delete_before(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE, &[before.into(), limit.into()])
+}

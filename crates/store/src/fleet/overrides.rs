@@ -1,0 +1,164 @@
+//! Overrides: what is paused or limited otherwise for a time.
+
+use domain::Version;
+use domain::id::{OverrideId, ProviderId, WorkerGroup};
+use domain::overrides::{Effect, Override, Target};
+use domain::time::Timestamp;
+
+use crate::engine::cells::Cell;
+use crate::engine::columns::{Cells, Field, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::BadRow;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::value::Value;
+
+columns! { given: Override {
+    id: Key "override_id",
+    target: Mutable ["worker_pool_id", "launch_config_id", "provider_id", "region"],
+    effect: Mutable ["pause", "min_capacity", "max_capacity"],
+    reason: Mutable "reason",
+    owner: Mutable "owner",
+    created: Mutable "created",
+    until: Mutable "until",
+    ended: Mutable "ended",
+    version: Version "version",
+} }
+
+impl Field for Target {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        let (pool, config, provider, region) = match self {
+            Self::Pool(pool) => (Some(pool), None, None, None),
+            Self::LaunchConfig(pool, config) => (Some(pool), Some(config), None, None),
+            Self::Provider(provider) => (None, None, Some(provider), None),
+            Self::Region(region) => (None, None, None, Some(region)),
+        };
+        values.extend([
+            pool.map(|id| id.as_str()).into(),
+            config.map(|id| id.as_str()).into(),
+            provider.map(ProviderId::as_str).into(),
+            region.map(WorkerGroup::as_str).into(),
+        ]);
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        match (cells.next()?, cells.next()?, cells.next()?, cells.next()?) {
+            (Some(pool), None, None, None) => Ok(Self::Pool(pool)),
+            (Some(pool), Some(config), None, None) => Ok(Self::LaunchConfig(pool, config)),
+            (None, None, Some(provider), None) => Ok(Self::Provider(provider)),
+            (None, None, None, Some(region)) => Ok(Self::Region(region)),
+            _ => Err(BadRow("it names no target, or several".to_owned())),
+        }
+    }
+}
+
+impl Field for Effect {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        let (is_pause, min, max) = match self {
+            Self::Pause => (true, &None, &None),
+            Self::Limits {
+                min_capacity,
+                max_capacity,
+            } => (false, min_capacity, max_capacity),
+        };
+        values.extend([is_pause.into(), min.value(), max.value()]);
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let is_pause: bool = cells.next()?;
+        let (min_capacity, max_capacity) = (cells.next()?, cells.next()?);
+        Ok(match is_pause {
+            true => Self::Pause,
+            false => Self::Limits {
+                min_capacity,
+                max_capacity,
+            },
+        })
+    }
+}
+
+static TABLE: Table = Table::of::<Override>("overrides");
+
+statements! { TABLE;
+    GET "override_get" =
+        "SELECT {columns} FROM overrides WHERE override_id = $1";
+    INSERT "override_insert" =
+        "INSERT INTO overrides ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "override_update" =
+        "UPDATE overrides SET {changes} WHERE {key}";
+    DELETE "override_delete" = "DELETE FROM overrides WHERE override_id = $1 AND version = $2";
+    LIST "override_list" =
+        "SELECT {columns} FROM overrides \
+         WHERE override_id > $1 AND (ended IS NULL AND until > $2 OR CAST($3 AS BIGINT) = 1) \
+         ORDER BY override_id LIMIT $4";
+    IN_FORCE "override_list_in_force" =
+        "SELECT {columns} FROM overrides WHERE ended IS NULL AND until > $1 \
+         ORDER BY override_id LIMIT $2";
+    DUE "override_list_due" =
+        "SELECT {columns} FROM overrides WHERE ended IS NULL AND until <= $1 \
+         ORDER BY until, override_id LIMIT $2";
+    DELETE_ENDED "override_delete_ended_before" =
+        "DELETE FROM overrides WHERE override_id IN (\
+         SELECT override_id FROM overrides WHERE ended IS NOT NULL AND ended < $1 \
+         ORDER BY ended LIMIT $2)";
+}
+
+pub fn override_get(tx: &mut Tx<'_>, id: &OverrideId) -> Result<Option<Override>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn override_insert(tx: &mut Tx<'_>, given: &Override) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, given)
+}
+
+/// Writes everything, if nobody changed it since it was read. Returns the new version.
+pub fn override_update(tx: &mut Tx<'_>, given: &Override) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, given)?;
+    Ok(given.version.next())
+}
+
+/// If nobody changed it since it was read.
+pub fn override_delete(tx: &mut Tx<'_>, given: &Override) -> Result<(), StoreError> {
+    let key = [given.id.as_str().into(), given.version.into()];
+    tx.execute_guarded(&DELETE, &key)
+}
+
+/// By id; those that have ended only if they are asked for.
+pub fn override_list(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    with_ended: bool,
+    after: Option<&OverrideId>,
+    limit: u32,
+) -> Result<Vec<Override>, StoreError> {
+    let after = after.map_or("", OverrideId::as_str);
+    let values = [after.into(), now.into(), with_ended.into(), limit.into()];
+    tx.rows(&LIST, &values, entity)
+}
+
+/// All that act at this moment, by id.
+pub fn override_list_in_force(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+) -> Result<Vec<Override>, StoreError> {
+    tx.rows(&IN_FORCE, &[now.into(), ALL_ROWS.into()], entity)
+}
+
+/// Those whose end nobody has seen yet, the oldest first.
+pub fn override_list_due(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Override>, StoreError> {
+    tx.rows(&DUE, &[now.into(), limit.into()], entity)
+}
+
+pub fn override_delete_ended_before(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_ENDED, &[before.into(), limit.into()])
+}

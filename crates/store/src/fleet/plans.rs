@@ -1,0 +1,103 @@
+//! Plans as they were decided: a bounded history for each pool.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain::id::PoolId;
+use domain::time::Timestamp;
+use serde_json::Value;
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+columns! { record: PlanRecord {
+    pool_id: Key "worker_pool_id",
+    number: Key "number",
+    created: Fixed "created",
+    plan: Fixed "plan",
+} }
+
+static TABLE: Table = Table::of::<PlanRecord>("plans");
+
+statements! { TABLE;
+    INSERT "plan_insert" =
+        "INSERT INTO plans ({written}, input) VALUES ({values}, $5)";
+    INPUT "plan_input" = "SELECT input FROM plans WHERE worker_pool_id = $1 AND number = $2";
+    FORGET "plan_forget" = "DELETE FROM plans WHERE worker_pool_id = $1 AND number <= $2";
+    LIST "plan_list" =
+        "SELECT {columns} FROM plans \
+         WHERE worker_pool_id = $1 ORDER BY number DESC LIMIT $2";
+    GET "plan_get" =
+        "SELECT {columns} FROM plans \
+         WHERE worker_pool_id = $1 AND number = $2";
+    DELETE "plan_delete_before" =
+        "DELETE FROM plans WHERE (worker_pool_id, number) IN (SELECT worker_pool_id, number \
+         FROM plans WHERE created < $1 ORDER BY created LIMIT $2)";
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRecord {
+    pub pool_id: PoolId,
+    /// Counts up within the pool.
+    pub number: i64,
+    pub created: Timestamp,
+    pub plan: Value,
+}
+
+/// Keeps this plan and those before it, up to `keep` of them. The input is opaque here.
+pub fn plan_insert(
+    tx: &mut Tx<'_>,
+    record: &PlanRecord,
+    input: Option<&[u8]>,
+    keep: i64,
+) -> Result<(), StoreError> {
+    let input = input.map(|input| STANDARD.encode(input));
+    let mut values = record.inserted();
+    values.push(input.as_deref().into());
+    tx.execute(&INSERT, &values)?;
+    let oldest = record.number.saturating_sub(keep);
+    let values = [record.pool_id.as_str().into(), oldest.into()];
+    tx.execute(&FORGET, &values).map(drop)
+}
+
+/// Newest first.
+pub fn plan_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    limit: u32,
+) -> Result<Vec<PlanRecord>, StoreError> {
+    tx.rows(&LIST, &[pool_id.as_str().into(), limit.into()], entity)
+}
+
+pub fn plan_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<PlanRecord>, StoreError> {
+    tx.row(&GET, &[pool_id.as_str().into(), number.into()], entity)
+}
+
+/// The input of a plan, if it was kept.
+pub fn plan_input(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    number: i64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let values = [pool_id.as_str().into(), number.into()];
+    let input = tx.row(&INPUT, &values, |row| {
+        let input = row.optional_text(0)?;
+        Ok(input.map(|text| STANDARD.decode(text)).transpose()?)
+    })?;
+    Ok(input.flatten())
+}
+
+/// As many as the limit means: ask again.
+pub fn plan_delete_before(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE, &[before.into(), limit.into()])
+}

@@ -1,0 +1,140 @@
+//! Worker pools.
+
+use std::collections::BTreeMap;
+
+use domain::Version;
+use domain::id::{PoolId, ProviderId};
+use domain::pool::{Pool, PoolDefinition};
+
+use crate::engine::cells::Cell;
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+columns! { pool: Pool {
+    id: Key "worker_pool_id",
+    definition: PoolDefinition {
+        provider_id: Mutable "provider_id",
+        further_provider_ids: Mutable "further_provider_ids",
+        description: Mutable "description",
+        config: Mutable "config",
+        owner: Mutable "owner",
+        email_on_error: Mutable "email_on_error",
+    },
+    previous_provider_ids: Mutable "previous_provider_ids",
+    worker_configuration_id: Mutable "worker_configuration_id",
+    created: Fixed "created",
+    last_modified: Mutable "last_modified",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<Pool>("worker_pools");
+
+statements! { TABLE;
+    GET "pool_get" =
+        "SELECT {columns} FROM worker_pools WHERE worker_pool_id = $1";
+    INSERT "pool_insert" =
+        "INSERT INTO worker_pools ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "pool_update" =
+        "UPDATE worker_pools SET {changes} WHERE {key}";
+    DELETE "pool_delete" = "DELETE FROM worker_pools WHERE worker_pool_id = $1";
+    LIST "pool_list" =
+        "SELECT {columns} FROM worker_pools WHERE worker_pool_id > $1 \
+         ORDER BY worker_pool_id LIMIT $2";
+    // As much for each row as it takes beside its text.
+    SIZES "pool_sizes" =
+        "SELECT CAST(OCTET_LENGTH(p.config) + OCTET_LENGTH(p.description) + 256 + COALESCE((\
+         SELECT SUM(OCTET_LENGTH(c.configuration) + 256) FROM launch_configs AS c \
+         WHERE c.worker_pool_id = p.worker_pool_id AND c.archived = 0), 0) AS BIGINT) \
+         FROM worker_pools AS p WHERE p.worker_pool_id > $1 ORDER BY p.worker_pool_id LIMIT $2";
+    LIST_EXPIRABLE "pool_list_expirable" =
+        "SELECT {columns} FROM worker_pools \
+         WHERE provider_id = $1 AND previous_provider_ids = '[]' \
+         AND worker_configuration_id IS NULL ORDER BY worker_pool_id LIMIT $2";
+    LIST_LEAVING "pool_list_leaving" =
+        "SELECT {columns} FROM worker_pools \
+         WHERE worker_pool_id > $1 AND previous_provider_ids <> '[]' \
+         ORDER BY worker_pool_id LIMIT $2";
+    BY_PROVIDER "pools_by_provider" =
+        "SELECT provider_id, further_provider_ids, COUNT(*) FROM worker_pools \
+         GROUP BY provider_id, further_provider_ids ORDER BY 1, 2 LIMIT $1";
+}
+
+pub fn pool_get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// `false` if there is one of this id already; nothing changes then.
+pub fn pool_insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, pool)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn pool_update(tx: &mut Tx<'_>, pool: &Pool) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, pool)?;
+    Ok(pool.version.next())
+}
+
+/// `false` if there was none. Its workers and errors stay until they expire.
+pub fn pool_delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool, StoreError> {
+    Ok(tx.execute(&DELETE, &[id.as_str().into()])? > 0)
+}
+
+/// By id.
+pub fn pool_list(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+) -> Result<Vec<Pool>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    tx.rows(&LIST, &[after.into(), limit.into()], entity)
+}
+
+/// By id, as many as weigh no more than this with their active launch configs; one at least.
+pub fn pool_part(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+    max_bytes: u64,
+) -> Result<Part<Pool>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    part::read_within(tx, max_bytes, &SIZES, &LIST, &[after.into()], limit, entity)
+}
+
+/// Those made by hand that have no provider any more, present or previous.
+pub fn pool_list_expirable(tx: &mut Tx<'_>, limit: u32) -> Result<Vec<Pool>, StoreError> {
+    tx.rows(
+        &LIST_EXPIRABLE,
+        &[ProviderId::NULL.into(), limit.into()],
+        entity,
+    )
+}
+
+/// Those that have left a provider which may still have workers in them, by id.
+pub fn pool_list_leaving(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+) -> Result<Vec<Pool>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    tx.rows(&LIST_LEAVING, &[after.into(), limit.into()], entity)
+}
+
+/// How many pools each provider has at present; a pool of several counts for each of them.
+pub fn pools_by_provider(tx: &mut Tx<'_>) -> Result<Vec<(ProviderId, u64)>, StoreError> {
+    let groups = tx.rows(&BY_PROVIDER, &[ALL_ROWS.into()], |row| {
+        let mut ids = Vec::<ProviderId>::read(row, 1)?;
+        ids.push(row.text(0)?.parse()?);
+        Ok((ids, row.number::<u64>(2)?))
+    })?;
+    let mut counts = BTreeMap::new();
+    for (ids, n_pools) in groups {
+        for id in ids {
+            *counts.entry(id).or_default() += n_pools;
+        }
+    }
+    Ok(counts.into_iter().collect())
+}

@@ -1,0 +1,121 @@
+//! Workers that are not stopped, by what they are good for: the planner's view, from an index alone.
+
+use domain::id::PoolId;
+use domain::supply::Group;
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+/// Groups of workers have no key but what they are grouped by.
+static TABLE: Table = Table::unlisted("workers", 2);
+
+statements! { TABLE;
+    BETWEEN "worker_supply_between" =
+        "SELECT worker_pool_id, COALESCE(launch_config_id, ''), state, draining, COUNT(*), \
+         CAST(SUM(capacity) AS BIGINT) FROM workers \
+         WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         ORDER BY 1, 2, 3, 4 LIMIT $3";
+    // A CROSS JOIN is carried out by SQLite in the order in which it is written: few are quarantined.
+    QUARANTINED "worker_supply_quarantined_between" =
+        "SELECT w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining, COUNT(*), \
+         CAST(SUM(w.capacity) AS BIGINT) FROM queue_workers AS q \
+         CROSS JOIN workers AS w WHERE w.worker_pool_id = q.task_queue_id \
+         AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id \
+         AND q.quarantine_until >= $1 AND w.state = 'running' \
+         AND w.worker_pool_id >= $2 AND w.worker_pool_id <= $3 \
+         GROUP BY w.worker_pool_id, COALESCE(w.launch_config_id, ''), w.state, w.draining \
+         ORDER BY 1, 2, 3, 4 LIMIT $4";
+    OVERDUE "worker_supply_overdue_between" =
+        "SELECT worker_pool_id, COALESCE(launch_config_id, ''), state, draining, COUNT(*), \
+         CAST(SUM(capacity) AS BIGINT) FROM workers \
+         WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         AND (created < $3 OR EXISTS (SELECT 1 FROM worker_pools AS p \
+         WHERE p.worker_pool_id = workers.worker_pool_id AND p.provider_id <> workers.provider_id \
+         AND REPLACE(p.further_provider_ids, '\"' || workers.provider_id || '\"', '') \
+         = p.further_provider_ids) OR EXISTS (SELECT 1 FROM launch_configs AS c \
+         WHERE c.worker_pool_id = workers.worker_pool_id \
+         AND c.launch_config_id = workers.launch_config_id AND c.archived = 1)) \
+         GROUP BY worker_pool_id, COALESCE(launch_config_id, ''), state, draining \
+         ORDER BY 1, 2, 3, 4 LIMIT $4";
+    ARCHIVED "worker_pools_with_archived_between" =
+        "SELECT DISTINCT w.worker_pool_id FROM (\
+         SELECT DISTINCT worker_pool_id, launch_config_id FROM workers \
+         WHERE state <> 'stopped' AND state = 'running' AND launch_config_id IS NOT NULL \
+         AND worker_pool_id >= $1 AND worker_pool_id <= $2) AS w \
+         LEFT JOIN launch_configs AS c ON c.worker_pool_id = w.worker_pool_id \
+         AND c.launch_config_id = w.launch_config_id WHERE COALESCE(c.archived, 1) = 1 \
+         ORDER BY w.worker_pool_id LIMIT $3";
+}
+
+/// Those of all pools from the first to the last that are not stopped, by pool and launch config.
+pub fn worker_supply_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<Group>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&BETWEEN, &values, group)
+}
+
+/// The running ones among them that are quarantined now.
+pub fn worker_supply_quarantined_between(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<Group>, StoreError> {
+    let values = [
+        now.into(),
+        first.as_str().into(),
+        last.as_str().into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&QUARANTINED, &values, group)
+}
+
+/// Those that have not registered yet and that nobody counts on: made before this moment, by a provider that their
+/// pool has left, or by an archived launch config.
+pub fn worker_supply_overdue_between(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<Group>, StoreError> {
+    let values = [
+        first.as_str().into(),
+        last.as_str().into(),
+        before.into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&OVERDUE, &values, group)
+}
+
+/// Of the pools from the first to the last those with running workers of which the launch config is
+/// archived.
+pub fn worker_pools_with_archived_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<PoolId>, StoreError> {
+    let values = [first.as_str().into(), last.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&ARCHIVED, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+pub(crate) fn group(row: &Row<'_>) -> Result<Group, BadRow> {
+    Ok(Group {
+        pool_id: row.text(0)?.parse()?,
+        launch_config_id: match row.text(1)? {
+            "" => None,
+            id => Some(id.parse()?),
+        },
+        state: row.text(2)?.parse()?,
+        draining: row.integer(3)? != 0,
+        count: row.number(4)?,
+        capacity: row.number(5)?,
+    })
+}

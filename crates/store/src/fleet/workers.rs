@@ -1,0 +1,345 @@
+//! Workers: one at a time, newest first for people, by key for the scan.
+
+use domain::Version;
+use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::time::Timestamp;
+use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
+
+use crate::engine::columns::{Cells, Field, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::BadRow;
+use crate::engine::statement::{AFTER_ALL, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::engine::value::Value;
+use crate::fleet::launches;
+
+columns! { worker: Worker(StoredWorker) {
+    key: WorkerKey {
+        pool_id: Key "worker_pool_id",
+        group: Key "worker_group",
+        id: Key "worker_id",
+    },
+    provider_id: Mutable "provider_id",
+    launch_config_id: Mutable "launch_config_id",
+    state: Mutable "state",
+    capacity: Mutable "capacity",
+    created: Fixed "created",
+    expires: Mutable "expires",
+    last_modified: Mutable "last_modified",
+    last_checked: Mutable "last_checked",
+    terms: Mutable "terms",
+    provider_data: Mutable "provider_data",
+    secret: Mutable "secret",
+    previous_secret: Mutable ["previous_secret", "previous_secret_until"],
+    version: Version "version",
+}
+also {
+    Mutable "draining" = worker.terms.is_draining(),
+    Mutable "registered" = worker.terms.registered_at,
+    Mutable "idle_hold" = worker.terms.idle_hold_ms,
+    Mutable "advised" = worker.terms.advice.as_ref().map(|advice| advice.decided_at),
+    Mutable "advice_reason" = worker.terms.advice.as_ref().map(|advice| &advice.reason),
+} }
+
+impl Field for Option<PreviousSecret> {
+    fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
+        values.push(self.as_ref().map(|secret| &secret.digest).into());
+        values.push(self.as_ref().map(|secret| secret.until).into());
+    }
+
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        let (digest, until): (Option<_>, Option<_>) = (cells.next()?, cells.next()?);
+        match (digest, until) {
+            (Some(digest), Some(until)) => Ok(Some(PreviousSecret { digest, until })),
+            (None, _) => Ok(None),
+            (Some(_), None) => Err(BadRow("a previous secret has no end".to_owned())),
+        }
+    }
+}
+
+pub(crate) static TABLE: Table = Table::of::<Worker>("workers");
+
+statements! { TABLE;
+    GET "worker_get" =
+        "SELECT {columns} FROM workers \
+         WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3";
+    INSERT "worker_insert" =
+        "INSERT INTO workers ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "worker_update" =
+        "UPDATE workers SET {changes} WHERE {key}";
+    FIRST_CLAIM "worker_note_first_claim" =
+        "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
+         AND worker_id = $4 AND first_claim IS NULL AND state = 'running'";
+    DELETE_EXPIRED "worker_delete_expired" =
+        "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
+         SELECT worker_pool_id, worker_group, worker_id FROM workers \
+         WHERE expires < $1 ORDER BY expires LIMIT $2)";
+    // An absent filter is an empty text: no id and no state is empty.
+    LIST "worker_list" =
+        "SELECT {columns} FROM workers WHERE worker_pool_id = $1 \
+         AND (created, worker_group, worker_id) < ($2, $3, $4) \
+         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
+         ORDER BY created DESC, worker_group DESC, worker_id DESC LIMIT $7";
+    LIST_IN_GROUP "worker_list_in_group" =
+        "SELECT {columns} FROM workers WHERE worker_pool_id = $1 AND worker_group = $2 \
+         AND (created, worker_id) < ($3, $4) \
+         AND ($5 = '' OR state = $5) AND ($6 = '' OR launch_config_id = $6) \
+         ORDER BY created DESC, worker_id DESC LIMIT $7";
+    LIST_LIVE "worker_list_live" =
+        "SELECT {columns} FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
+         AND worker_group = $2 AND (worker_pool_id, worker_id) > ($3, $4) \
+         ORDER BY worker_pool_id, worker_id LIMIT $5";
+    NEXT_GROUP "worker_next_live_group" =
+        "SELECT worker_group FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
+         AND worker_group > $2 ORDER BY worker_group LIMIT 1";
+    LIVE_PROVIDERS "worker_live_providers" =
+        "SELECT DISTINCT provider_id FROM workers WHERE worker_pool_id = $1 \
+         AND state <> 'stopped' ORDER BY provider_id LIMIT $2";
+    MACHINES "worker_live_machines" =
+        "SELECT COUNT(*) FROM workers WHERE provider_id = $1 AND state <> 'stopped'";
+    STOPPING "worker_list_stopping" =
+        "SELECT {columns} FROM workers WHERE state = 'stopping' AND provider_id = $1 \
+         AND (worker_pool_id, worker_group, worker_id) > ($2, $3, $4) \
+         ORDER BY worker_pool_id, worker_group, worker_id LIMIT $5";
+    CHECKED "worker_note_checked" =
+        "UPDATE workers SET last_checked = $1 WHERE provider_id = $2 AND state <> 'stopped' \
+         AND worker_group = $3 AND (worker_pool_id, worker_id) >= ($4, $5) \
+         AND (worker_pool_id, worker_id) <= ($6, $7) AND last_checked < $8";
+}
+
+/// Which workers of a pool to list; all if nothing is given.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerFilter {
+    pub group: Option<WorkerGroup>,
+    pub state: Option<WorkerState>,
+    pub launch_config_id: Option<LaunchConfigId>,
+}
+
+/// The last worker of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCursor {
+    pub created: Timestamp,
+    pub group: WorkerGroup,
+    pub id: WorkerId,
+}
+
+impl From<&Worker> for WorkerCursor {
+    fn from(worker: &Worker) -> Self {
+        Self {
+            created: worker.created,
+            group: worker.key.group.clone(),
+            id: worker.key.id.clone(),
+        }
+    }
+}
+
+pub fn worker_get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>, StoreError> {
+    let values = [
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    tx.row(&GET, &values, entity)
+}
+
+/// `false` if there is one of this key already, whatever its state; nothing changes then.
+pub fn worker_insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, worker)
+}
+
+/// Writes what can change, if nobody changed it since it was read. Returns the new version.
+pub fn worker_update(tx: &mut Tx<'_>, worker: &Worker) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, worker)?;
+    Ok(worker.version.next())
+}
+
+/// Notes that a worker asked the queue for work, on its row and on that of its launch. Both are written once in its
+/// life: `false`, if this was known, or if no such worker runs. No row's version changes.
+pub fn worker_note_first_claim(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let values = [
+        now.into(),
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    if tx.execute(&FIRST_CLAIM, &values)? == 0 {
+        return Ok(false);
+    }
+    let worker = worker_get(tx, key)?;
+    let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
+    if let Some(token) = token {
+        launches::note_claimed(tx, &token)?;
+    }
+    Ok(true)
+}
+
+/// Deletes them whatever their state. As many as the limit means: ask again.
+pub fn worker_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+}
+
+/// Newest first, whatever their state unless the filter says.
+pub fn worker_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    filter: &WorkerFilter,
+    after: Option<&WorkerCursor>,
+    limit: u32,
+) -> Result<Vec<Worker>, StoreError> {
+    let state = filter.state.map_or("", WorkerState::as_str);
+    let launch_config = filter
+        .launch_config_id
+        .as_ref()
+        .map_or("", LaunchConfigId::as_str);
+    let (created, group, id) = match after {
+        Some(cursor) => (
+            cursor.created.as_millis(),
+            cursor.group.as_str(),
+            cursor.id.as_str(),
+        ),
+        None => (i64::MAX, AFTER_ALL, AFTER_ALL),
+    };
+    let pool_id = pool_id.as_str().into();
+    let (statement, values) = match &filter.group {
+        Some(only) => (
+            &LIST_IN_GROUP,
+            [
+                pool_id,
+                only.as_str().into(),
+                created.into(),
+                id.into(),
+                state.into(),
+                launch_config.into(),
+                limit.into(),
+            ],
+        ),
+        None => (
+            &LIST,
+            [
+                pool_id,
+                created.into(),
+                group.into(),
+                id.into(),
+                state.into(),
+                launch_config.into(),
+                limit.into(),
+            ],
+        ),
+    };
+    tx.rows(statement, &values, entity)
+}
+
+/// The workers of a provider in a group that are not stopped, in all pools, by pool and id.
+pub fn worker_list_live(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    group: &WorkerGroup,
+    after: Option<&WorkerKey>,
+    limit: u32,
+) -> Result<Vec<Worker>, StoreError> {
+    let (pool_id, id) = match after {
+        Some(key) => (key.pool_id.as_str(), key.id.as_str()),
+        None => ("", ""),
+    };
+    let values = [
+        provider_id.as_str().into(),
+        group.as_str().into(),
+        pool_id.into(),
+        id.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST_LIVE, &values, entity)
+}
+
+/// The groups in which a provider has workers that are not stopped, at most this many. One statement for each, from
+/// an index: there are many workers, and few groups.
+pub fn worker_live_groups(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    limit: usize,
+) -> Result<Vec<WorkerGroup>, StoreError> {
+    let mut groups: Vec<WorkerGroup> = Vec::new();
+    while groups.len() < limit {
+        let after = groups.last().map_or("", WorkerGroup::as_str);
+        let values = [provider_id.as_str().into(), after.into()];
+        match tx.row(&NEXT_GROUP, &values, |row| Ok(row.text(0)?.parse()?))? {
+            Some(group) => groups.push(group),
+            None => break,
+        }
+    }
+    Ok(groups)
+}
+
+/// Which providers still have workers in a pool.
+pub fn worker_live_providers(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+) -> Result<Vec<ProviderId>, StoreError> {
+    let values = [pool_id.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&LIVE_PROVIDERS, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+/// How many machines of a provider there are, in all pools.
+pub fn worker_live_machines(tx: &mut Tx<'_>, provider_id: &ProviderId) -> Result<u64, StoreError> {
+    let values = [provider_id.as_str().into()];
+    Ok(tx
+        .row(&MACHINES, &values, |row| row.number(0))?
+        .unwrap_or(0))
+}
+
+/// The workers of a provider that were told to go and are not known to be gone, by key.
+pub fn worker_list_stopping(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    after: Option<&WorkerKey>,
+    limit: u32,
+) -> Result<Vec<Worker>, StoreError> {
+    let (pool_id, group, id) = after.map_or(("", "", ""), parts);
+    let values = [
+        provider_id.as_str().into(),
+        pool_id.into(),
+        group.into(),
+        id.into(),
+        limit.into(),
+    ];
+    tx.rows(&STOPPING, &values, entity)
+}
+
+/// Notes that a page of a provider's workers in one group was looked at. Rows noted since `unless_since` stay as they are;
+/// no row's version changes.
+pub fn worker_note_checked(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    first: &WorkerKey,
+    last: &WorkerKey,
+    now: Timestamp,
+    unless_since: Timestamp,
+) -> Result<u64, StoreError> {
+    let (first, last) = (parts(first), parts(last));
+    tx.execute(
+        &CHECKED,
+        &[
+            now.into(),
+            provider_id.as_str().into(),
+            first.1.into(),
+            first.0.into(),
+            first.2.into(),
+            last.0.into(),
+            last.2.into(),
+            unless_since.into(),
+        ],
+    )
+}
+
+fn parts(key: &WorkerKey) -> (&str, &str, &str) {
+    (key.pool_id.as_str(), key.group.as_str(), key.id.as_str())
+}

@@ -1,0 +1,76 @@
+//! Who changed what; rows are only ever added.
+
+use domain::audit::{AuditEntry, EntityType};
+use domain::id::ClientId;
+
+use crate::engine::columns::{Cells, Entity, columns};
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+static TABLE: Table = Table::of::<AuditEntry>("audit");
+
+columns! { entry: AuditEntry {
+    entity_type: Fixed "entity_type",
+    entity_id: Fixed "entity_id",
+    client_id: Fixed "client_id",
+    action: Fixed "action",
+    created: Fixed "created",
+    source_ip: Fixed "source_ip",
+    request_id: Fixed "request_id",
+    detail: Fixed "detail",
+} }
+
+statements! { TABLE;
+    INSERT "audit_insert" =
+        "INSERT INTO audit ({written}) VALUES ({values})";
+    BY_ENTITY "audit_by_entity" =
+        "SELECT sequence, {columns} FROM audit \
+         WHERE entity_type = $1 AND entity_id = $2 AND sequence > $3 ORDER BY sequence LIMIT $4";
+    BY_CLIENT "audit_by_client" =
+        "SELECT sequence, {columns} FROM audit \
+         WHERE client_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
+}
+
+pub fn audit_insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), StoreError> {
+    tx.execute(&INSERT, &entry.inserted()).map(drop)
+}
+
+/// What happened to one thing, oldest first, each with its number by which to go on.
+pub fn audit_by_entity(
+    tx: &mut Tx<'_>,
+    entity_type: EntityType,
+    entity_id: &str,
+    after_sequence: Option<i64>,
+    limit: u32,
+) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
+    let values = [
+        entity_type.as_str().into(),
+        entity_id.into(),
+        after_sequence.unwrap_or(0).into(),
+        limit.into(),
+    ];
+    tx.rows(&BY_ENTITY, &values, entry)
+}
+
+/// What one client did, oldest first, each with its number by which to go on.
+pub fn audit_by_client(
+    tx: &mut Tx<'_>,
+    client_id: &ClientId,
+    after_sequence: Option<i64>,
+    limit: u32,
+) -> Result<Vec<(i64, AuditEntry)>, StoreError> {
+    let values = [
+        client_id.as_str().into(),
+        after_sequence.unwrap_or(0).into(),
+        limit.into(),
+    ];
+    tx.rows(&BY_CLIENT, &values, entry)
+}
+
+fn entry(row: &Row<'_>) -> Result<(i64, AuditEntry), BadRow> {
+    let mut cells = Cells::of(row);
+    Ok((cells.next()?, AuditEntry::read(&mut cells)?))
+}

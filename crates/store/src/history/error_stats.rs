@@ -1,0 +1,93 @@
+//! Counts over the stored errors, grouped by the database.
+
+use domain::error_report::{ErrorStats, Tallies};
+use domain::id::PoolId;
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+
+use crate::engine::error::StoreError;
+use crate::engine::statement::{AFTER_ALL, Statement, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+static TABLE: Table = Table::unlisted("worker_errors", 1);
+
+// One pool is the range from itself to itself; all pools are the range from nothing to the last.
+statements! { TABLE;
+    BY_PERIOD "error_stats_by_period" =
+        "SELECT reported / $1, COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id >= $2 AND worker_pool_id <= $3 AND reported >= $4 \
+         GROUP BY 1 ORDER BY 1 LIMIT $5";
+    BY_TITLE "error_stats_by_title" =
+        "SELECT title, COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 GROUP BY title ORDER BY title LIMIT $3";
+    BY_CODE "error_stats_by_code" =
+        "SELECT code, COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 GROUP BY code ORDER BY code LIMIT $3";
+    BY_POOL "error_stats_by_pool" =
+        "SELECT worker_pool_id, COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id ORDER BY worker_pool_id LIMIT $3";
+    BY_LAUNCH_CONFIG "error_stats_by_launch_config" =
+        "SELECT COALESCE(launch_config_id, 'unknown'), COUNT(*) FROM worker_errors \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY COALESCE(launch_config_id, 'unknown') ORDER BY 1 LIMIT $3";
+}
+
+/// Of one pool or of all. Launch configs are counted for one pool only: their ids mean nothing beyond it.
+pub fn error_stats(
+    tx: &mut Tx<'_>,
+    pool_id: Option<&PoolId>,
+    now: Timestamp,
+) -> Result<ErrorStats, StoreError> {
+    let range = pool_id.map_or(("", AFTER_ALL), |id| (id.as_str(), id.as_str()));
+    let mut stats = ErrorStats::empty(now);
+    for (start, count) in by_period(tx, range, now, DAY_MS, ErrorStats::DAYS)? {
+        stats.count_day(start, count);
+    }
+    for (start, count) in by_period(tx, range, now, HOUR_MS, ErrorStats::HOURS)? {
+        stats.count_hour(start, count);
+    }
+    stats.title = tallies(tx, &BY_TITLE, range)?;
+    stats.code = tallies(tx, &BY_CODE, range)?;
+    stats.worker_pool = tallies(tx, &BY_POOL, range)?;
+    if pool_id.is_some() {
+        stats.launch_config = tallies(tx, &BY_LAUNCH_CONFIG, range)?;
+    }
+    Ok(stats)
+}
+
+/// Errors per period, for this period and the ones before it.
+fn by_period(
+    tx: &mut Tx<'_>,
+    (first, last): (&str, &str),
+    now: Timestamp,
+    period_ms: i64,
+    n_periods: i64,
+) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+    let since = now
+        .start_of(period_ms)
+        .plus_millis(-(n_periods - 1) * period_ms);
+    let values = [
+        period_ms.into(),
+        first.into(),
+        last.into(),
+        since.into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&BY_PERIOD, &values, |row| {
+        let start = row.integer(0)?.saturating_mul(period_ms);
+        Ok((Timestamp::from_millis(start), row.number(1)?))
+    })
+}
+
+fn tallies(
+    tx: &mut Tx<'_>,
+    statement: &'static Statement,
+    (first, last): (&str, &str),
+) -> Result<Tallies, StoreError> {
+    let values = [first.into(), last.into(), ALL_ROWS.into()];
+    let groups = tx.rows(statement, &values, |row| {
+        Ok((row.text(0)?.to_owned(), row.number(1)?))
+    })?;
+    Ok(groups.into_iter().collect())
+}

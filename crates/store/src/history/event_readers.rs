@@ -1,0 +1,121 @@
+//! Readers of the stream of events that are the same whichever process does the reading.
+//!
+//! One process holds a reader at a time, by a lease. The lease only saves double work: the place can only be
+//! moved by whoever took the reader last, which the number `fence` tells.
+
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::history::events::event_head;
+
+static TABLE: Table = Table::unlisted("event_readers", 1);
+
+statements! { TABLE;
+    OPEN "event_reader_open" =
+        "INSERT INTO event_readers (name, position, holder, held_until, fence) \
+         VALUES ($1, $2, '', 0, 0) ON CONFLICT (name) DO NOTHING";
+    GET "event_reader_get" =
+        "SELECT name, position, holder, held_until, fence FROM event_readers WHERE name = $1";
+    TAKE "event_reader_take" =
+        "UPDATE event_readers SET holder = $1, held_until = $2, fence = $3 \
+         WHERE name = $4 AND fence = $5 AND held_until = $6";
+    MOVE "event_reader_move" =
+        "UPDATE event_readers SET position = $1 WHERE name = $2 AND fence = $3 AND position < $1";
+    LEAVE "event_reader_leave" =
+        "UPDATE event_readers SET held_until = $1 WHERE name = $2 AND holder = $3 AND held_until > $1";
+}
+
+/// A reader: how far it is, and who reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventReader {
+    /// The place of the last event that it has passed on.
+    pub position: i64,
+    pub holder: String,
+    pub held_until: Timestamp,
+    /// Grows whenever the holder changes.
+    pub fence: i64,
+}
+
+/// Makes the reader if there is none: it begins with what happens from now on.
+pub fn event_reader_open(tx: &mut Tx<'_>, name: &str) -> Result<(), StoreError> {
+    let head = event_head(tx)?;
+    tx.execute(&OPEN, &[name.into(), head.into()]).map(drop)
+}
+
+pub fn event_reader_get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>, StoreError> {
+    tx.row(&GET, &[name.into()], reader_row)
+}
+
+/// Takes the reader, or keeps it for longer; `None` if somebody else has it.
+pub fn event_reader_take(
+    tx: &mut Tx<'_>,
+    name: &str,
+    holder: &str,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<Option<EventReader>, StoreError> {
+    let Some(known) = event_reader_get(tx, name)? else {
+        return Ok(None);
+    };
+    let is_mine = known.holder == holder;
+    if !is_mine && known.held_until > now {
+        return Ok(None);
+    }
+    let fence = if is_mine {
+        known.fence
+    } else {
+        known.fence + 1
+    };
+    tx.execute_guarded(
+        &TAKE,
+        &[
+            holder.into(),
+            until.into(),
+            fence.into(),
+            name.into(),
+            known.fence.into(),
+            known.held_until.into(),
+        ],
+    )?;
+    Ok(Some(EventReader {
+        holder: holder.to_owned(),
+        held_until: until,
+        fence,
+        ..known
+    }))
+}
+
+/// Says that all events up to this place have been passed on; false if another has the reader by now.
+pub fn event_reader_move(
+    tx: &mut Tx<'_>,
+    name: &str,
+    fence: i64,
+    position: i64,
+) -> Result<bool, StoreError> {
+    let moved = tx.execute(&MOVE, &[position.into(), name.into(), fence.into()])?;
+    Ok(moved == 1)
+}
+
+/// Lets others read at once, if it was this one's turn.
+pub fn event_reader_leave(
+    tx: &mut Tx<'_>,
+    name: &str,
+    holder: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute(&LEAVE, &[now.into(), name.into(), holder.into()])
+        .map(drop)
+}
+
+fn reader_row(row: &Row<'_>) -> Result<EventReader, BadRow> {
+    Ok(EventReader {
+        position: row.integer(1)?,
+        holder: row.text(2)?.to_owned(),
+        held_until: row.time(3)?,
+        fence: row.integer(4)?,
+    })
+}

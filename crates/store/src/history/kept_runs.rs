@@ -1,0 +1,148 @@
+//! Keeps few outcomes: the newest of each worker, the newest of each pool, and none that is old.
+//!
+//! What was told in the last minutes stays even if it is too much, because it may be told again: a broker repeats
+//! what was not confirmed, and a repeat must be known as one.
+
+use domain::id::PoolId;
+use domain::time::{MINUTE_MS, Timestamp};
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::{Statement, statements};
+use crate::engine::tx::Tx;
+use crate::engine::value::Value;
+use crate::history::run_outcomes::TABLE;
+
+/// Repeats come within this time.
+const REPEATED_MS: i64 = 10 * MINUTE_MS;
+
+macro_rules! delete_of_pool {
+    ($condition:literal) => {
+        concat!(
+            "DELETE FROM run_outcomes WHERE (task_id, run_id) IN (SELECT task_id, run_id \
+             FROM run_outcomes WHERE worker_pool_id = $1 AND ",
+            $condition,
+            " ORDER BY resolved"
+        )
+    };
+}
+
+statements! { TABLE;
+    NEXT_POOL "run_outcome_next_pool" =
+        "SELECT worker_pool_id FROM run_outcomes WHERE worker_pool_id > $1 \
+         ORDER BY worker_pool_id LIMIT 1";
+    NEWEST "run_outcome_newest" =
+        "SELECT resolved FROM run_outcomes WHERE worker_pool_id = $1 ORDER BY resolved DESC LIMIT 1";
+    DELETE_OLD "run_outcome_delete_before" =
+        concat!(delete_of_pool!("resolved < $2"), " LIMIT $3)");
+    FIRST_TOO_MANY "run_outcome_first_too_many" =
+        "SELECT resolved, task_id, run_id FROM run_outcomes WHERE worker_pool_id = $1 \
+         ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT 1 OFFSET $2";
+    DELETE_TOO_MANY "run_outcome_delete_too_many" = concat!(delete_of_pool!(
+        "(resolved, task_id, run_id) <= ($2, $3, $4) AND resolved < $5"), " LIMIT $6)");
+    CROWDED "run_outcome_crowded_workers" =
+        "SELECT worker_group, worker_id FROM run_outcomes WHERE worker_pool_id = $1 \
+         GROUP BY worker_group, worker_id HAVING COUNT(*) > $2 AND MIN(resolved) < $3 LIMIT $4";
+    FIRST_TOO_MANY_OF_WORKER "run_outcome_first_too_many_of_worker" =
+        "SELECT resolved, task_id, run_id FROM run_outcomes WHERE worker_pool_id = $1 \
+         AND worker_group = $2 AND worker_id = $3 \
+         ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT 1 OFFSET $4";
+    DELETE_TOO_MANY_OF_WORKER "run_outcome_delete_too_many_of_worker" = concat!(delete_of_pool!(
+        "worker_group = $2 AND worker_id = $3 AND (resolved, task_id, run_id) <= ($4, $5, $6) \
+         AND resolved < $7"), " LIMIT $8)");
+}
+
+/// How many outcomes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptRuns {
+    pub of_pool: u32,
+    pub of_worker: u32,
+    /// None that is older than this.
+    pub since: Timestamp,
+}
+
+/// The pool with outcomes whose id comes next; the first, after none.
+pub fn run_outcome_next_pool(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+) -> Result<Option<PoolId>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    tx.row(&NEXT_POOL, &[after.into()], |row| {
+        Ok(row.text(0)?.parse()?)
+    })
+}
+
+/// Forgets outcomes of a pool that are too old or too many. As many as the limit means: ask again.
+pub fn run_outcome_trim(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    kept: KeptRuns,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let pool = pool_id.as_str();
+    let Some(newest) = tx.row(&NEWEST, &[pool.into()], |row| row.time(0))? else {
+        return Ok(0);
+    };
+    let settled = newest.plus_millis(-REPEATED_MS);
+    let mut left = limit;
+    let old = tx.execute(&DELETE_OLD, &[pool.into(), kept.since.into(), left.into()])?;
+    take(&mut left, old);
+    let statements = (&FIRST_TOO_MANY, &DELETE_TOO_MANY);
+    cut(
+        tx,
+        statements,
+        &[pool.into()],
+        kept.of_pool,
+        settled,
+        &mut left,
+    )?;
+    // Only workers of which something can go: others would keep those behind them from their turn.
+    let values = [
+        pool.into(),
+        kept.of_worker.into(),
+        settled.into(),
+        limit.into(),
+    ];
+    let crowded = tx.rows(&CROWDED, &values, |row| {
+        Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))
+    })?;
+    let statements = (&FIRST_TOO_MANY_OF_WORKER, &DELETE_TOO_MANY_OF_WORKER);
+    for (group, worker_id) in &crowded {
+        let keys = [pool.into(), group.into(), worker_id.into()];
+        cut(tx, statements, &keys, kept.of_worker, settled, &mut left)?;
+    }
+    Ok(u64::from(limit - left))
+}
+
+/// Deletes what comes after the newest so many.
+fn cut(
+    tx: &mut Tx<'_>,
+    (first_too_many, delete): (&'static Statement, &'static Statement),
+    keys: &[Value<'_>],
+    kept: u32,
+    settled: Timestamp,
+    left: &mut u32,
+) -> Result<(), StoreError> {
+    let values = [keys, &[kept.into()]].concat();
+    let Some((resolved, task_id, run_id)) = tx.row(first_too_many, &values, place_row)? else {
+        return Ok(());
+    };
+    let place = [
+        resolved.into(),
+        (&task_id).into(),
+        run_id.into(),
+        settled.into(),
+        (*left).into(),
+    ];
+    let deleted = tx.execute(delete, &[keys, &place].concat())?;
+    take(left, deleted);
+    Ok(())
+}
+
+fn take(left: &mut u32, deleted: u64) {
+    *left = left.saturating_sub(u32::try_from(deleted).unwrap_or(u32::MAX));
+}
+
+fn place_row(row: &Row<'_>) -> Result<(i64, String, i64), BadRow> {
+    Ok((row.integer(0)?, row.text(1)?.to_owned(), row.integer(2)?))
+}

@@ -1,0 +1,167 @@
+//! Errors that have one cause, counted for each channel by which people are told of them.
+
+use domain::Version;
+use domain::error_report::ErrorReport;
+use domain::id::{ErrorId, PoolId};
+use domain::time::Timestamp;
+use serde_json::{Map, Value as Json};
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::history::worker_errors::error_get;
+
+columns! { cause: NoticeCause {
+    channel: Key "channel",
+    pool_id: Key "worker_pool_id",
+    cause: Key "cause",
+    error_id: Mutable "error_id",
+    first_reported: Fixed "first_reported",
+    last_reported: Mutable "last_reported",
+    untold: Mutable "untold",
+    first_untold: Mutable "first_untold",
+    told: Mutable "told",
+    last_told: Mutable "last_told",
+    due: Mutable "due",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<NoticeCause>("notice_causes");
+
+statements! { TABLE;
+    GET "notice_cause_get" =
+        "SELECT {columns} FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
+    COUNT "notice_cause_count" =
+        "SELECT COUNT(*) FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2";
+    INSERT "notice_cause_insert" =
+        "INSERT INTO notice_causes ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "notice_cause_update" =
+        "UPDATE notice_causes SET {changes} WHERE {key}";
+    DUE "notice_cause_list_due" =
+        "SELECT {columns} FROM notice_causes WHERE channel = $1 AND due <= $2 \
+         ORDER BY due, worker_pool_id, cause LIMIT $3";
+    DELETE "notice_cause_delete" =
+        "DELETE FROM notice_causes WHERE channel = $1 AND worker_pool_id = $2 AND cause = $3";
+    DELETE_SETTLED "notice_cause_delete_settled" =
+        "DELETE FROM notice_causes WHERE (channel, worker_pool_id, cause) IN (\
+         SELECT channel, worker_pool_id, cause FROM notice_causes \
+         WHERE due IS NULL AND last_told < $1 ORDER BY last_told LIMIT $2)";
+    DELETE_OLDER "notice_cause_delete_older_than" =
+        "DELETE FROM notice_causes WHERE (channel, worker_pool_id, cause) IN (\
+         SELECT channel, worker_pool_id, cause FROM notice_causes \
+         WHERE last_reported < $1 ORDER BY last_reported LIMIT $2)";
+    // The topic stands here in full, so that the index on events of this kind is used.
+    EVENTS "notice_source" =
+        "SELECT position, worker_pool_id, payload FROM outbox \
+         WHERE topic = 'exchange/taskcluster-worker-manager/v1/worker-pool-error' \
+         AND position > $1 AND position <= $2 ORDER BY position LIMIT $3";
+}
+
+/// What one channel knows of the errors that have one cause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoticeCause {
+    pub channel: String,
+    pub pool_id: PoolId,
+    /// A digest of what the errors have in common.
+    pub cause: String,
+    /// The latest of them.
+    pub error_id: ErrorId,
+    pub first_reported: Timestamp,
+    pub last_reported: Timestamp,
+    /// How many have not been told yet, and when the first of these was reported.
+    pub untold: u64,
+    pub first_untold: Option<Timestamp>,
+    pub told: u64,
+    pub last_told: Option<Timestamp>,
+    /// When to tell of them; `None` if there is nothing to tell.
+    pub due: Option<Timestamp>,
+    pub version: Version,
+}
+
+pub fn notice_cause_get(
+    tx: &mut Tx<'_>,
+    channel: &str,
+    pool_id: &PoolId,
+    cause: &str,
+) -> Result<Option<NoticeCause>, StoreError> {
+    let values = [channel.into(), pool_id.as_str().into(), cause.into()];
+    tx.row(&GET, &values, entity)
+}
+
+/// How many causes are known of this pool.
+pub fn notice_cause_count(
+    tx: &mut Tx<'_>,
+    channel: &str,
+    pool_id: &PoolId,
+) -> Result<u64, StoreError> {
+    let values = [channel.into(), pool_id.as_str().into()];
+    Ok(tx.row(&COUNT, &values, |row| row.number(0))?.unwrap_or(0))
+}
+
+/// Writes a cause that is new.
+pub fn notice_cause_insert(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+    tx.execute_guarded(&INSERT, &cause.inserted())
+}
+
+/// Writes what has changed, if the cause is as it was read.
+pub fn notice_cause_update(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+    tx.update(&UPDATE, cause)
+}
+
+/// Those of which it is time to tell, the longest due first.
+pub fn notice_cause_list_due(
+    tx: &mut Tx<'_>,
+    channel: &str,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<NoticeCause>, StoreError> {
+    let values = [channel.into(), now.into(), limit.into()];
+    tx.rows(&DUE, &values, entity)
+}
+
+/// Nobody is to be told of it any more.
+pub fn notice_cause_delete(tx: &mut Tx<'_>, cause: &NoticeCause) -> Result<(), StoreError> {
+    let values = [
+        (&cause.channel).into(),
+        cause.pool_id.as_str().into(),
+        (&cause.cause).into(),
+    ];
+    tx.execute_guarded(&DELETE, &values)
+}
+
+/// Forgets causes of which all has been told before the first moment, and whatever last happened before the
+/// second. As many as the limit means: ask again.
+pub fn notice_cause_delete_settled(
+    tx: &mut Tx<'_>,
+    told_before: Timestamp,
+    reported_before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let n_settled = tx.execute(&DELETE_SETTLED, &[told_before.into(), limit.into()])?;
+    let n_old = tx.execute(&DELETE_OLDER, &[reported_before.into(), limit.into()])?;
+    Ok(n_settled + n_old)
+}
+
+/// Errors whose events have these places in the stream (after the first, up to the second), in order.
+/// `None` stands for one that has been forgotten since.
+pub fn error_list_after(
+    tx: &mut Tx<'_>,
+    after: i64,
+    until: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Option<ErrorReport>)>, StoreError> {
+    let values = [after.into(), until.into(), limit.into()];
+    let found = tx.rows(&EVENTS, &values, |row| {
+        let pool_id = row.text(1)?.parse::<PoolId>()?;
+        let payload = row.json::<Map<String, Json>>(2)?;
+        let error_id = payload.get("errorId").and_then(Json::as_str);
+        let error_id = error_id.unwrap_or_default().parse::<ErrorId>()?;
+        Ok((row.integer(0)?, pool_id, error_id))
+    })?;
+    let reports = found
+        .into_iter()
+        .map(|(position, pool_id, error_id)| Ok((position, error_get(tx, &pool_id, &error_id)?)));
+    reports.collect()
+}

@@ -1,0 +1,102 @@
+//! Events as they are written, in the transaction of the change that they tell of.
+//!
+//! Of two changes, the one that saw the other has the higher number. Changes that did not see each other
+//! may be numbered in either order, and the higher number may be committed first; `event_stream` therefore
+//! gives every event its place once it is there to be seen.
+
+use domain::event::Event;
+use domain::id::PoolId;
+use domain::time::Timestamp;
+use serde_json::Value;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::engine::value::to_json;
+
+pub(crate) static TABLE: Table = Table::unlisted("outbox", 1);
+
+statements! { TABLE;
+    PUSH "outbox_push" =
+        "INSERT INTO outbox (event_id, topic, routing_key, worker_pool_id, payload, created, \
+         routes) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    DEPTH "outbox_depth" = "SELECT COUNT(*) FROM outbox WHERE position IS NULL";
+}
+
+/// An event as it goes out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutboxRow {
+    /// Its place in the stream; whoever has seen an event has seen all with lower places.
+    pub position: i64,
+    /// By which a consumer can drop repeats.
+    pub event_id: String,
+    /// The full name of the exchange.
+    pub topic: String,
+    pub routing_key: String,
+    /// Further routing keys.
+    pub routes: Vec<String>,
+    /// Events of one pool keep their order.
+    pub pool_id: Option<PoolId>,
+    pub payload: Value,
+    pub created: Timestamp,
+}
+
+pub fn outbox_push(tx: &mut Tx<'_>, event: &Event) -> Result<(), StoreError> {
+    let topic = event.body.exchange().topic();
+    let routing_key = event.body.routing_key();
+    let payload = event.body.payload(event.created).to_string();
+    let routes = event.body.routes();
+    let routes = (!routes.is_empty()).then(|| to_json(&routes));
+    tx.execute(
+        &PUSH,
+        &[
+            (&event.id).into(),
+            (&topic).into(),
+            (&routing_key).into(),
+            event.body.pool_id().map(PoolId::as_str).into(),
+            (&payload).into(),
+            event.created.into(),
+            routes.as_ref().into(),
+        ],
+    )
+    .map(drop)
+}
+
+/// How many have no place in the stream yet.
+pub fn outbox_depth(tx: &mut Tx<'_>) -> Result<u64, StoreError> {
+    Ok(tx.row(&DEPTH, &[], |row| row.number(0))?.unwrap_or(0))
+}
+
+/// The columns of a row, in the order in which every select of events has them.
+macro_rules! columns {
+    () => {
+        "position, event_id, topic, routing_key, worker_pool_id, payload, created, routes"
+    };
+}
+pub(crate) use columns;
+
+/// How much of that can be large, in bytes.
+macro_rules! size {
+    () => {
+        "CAST(OCTET_LENGTH(payload) AS BIGINT)"
+    };
+}
+pub(crate) use size;
+
+pub(crate) fn outbox_row(row: &Row<'_>) -> Result<OutboxRow, BadRow> {
+    Ok(OutboxRow {
+        position: row.integer(0)?,
+        event_id: row.text(1)?.to_owned(),
+        topic: row.text(2)?.to_owned(),
+        routing_key: row.text(3)?.to_owned(),
+        pool_id: row.optional_text(4)?.map(str::parse).transpose()?,
+        payload: row.json(5)?,
+        created: row.time(6)?,
+        routes: match row.optional_text(7)? {
+            Some(_) => row.json(7)?,
+            None => Vec::new(),
+        },
+    })
+}

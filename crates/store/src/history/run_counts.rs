@@ -1,0 +1,109 @@
+//! How many runs ended how, by pool and hour.
+
+use std::collections::BTreeMap;
+
+use domain::id::{ConfigurationId, PoolId};
+use domain::run_outcome::{RunOutcome, Tally, Window};
+use domain::task::EndReason;
+use domain::time::{HOUR_MS, Timestamp};
+
+use crate::engine::error::StoreError;
+use crate::engine::row::Row;
+use crate::engine::statement::{Statement, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+static TABLE: Table = Table::unlisted("run_counts", 3);
+
+/// One sum for each window, the longest last: it bounds what is read.
+macro_rules! sums {
+    () => {
+        "SELECT reason, CAST(SUM(CASE WHEN hour >= $1 THEN runs ELSE 0 END) AS BIGINT), \
+         CAST(SUM(CASE WHEN hour >= $2 THEN runs ELSE 0 END) AS BIGINT), \
+         CAST(SUM(runs) AS BIGINT) FROM run_counts WHERE hour >= $3 AND worker_pool_id "
+    };
+}
+
+statements! { TABLE;
+    ADD "run_count_add" =
+        "INSERT INTO run_counts (worker_pool_id, hour, reason, runs) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (worker_pool_id, hour, reason) \
+         DO UPDATE SET runs = run_counts.runs + excluded.runs";
+    OF_POOL "run_count_of_pool" = concat!(sums!(), "= $4 GROUP BY reason");
+    OF_CONFIGURATION "run_count_of_configuration" = concat!(sums!(),
+        "IN (SELECT worker_pool_id FROM worker_types WHERE worker_configuration_id = $4) \
+         GROUP BY reason");
+    DELETE_OLDER "run_count_delete_before" =
+        "DELETE FROM run_counts WHERE (worker_pool_id, hour, reason) IN (\
+         SELECT worker_pool_id, hour, reason FROM run_counts WHERE hour < $1 \
+         ORDER BY hour LIMIT $2)";
+}
+
+/// How many runs ended how, in each of the windows.
+pub type Tallies = [Tally; Window::ALL.len()];
+
+pub(crate) fn run_count_add(tx: &mut Tx<'_>, outcomes: &[RunOutcome]) -> Result<(), StoreError> {
+    let mut counts: BTreeMap<(&PoolId, Timestamp, &str), u32> = BTreeMap::new();
+    for outcome in outcomes {
+        let hour = outcome.resolved.start_of(HOUR_MS);
+        let key = (&outcome.worker.pool_id, hour, outcome.reason.as_str());
+        *counts.entry(key).or_default() += 1;
+    }
+    for ((pool_id, hour, reason), count) in counts {
+        let values = [
+            pool_id.as_str().into(),
+            hour.into(),
+            reason.into(),
+            count.into(),
+        ];
+        tx.execute(&ADD, &values)?;
+    }
+    Ok(())
+}
+
+pub fn run_count_of_pool(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+) -> Result<Tallies, StoreError> {
+    tallies(tx, &OF_POOL, pool_id.as_str(), now)
+}
+
+/// Of all pools that are made of a worker configuration.
+pub fn run_count_of_configuration(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+    now: Timestamp,
+) -> Result<Tallies, StoreError> {
+    tallies(tx, &OF_CONFIGURATION, id.as_str(), now)
+}
+
+/// Forgets whole hours that began before this moment. As many as the limit means: ask again.
+pub fn run_count_delete_before(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+}
+
+fn tallies(
+    tx: &mut Tx<'_>,
+    statement: &'static Statement,
+    name: &str,
+    now: Timestamp,
+) -> Result<Tallies, StoreError> {
+    let [hour, day, week] = Window::ALL.map(|window| window.since(now));
+    let values = [hour.into(), day.into(), week.into(), name.into()];
+    let rows = tx.rows(statement, &values, |row: &Row<'_>| {
+        let reason: EndReason = row.text(0)?.parse()?;
+        Ok((reason, [row.number(1)?, row.number(2)?, row.number(3)?]))
+    })?;
+    let mut tallies = Tallies::default();
+    for (reason, counts) in rows {
+        for (tally, count) in tallies.iter_mut().zip(counts) {
+            tally.add(reason, count);
+        }
+    }
+    Ok(tallies)
+}

@@ -1,0 +1,37 @@
+//! The messages of our own queue that tell what became of runs, out of the stream of events.
+
+use domain::run_outcome::OUTCOME_EXCHANGES;
+
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::statement::statements;
+use crate::engine::tx::Tx;
+use crate::engine::value::Value;
+use crate::history::outbox::{TABLE, size};
+
+macro_rules! told {
+    () => {
+        " FROM outbox WHERE position > $1 AND position <= $2 AND topic IN ($3, $4, $5, $6) \
+         ORDER BY position LIMIT $7"
+    };
+}
+
+statements! { TABLE;
+    LIST "run_message_list" = concat!("SELECT position, payload", told!());
+    SIZES "run_message_sizes" = concat!("SELECT ", size!(), told!());
+}
+
+/// Those whose places come after the first and not after the second, in order. It looks at all events in
+/// between, so these should not be too far apart.
+pub fn run_message_list(
+    tx: &mut Tx<'_>,
+    after: i64,
+    until: i64,
+    limit: u32,
+) -> Result<Part<(i64, String)>, StoreError> {
+    let mut keys = vec![after.into(), until.into()];
+    keys.extend(OUTCOME_EXCHANGES.map(Value::from));
+    part::read(tx, &SIZES, &LIST, &keys, limit, |row| {
+        Ok((row.integer(0)?, row.text(1)?.to_owned()))
+    })
+}

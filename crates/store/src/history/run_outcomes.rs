@@ -1,0 +1,178 @@
+//! What became of the last runs of workers. An outcome that is told again changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
+use domain::run_outcome::RunOutcome;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::{AFTER_ALL, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+use crate::history::run_counts::run_count_add;
+
+columns! { outcome: RunOutcome {
+    task_id: Key "task_id",
+    run_id: Key "run_id",
+    worker: WorkerKey {
+        pool_id: Fixed "worker_pool_id",
+        group: Fixed "worker_group",
+        id: Fixed "worker_id",
+    },
+    reason: Fixed "reason",
+    resolved: Fixed "resolved",
+} }
+
+pub(crate) static TABLE: Table = Table::of::<RunOutcome>("run_outcomes");
+
+statements! { TABLE;
+    INSERT "run_outcome_insert" =
+        "INSERT INTO run_outcomes ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    HAS_POOL "run_outcome_has_pool" =
+        "SELECT worker_pool_id FROM worker_pools WHERE worker_pool_id = $1";
+    OF_WORKER "run_outcome_list_of_worker" =
+        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
+         AND (resolved, task_id, run_id) < ($4, $5, $6) \
+         ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $7";
+    // The last moment is there twice because one of them bounds the search.
+    OF_POOL "run_outcome_list_of_pool" =
+        "SELECT {columns} FROM run_outcomes WHERE worker_pool_id = $1 \
+         AND (resolved, task_id, run_id) < ($2, $3, $4) AND resolved >= $5 \
+         ORDER BY resolved DESC, task_id DESC, run_id DESC LIMIT $6";
+    POOLS "run_outcome_pools_of_configuration" =
+        "SELECT worker_pool_id FROM worker_types WHERE worker_configuration_id = $1 \
+         ORDER BY worker_pool_id LIMIT $2";
+}
+
+/// Where a list of outcomes, newest first, goes on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunCursor {
+    pub resolved: Timestamp,
+    pub task_id: TaskId,
+    pub run_id: u32,
+}
+
+impl From<&RunOutcome> for RunCursor {
+    fn from(outcome: &RunOutcome) -> Self {
+        Self {
+            resolved: outcome.resolved,
+            task_id: outcome.task_id.clone(),
+            run_id: outcome.run_id,
+        }
+    }
+}
+
+/// Takes note of outcomes and counts them, unless they are known or their pool is none of ours. Returns those
+/// that are new.
+pub fn run_outcome_note(
+    tx: &mut Tx<'_>,
+    outcomes: &[RunOutcome],
+) -> Result<Vec<RunOutcome>, StoreError> {
+    let named: BTreeSet<&PoolId> = outcomes.iter().map(|known| &known.worker.pool_id).collect();
+    let mut ours = BTreeSet::new();
+    for pool_id in named {
+        if has_pool(tx, pool_id)? {
+            ours.insert(pool_id);
+        }
+    }
+    // In one order, so that two who write the same do not wait for each other.
+    let sorted: BTreeMap<RunCursor, &RunOutcome> = outcomes
+        .iter()
+        .filter(|outcome| ours.contains(&outcome.worker.pool_id))
+        .map(|outcome| (RunCursor::from(outcome), outcome))
+        .collect();
+    let mut new = Vec::new();
+    for outcome in sorted.into_values() {
+        if tx.insert(&INSERT, outcome)? {
+            new.push(outcome.clone());
+        }
+    }
+    run_count_add(tx, &new)?;
+    Ok(new)
+}
+
+fn has_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<bool, StoreError> {
+    let found = tx.row(&HAS_POOL, &[pool_id.as_str().into()], |_| Ok(()))?;
+    Ok(found.is_some())
+}
+
+/// The last runs of a worker, newest first.
+pub fn run_outcome_list_of_worker(
+    tx: &mut Tx<'_>,
+    worker: &WorkerKey,
+    after: Option<&RunCursor>,
+    limit: u32,
+) -> Result<Vec<RunOutcome>, StoreError> {
+    let (resolved, task_id, run_id) = place(after);
+    let values = [
+        worker.pool_id.as_str().into(),
+        worker.group.as_str().into(),
+        worker.id.as_str().into(),
+        resolved.into(),
+        task_id.into(),
+        run_id.into(),
+        limit.into(),
+    ];
+    tx.rows(&OF_WORKER, &values, entity)
+}
+
+/// The last runs in these pools together, newest first.
+///
+/// Each pool's are in order already, so they are merged: once as many are known as are wanted, only what is
+/// newer than the last of these is read.
+pub fn run_outcome_list_of_pools(
+    tx: &mut Tx<'_>,
+    pools: &[PoolId],
+    after: Option<&RunCursor>,
+    limit: u32,
+) -> Result<Vec<RunOutcome>, StoreError> {
+    let (resolved, task_id, run_id) = place(after);
+    let mut newest: BTreeMap<RunCursor, RunOutcome> = BTreeMap::new();
+    let mut since = i64::MIN;
+    for pool_id in pools {
+        let values = [
+            pool_id.as_str().into(),
+            resolved.into(),
+            task_id.into(),
+            run_id.into(),
+            since.into(),
+            limit.into(),
+        ];
+        let found = tx.rows(&OF_POOL, &values, entity)?;
+        newest.extend(
+            found
+                .into_iter()
+                .map(|found| (RunCursor::from(&found), found)),
+        );
+        while newest.len() > limit as usize {
+            newest.pop_first();
+        }
+        if newest.len() == limit as usize
+            && let Some((oldest, _)) = newest.first_key_value()
+        {
+            since = oldest.resolved.as_millis();
+        }
+    }
+    Ok(newest.into_values().rev().collect())
+}
+
+/// The pools that are made of a worker configuration.
+pub fn configuration_pools(
+    tx: &mut Tx<'_>,
+    id: &ConfigurationId,
+) -> Result<Vec<PoolId>, StoreError> {
+    let values = [id.as_str().into(), ALL_ROWS.into()];
+    tx.rows(&POOLS, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+fn place(after: Option<&RunCursor>) -> (i64, &str, i64) {
+    after.map_or((i64::MAX, AFTER_ALL, i64::MAX), |after| {
+        (
+            after.resolved.as_millis(),
+            after.task_id.as_str(),
+            i64::from(after.run_id),
+        )
+    })
+}

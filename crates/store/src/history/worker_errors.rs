@@ -1,0 +1,98 @@
+//! Errors of workers and providers, as they were reported.
+
+use domain::error_report::ErrorReport;
+use domain::id::{ErrorId, LaunchConfigId, PoolId};
+use domain::time::Timestamp;
+
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::{AFTER_ALL, statements};
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+columns! { report: ErrorReport {
+    pool_id: Key "worker_pool_id",
+    error_id: Key "error_id",
+    reported: Fixed "reported",
+    kind: Fixed "kind",
+    title: Fixed "title",
+    description: Fixed "description",
+    extra: Fixed "extra",
+    launch_config_id: Fixed "launch_config_id",
+}
+also { Fixed "code" = report.code() } }
+
+static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
+
+// An absent filter is an empty text: no id is empty.
+statements! { TABLE;
+    INSERT "error_insert" =
+        "INSERT INTO worker_errors ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    GET "error_get" =
+        "SELECT {columns} FROM worker_errors WHERE worker_pool_id = $1 AND error_id = $2";
+    LIST "error_list" =
+        "SELECT {columns} FROM worker_errors WHERE worker_pool_id = $1 \
+         AND (reported, error_id) < ($2, $3) \
+         AND ($4 = '' OR launch_config_id = $4) AND ($5 = '' OR error_id = $5) \
+         ORDER BY reported DESC, error_id DESC LIMIT $6";
+    DELETE_OLDER "error_delete_older_than" =
+        "DELETE FROM worker_errors WHERE (worker_pool_id, error_id) IN (\
+         SELECT worker_pool_id, error_id FROM worker_errors \
+         WHERE reported < $1 ORDER BY reported LIMIT $2)";
+}
+
+/// Which errors of a pool to list; all if nothing is given.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorFilter {
+    pub launch_config_id: Option<LaunchConfigId>,
+    pub error_id: Option<ErrorId>,
+}
+
+/// `false` if this error is there already.
+pub fn error_insert(tx: &mut Tx<'_>, report: &ErrorReport) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, report)
+}
+
+pub fn error_get(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    error_id: &ErrorId,
+) -> Result<Option<ErrorReport>, StoreError> {
+    let values = [pool_id.as_str().into(), error_id.as_str().into()];
+    tx.row(&GET, &values, entity)
+}
+
+/// Newest first; `after` is the moment and id of the last one of the page before.
+pub fn error_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    filter: &ErrorFilter,
+    after: Option<(Timestamp, &ErrorId)>,
+    limit: u32,
+) -> Result<Vec<ErrorReport>, StoreError> {
+    let (reported, id) = after.map_or((i64::MAX, AFTER_ALL), |(reported, id)| {
+        (reported.as_millis(), id.as_str())
+    });
+    let values = [
+        pool_id.as_str().into(),
+        reported.into(),
+        id.into(),
+        filter
+            .launch_config_id
+            .as_ref()
+            .map_or("", LaunchConfigId::as_str)
+            .into(),
+        filter.error_id.as_ref().map_or("", ErrorId::as_str).into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, entity)
+}
+
+/// Oldest first. As many as the limit means: ask again.
+pub fn error_delete_older_than(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_OLDER, &[before.into(), limit.into()])
+}

@@ -1,0 +1,99 @@
+//! Artifacts of tasks: what there is to know of them. The bytes are files, which are not kept here.
+
+use domain::artifact::{Artifact, ArtifactName};
+use domain::id::TaskId;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+columns! { artifact: Artifact {
+    task_id: Key "task_id",
+    run_id: Key "run_id",
+    name: Key "name",
+    content_type: Mutable "content_type",
+    expires: Mutable "expires",
+    created: Fixed "created",
+    content: Mutable "details",
+}
+also {
+    Mutable "storage_type" = artifact.content.storage_type(),
+    Mutable "state" = state(artifact),
+} }
+
+static TABLE: Table = Table::of::<Artifact>("artifacts");
+
+statements! { TABLE;
+    GET "artifact_get" =
+        "SELECT {columns} FROM artifacts WHERE task_id = $1 AND run_id = $2 AND name = $3";
+    LIST "artifact_list" =
+        "SELECT {columns} FROM artifacts \
+         WHERE task_id = $1 AND run_id = $2 AND name > $3 ORDER BY name LIMIT $4";
+    INSERT "artifact_insert" =
+        "INSERT INTO artifacts ({written}) VALUES ({values}) \
+         ON CONFLICT (task_id, run_id, name) DO NOTHING";
+    UPDATE "artifact_update" =
+        "UPDATE artifacts SET {changes} WHERE {key}";
+    DELETE_EXPIRED "artifact_delete_expired" =
+        "DELETE FROM artifacts WHERE (task_id, run_id, name) IN (\
+         SELECT task_id, run_id, name FROM artifacts WHERE expires < $1 ORDER BY expires LIMIT $2) \
+         RETURNING {columns}";
+}
+
+pub fn artifact_get(
+    tx: &mut Tx<'_>,
+    task_id: &TaskId,
+    run_id: u32,
+    name: &ArtifactName,
+) -> Result<Option<Artifact>, StoreError> {
+    let values = [task_id.as_str().into(), run_id.into(), name.as_str().into()];
+    tx.row(&GET, &values, entity)
+}
+
+/// Those of one run, by name.
+pub fn artifact_list(
+    tx: &mut Tx<'_>,
+    task_id: &TaskId,
+    run_id: u32,
+    after: Option<&ArtifactName>,
+    limit: u32,
+) -> Result<Vec<Artifact>, StoreError> {
+    let after = after.map_or("", ArtifactName::as_str);
+    let values = [
+        task_id.as_str().into(),
+        run_id.into(),
+        after.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, entity)
+}
+
+/// `false`: there is one of this name already.
+pub fn artifact_insert(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, artifact)
+}
+
+/// `false`: it has expired meanwhile.
+pub fn artifact_update(tx: &mut Tx<'_>, artifact: &Artifact) -> Result<bool, StoreError> {
+    Ok(tx.execute(&UPDATE, &artifact.updated())? == 1)
+}
+
+/// Returns what has gone, so that its file can go, too. As many as the limit means: ask again.
+pub fn artifact_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Artifact>, StoreError> {
+    tx.rows(&DELETE_EXPIRED, &[now.into(), limit.into()], entity)
+}
+
+fn state(artifact: &Artifact) -> &'static str {
+    if artifact.content.is_present() {
+        "present"
+    } else {
+        "awaited"
+    }
+}

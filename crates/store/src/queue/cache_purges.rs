@@ -1,0 +1,116 @@
+//! Requests to delete caches: one for each cache of a pool, until it expires.
+
+use domain::id::PoolId;
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+static TABLE: Table = Table::unlisted("cache_purges", 2);
+
+statements! { TABLE;
+    PUT "cache_purge_put" =
+        "INSERT INTO cache_purges (worker_pool_id, cache_name, purge_before, expires) \
+         VALUES ($1, $2, $3, $4) ON CONFLICT (worker_pool_id, cache_name) DO UPDATE \
+         SET purge_before = excluded.purge_before, expires = excluded.expires \
+         WHERE cache_purges.purge_before < excluded.purge_before";
+    OTHERS "cache_purge_count_others" =
+        "SELECT COUNT(*) FROM cache_purges \
+         WHERE worker_pool_id = $1 AND cache_name <> $2 AND expires > $3";
+    OF_POOL "cache_purge_list_of_pool" =
+        "SELECT worker_pool_id, cache_name, purge_before FROM cache_purges \
+         WHERE worker_pool_id = $1 AND expires > $2 AND purge_before >= $3 \
+         ORDER BY cache_name LIMIT $4";
+    LIST "cache_purge_list" =
+        "SELECT worker_pool_id, cache_name, purge_before FROM cache_purges \
+         WHERE (worker_pool_id, cache_name) > ($1, $2) AND expires > $3 \
+         ORDER BY worker_pool_id, cache_name LIMIT $4";
+    DELETE "cache_purge_delete_expired" =
+        "DELETE FROM cache_purges WHERE (worker_pool_id, cache_name) IN \
+         (SELECT worker_pool_id, cache_name FROM cache_purges \
+         WHERE expires <= $1 ORDER BY expires LIMIT $2)";
+}
+
+/// Caches of this name are to be deleted by the workers of a pool if they were made before a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachePurge {
+    pub pool_id: PoolId,
+    pub cache_name: String,
+    pub before: Timestamp,
+}
+
+/// A request that is there already gets the later of the two moments.
+pub fn cache_purge_put(
+    tx: &mut Tx<'_>,
+    purge: &CachePurge,
+    expires: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [
+        purge.pool_id.as_str().into(),
+        (&purge.cache_name).into(),
+        purge.before.into(),
+        expires.into(),
+    ];
+    tx.execute(&PUT, &values).map(drop)
+}
+
+/// How many other caches of the pool have a request.
+pub fn cache_purge_count_others(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    cache_name: &str,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let values = [pool_id.as_str().into(), cache_name.into(), now.into()];
+    let count = tx.row(&OTHERS, &values, |row| row.number(0))?;
+    Ok(count.unwrap_or(0))
+}
+
+/// Those of a pool that were made at this moment or later, by name.
+pub fn cache_purge_list_of_pool(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<CachePurge>, StoreError> {
+    let values = [
+        pool_id.as_str().into(),
+        now.into(),
+        since.into(),
+        limit.into(),
+    ];
+    tx.rows(&OF_POOL, &values, purge)
+}
+
+/// Those of all pools, by pool and name.
+pub fn cache_purge_list(
+    tx: &mut Tx<'_>,
+    after: Option<(&PoolId, &str)>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<CachePurge>, StoreError> {
+    let (pool_id, cache_name) = after.map_or(("", ""), |(pool_id, name)| (pool_id.as_str(), name));
+    let values = [pool_id.into(), cache_name.into(), now.into(), limit.into()];
+    tx.rows(&LIST, &values, purge)
+}
+
+/// As many as the limit means: ask again.
+pub fn cache_purge_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE, &[now.into(), limit.into()])
+}
+
+fn purge(row: &Row<'_>) -> Result<CachePurge, BadRow> {
+    Ok(CachePurge {
+        pool_id: row.text(0)?.parse()?,
+        cache_name: row.text(1)?.to_owned(),
+        before: row.time(2)?,
+    })
+}

@@ -1,0 +1,61 @@
+//! Workers that ask for tasks: what we and the queue know of them, read for many at once.
+
+use std::collections::HashMap;
+
+use domain::id::WorkerKey;
+use domain::queue_worker::QueueWorker;
+use domain::worker::WorkerState;
+
+use crate::engine::columns::Cells;
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::engine::value::to_json;
+use crate::queue::queue_workers;
+
+static TABLE: Table = Table::joined("queue_workers", &[("q", &queue_workers::TABLE)]);
+
+statements! { TABLE;
+    LIST "claimant_list" =
+        "SELECT {columns}, v.value ->> 0, v.value ->> 1, v.value ->> 2, w.state FROM json_each($1) AS v \
+         LEFT JOIN workers AS w ON w.worker_pool_id = v.value ->> 0 \
+         AND w.worker_group = v.value ->> 1 AND w.worker_id = v.value ->> 2 \
+         LEFT JOIN queue_workers AS q ON q.task_queue_id = v.value ->> 0 \
+         AND q.worker_group = v.value ->> 1 AND q.worker_id = v.value ->> 2";
+}
+
+/// A worker that asks for tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimant {
+    /// `None`: we have no such worker. It may be one that we did not start.
+    pub state: Option<WorkerState>,
+    /// `None`: it has never asked before.
+    pub known: Option<QueueWorker>,
+}
+
+/// One for each of these workers, whether anything is known of it or not.
+pub fn claimant_list(
+    tx: &mut Tx<'_>,
+    workers: &[WorkerKey],
+) -> Result<HashMap<WorkerKey, Claimant>, StoreError> {
+    let keys: Vec<[&str; 3]> = workers
+        .iter()
+        .map(|key| [key.pool_id.as_str(), key.group.as_str(), key.id.as_str()])
+        .collect();
+    let found = tx.rows(&LIST, &[(&to_json(&keys)).into()], claimant)?;
+    Ok(found.into_iter().collect())
+}
+
+fn claimant(row: &Row<'_>) -> Result<(WorkerKey, Claimant), BadRow> {
+    let mut cells = Cells::of(row);
+    let known = cells.joined()?;
+    let key = WorkerKey {
+        pool_id: cells.next()?,
+        group: cells.next()?,
+        id: cells.next()?,
+    };
+    let state = cells.next()?;
+    Ok((key, Claimant { state, known }))
+}

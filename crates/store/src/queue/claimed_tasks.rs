@@ -1,0 +1,115 @@
+//! Runs that workers are busy with: which there are, whose, and until when.
+
+use domain::id::{PoolId, TaskId, WorkerGroup, WorkerId, WorkerKey};
+use domain::task::Task;
+use domain::time::Timestamp;
+
+use crate::engine::columns::Cells;
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::queue::tasks::{read_task, size, task_columns};
+
+static TABLE: Table = Table::unlisted("claimed_tasks", 1);
+
+macro_rules! after {
+    () => {
+        " FROM claimed_tasks AS c CROSS JOIN tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = c.task_id AND d.task_id = c.task_id AND c.task_queue_id = $1 \
+         AND (c.claimed, c.task_id) > ($2, $3) ORDER BY c.claimed, c.task_id LIMIT $4"
+    };
+}
+
+statements! { TABLE;
+    LIST "task_list_claimed" = concat!(
+        "SELECT ", task_columns!(), ", c.run_id, c.claimed, c.worker_group, c.worker_id", after!());
+    LIST_SIZES "task_list_claimed_sizes" = concat!("SELECT ", size!(), after!());
+    EXPIRED "task_list_claims_expired" =
+        "SELECT task_id, run_id FROM claimed_tasks WHERE taken_until <= $1 \
+         ORDER BY taken_until LIMIT $2";
+    OF_WORKER "task_list_claims_of_worker" =
+        "SELECT task_id, run_id FROM claimed_tasks WHERE task_queue_id = $1 AND worker_group = $2 \
+         AND worker_id = $3 ORDER BY task_id LIMIT $4";
+    ENDED "task_note_ended" =
+        "UPDATE queue_workers SET last_task_ended = $1 \
+         WHERE task_queue_id = $2 AND worker_group = $3 AND worker_id = $4";
+}
+
+/// A run that a worker is busy with, as lists show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedTask {
+    pub task: Task,
+    pub run_id: u32,
+    pub claimed: Timestamp,
+    pub group: WorkerGroup,
+    pub worker_id: WorkerId,
+}
+
+/// Longest claimed first.
+pub fn task_list_claimed(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    after: Option<(Timestamp, &TaskId)>,
+    limit: u32,
+) -> Result<Part<ClaimedTask>, StoreError> {
+    let (claimed, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_millis(), id.as_str()));
+    let keys = [queue.as_str().into(), claimed.into(), id.into()];
+    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, claimed_task)
+}
+
+/// Runs whose worker did not claim them again in time.
+pub fn task_list_claims_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<(TaskId, u32)>, StoreError> {
+    tx.rows(&EXPIRED, &[now.into(), limit.into()], run)
+}
+
+/// What a worker has claimed and not given back.
+pub fn task_list_claims_of_worker(
+    tx: &mut Tx<'_>,
+    worker: &WorkerKey,
+    limit: u32,
+) -> Result<Vec<(TaskId, u32)>, StoreError> {
+    let values = [
+        worker.pool_id.as_str().into(),
+        worker.group.as_str().into(),
+        worker.id.as_str().into(),
+        limit.into(),
+    ];
+    tx.rows(&OF_WORKER, &values, run)
+}
+
+/// Remembers when the worker last finished, or lost, a run. Nothing, if the queue does not know it.
+pub fn task_note_ended(
+    tx: &mut Tx<'_>,
+    worker: &WorkerKey,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let values = [
+        now.into(),
+        worker.pool_id.as_str().into(),
+        worker.group.as_str().into(),
+        worker.id.as_str().into(),
+    ];
+    tx.execute(&ENDED, &values).map(drop)
+}
+
+fn run(row: &Row<'_>) -> Result<(TaskId, u32), BadRow> {
+    Ok((row.text(0)?.parse()?, row.number(1)?))
+}
+
+fn claimed_task(row: &Row<'_>) -> Result<ClaimedTask, BadRow> {
+    let mut cells = Cells::of(row);
+    Ok(ClaimedTask {
+        task: read_task(&mut cells)?,
+        run_id: cells.next()?,
+        claimed: cells.next()?,
+        group: cells.next()?,
+        worker_id: cells.next()?,
+    })
+}

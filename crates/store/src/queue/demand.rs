@@ -1,0 +1,112 @@
+//! How much work waits for a pool, and how much of it runs.
+
+use std::collections::BTreeMap;
+
+use domain::demand::Demand;
+use domain::id::PoolId;
+use domain::time::Timestamp;
+
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+
+/// Counts have no key but what they are counted by.
+static TABLE: Table = Table::unlisted("pending_tasks", 1);
+
+statements! { TABLE;
+    PENDING "task_count_pending" =
+        "SELECT COUNT(*) FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2";
+    PENDING_UP_TO "task_count_pending_up_to" =
+        "SELECT COUNT(*) FROM (SELECT task_id FROM pending_tasks \
+         WHERE task_queue_id = $1 AND deadline > $2 LIMIT $3) AS waiting";
+    PENDING_ALL "task_count_pending_all" =
+        "SELECT task_queue_id, COUNT(*) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
+         GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
+    CLAIMED "task_count_claimed" =
+        "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
+    CLAIMED_ALL "task_count_claimed_all" =
+        "SELECT task_queue_id, COUNT(*) FROM claimed_tasks \
+         WHERE task_queue_id > $1 AND taken_until > $2 \
+         GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
+}
+
+pub fn task_demand_of(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+) -> Result<Demand, StoreError> {
+    let values = [pool_id.as_str().into(), now.into()];
+    let pending = tx.row(&PENDING, &values, |row| row.number(0))?;
+    with_claimed(tx, pool_id, now, pending)
+}
+
+/// The same, where more waiting tasks than this make no difference: they are not counted.
+pub fn task_demand_up_to(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+    most_pending: u32,
+) -> Result<Demand, StoreError> {
+    let values = [pool_id.as_str().into(), now.into(), most_pending.into()];
+    let pending = tx.row(&PENDING_UP_TO, &values, |row| row.number(0))?;
+    with_claimed(tx, pool_id, now, pending)
+}
+
+fn with_claimed(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    now: Timestamp,
+    pending: Option<u64>,
+) -> Result<Demand, StoreError> {
+    let values = [pool_id.as_str().into(), now.into()];
+    let claimed = tx.row(&CLAIMED, &values, |row| row.number(0))?;
+    Ok(Demand {
+        pending: pending.unwrap_or(0),
+        claimed: claimed.unwrap_or(0),
+    })
+}
+
+/// The same for every pool that has any, by pool id; as many as the limit means: ask again.
+pub fn task_demand_all(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<(PoolId, Demand)>, StoreError> {
+    let after = after.map_or("", PoolId::as_str);
+    let values = [after.into(), now.into(), limit.into()];
+    let pending = tx.rows(&PENDING_ALL, &values, count)?;
+    let claimed = tx.rows(&CLAIMED_ALL, &values, count)?;
+    Ok(merged(pending, claimed, limit))
+}
+
+fn count(row: &Row<'_>) -> Result<(PoolId, u64), BadRow> {
+    Ok((row.text(0)?.parse()?, row.number(1)?))
+}
+
+/// Two ordered lists in one. What only one of them could have told, had it not been full, is left out.
+fn merged(
+    pending: Vec<(PoolId, u64)>,
+    claimed: Vec<(PoolId, u64)>,
+    limit: u32,
+) -> Vec<(PoolId, Demand)> {
+    let end_of = |list: &[(PoolId, u64)]| {
+        let last = list.last().filter(|_| list.len() >= limit as usize);
+        last.map(|(id, _)| id.clone())
+    };
+    let ends = [end_of(&pending), end_of(&claimed)];
+    let end = ends.into_iter().flatten().min();
+    let mut all = BTreeMap::<PoolId, Demand>::new();
+    for (id, count) in pending {
+        all.entry(id).or_default().pending = count;
+    }
+    for (id, count) in claimed {
+        all.entry(id).or_default().claimed = count;
+    }
+    all.into_iter()
+        .filter(|(id, _)| end.as_ref().is_none_or(|end| id <= end))
+        .take(limit as usize)
+        .collect()
+}

@@ -1,0 +1,129 @@
+//! Runs that wait for a worker: which is next, and which there are.
+
+use domain::id::PoolId;
+use domain::task::Task;
+use domain::time::Timestamp;
+
+use crate::engine::columns::Cells;
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::engine::value::to_json;
+use crate::queue::tasks::{read_task, size, task, task_columns};
+
+static TABLE: Table = Table::unlisted("pending_tasks", 1);
+
+macro_rules! waiting {
+    () => {
+        " FROM pending_tasks AS p CROSS JOIN tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = p.task_id AND d.task_id = p.task_id AND p.task_queue_id = $1 "
+    };
+}
+
+macro_rules! next {
+    () => {
+        concat!(
+            waiting!(),
+            "AND p.deadline > $2 ORDER BY p.priority, p.sequence LIMIT $3"
+        )
+    };
+}
+
+macro_rules! after {
+    () => {
+        concat!(
+            waiting!(),
+            "AND (p.priority, p.sequence) > ($2, $3) ORDER BY p.priority, p.sequence LIMIT $4"
+        )
+    };
+}
+
+statements! { TABLE;
+    NEXT "task_next" = concat!("SELECT ", task_columns!(), next!());
+    NEXT_SIZES "task_next_sizes" = concat!("SELECT ", size!(), next!());
+    ANY "task_any_waiting" =
+        "SELECT task_id FROM pending_tasks WHERE task_queue_id = $1 AND deadline > $2 LIMIT 1";
+    QUEUES "task_queues_with_work" =
+        "SELECT v.value ->> 0 FROM json_each($1) AS v WHERE EXISTS (SELECT 1 FROM pending_tasks AS p \
+         WHERE p.task_queue_id = v.value ->> 0 AND p.deadline > $2)";
+    LIST "task_list_pending" = concat!(
+        "SELECT ", task_columns!(), ", p.run_id, p.inserted, p.priority, p.sequence", after!());
+    LIST_SIZES "task_list_pending_sizes" = concat!("SELECT ", size!(), after!());
+}
+
+/// A run that waits, as lists show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingTask {
+    pub task: Task,
+    pub run_id: u32,
+    pub inserted: Timestamp,
+    pub place: PendingPlace,
+}
+
+/// Where a run stands in the line: by priority, then first come, first served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PendingPlace {
+    pub rank: u32,
+    pub sequence: i64,
+}
+
+/// The tasks that are next to be claimed; those past their deadline are not.
+pub fn task_next(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Part<Task>, StoreError> {
+    let keys = [queue.as_str().into(), now.into()];
+    part::read(tx, &NEXT_SIZES, &NEXT, &keys, limit, task)
+}
+
+/// Whether there is anything to claim.
+pub fn task_any_waiting(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let found = tx.row(&ANY, &[queue.as_str().into(), now.into()], |_| Ok(()))?;
+    Ok(found.is_some())
+}
+
+/// Those of these queues in which there is anything to claim.
+pub fn task_queues_with_work(
+    tx: &mut Tx<'_>,
+    queues: &[PoolId],
+    now: Timestamp,
+) -> Result<Vec<PoolId>, StoreError> {
+    let queues: Vec<[&str; 1]> = queues.iter().map(|queue| [queue.as_str()]).collect();
+    let queues = to_json(&queues);
+    let values = [(&queues).into(), now.into()];
+    tx.rows(&QUEUES, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+/// In the order in which they are claimed.
+pub fn task_list_pending(
+    tx: &mut Tx<'_>,
+    queue: &PoolId,
+    after: Option<PendingPlace>,
+    limit: u32,
+) -> Result<Part<PendingTask>, StoreError> {
+    let (rank, sequence) = after.map_or((-1, 0), |place| (place.rank.into(), place.sequence));
+    let keys = [queue.as_str().into(), i64::into(rank), sequence.into()];
+    part::read(tx, &LIST_SIZES, &LIST, &keys, limit, pending)
+}
+
+fn pending(row: &Row<'_>) -> Result<PendingTask, BadRow> {
+    let mut cells = Cells::of(row);
+    Ok(PendingTask {
+        task: read_task(&mut cells)?,
+        run_id: cells.next()?,
+        inserted: cells.next()?,
+        place: PendingPlace {
+            rank: cells.next()?,
+            sequence: cells.next()?,
+        },
+    })
+}

@@ -1,0 +1,150 @@
+//! What the queue knows of workers. A row here may lack one among the workers, and the other way round.
+
+use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+
+use crate::engine::columns::{Entity, columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::{ALL_ROWS, Tx};
+
+columns! { worker: QueueWorker {
+    key: WorkerKey {
+        pool_id: Key "task_queue_id",
+        group: Key "worker_group",
+        id: Key "worker_id",
+    },
+    recent_tasks: Mutable "recent_tasks",
+    quarantine_until: Mutable "quarantine_until",
+    quarantine_details: Mutable "quarantine_details",
+    expires: Mutable "expires",
+    first_claim: Mutable "first_claim",
+    last_date_active: Mutable "last_date_active",
+    last_task_ended: Fixed "last_task_ended",
+} }
+
+pub(crate) static TABLE: Table = Table::of::<QueueWorker>("queue_workers");
+
+statements! { TABLE;
+    GET "queue_worker_get" =
+        "SELECT {columns} FROM queue_workers \
+         WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3";
+    // Who is neither current nor quarantined is not there any more, whether deleted or not.
+    LIST "queue_worker_list" =
+        "SELECT {columns} FROM queue_workers \
+         WHERE task_queue_id = $1 AND (worker_group, worker_id) > ($2, $3) \
+         AND (expires >= $4 OR COALESCE(quarantine_until, 0) >= $4) \
+         AND COALESCE(quarantine_until, 0) >= $5 AND COALESCE(quarantine_until, 0) < $6 \
+         ORDER BY worker_group, worker_id LIMIT $7";
+    UPSERT "queue_worker_upsert" =
+        "INSERT INTO queue_workers ({written}) VALUES ({values}) \
+         ON CONFLICT (task_queue_id, worker_group, worker_id) DO UPDATE SET {excluded}, \
+         last_task_ended = COALESCE(excluded.last_task_ended, queue_workers.last_task_ended)";
+    // From the live workers to what the queue knows of them: a CROSS JOIN is carried out by SQLite in the order in which
+    // it is written. Rows of other pools, and those of workers that have ended, are not read.
+    OF_LIVE "queue_worker_of_live" =
+        "SELECT q.task_queue_id, q.worker_group, q.worker_id, q.quarantine_until, q.expires, \
+         q.first_claim, q.last_date_active, q.last_task_ended \
+         FROM workers AS w CROSS JOIN queue_workers AS q \
+         WHERE w.provider_id = $1 AND w.state <> 'stopped' AND w.worker_group = $2 \
+         AND (w.worker_pool_id, w.worker_id) >= ($3, $4) \
+         AND (w.worker_pool_id, w.worker_id) <= ($5, $6) \
+         AND q.task_queue_id = w.worker_pool_id AND q.worker_group = w.worker_group \
+         AND q.worker_id = w.worker_id \
+         ORDER BY q.task_queue_id, q.worker_group, q.worker_id LIMIT $7";
+    DELETE_EXPIRED "queue_worker_delete_expired" =
+        "DELETE FROM queue_workers WHERE (task_queue_id, worker_group, worker_id) IN (\
+         SELECT task_queue_id, worker_group, worker_id FROM queue_workers \
+         WHERE expires < $1 AND COALESCE(quarantine_until, 0) < $1 ORDER BY expires LIMIT $2)";
+}
+
+pub fn queue_worker_get(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+) -> Result<Option<QueueWorker>, StoreError> {
+    let values = [
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    tx.row(&GET, &values, entity)
+}
+
+/// What the queue knows of a page of a provider's live workers in one group, from the first to the last. Without their
+/// recent tasks and the history of their quarantines.
+pub fn queue_worker_of_live(
+    tx: &mut Tx<'_>,
+    provider_id: &ProviderId,
+    first: &WorkerKey,
+    last: &WorkerKey,
+) -> Result<Vec<QueueWorker>, StoreError> {
+    let values = [
+        provider_id.as_str().into(),
+        first.group.as_str().into(),
+        first.pool_id.as_str().into(),
+        first.id.as_str().into(),
+        last.pool_id.as_str().into(),
+        last.id.as_str().into(),
+        ALL_ROWS.into(),
+    ];
+    tx.rows(&OF_LIVE, &values, |row| {
+        Ok(QueueWorker {
+            key: WorkerKey {
+                pool_id: row.text(0)?.parse()?,
+                group: row.text(1)?.parse()?,
+                id: row.text(2)?.parse()?,
+            },
+            recent_tasks: Vec::new(),
+            quarantine_until: row.optional_time(3)?,
+            quarantine_details: Vec::new(),
+            expires: row.time(4)?,
+            first_claim: row.time(5)?,
+            last_date_active: row.optional_time(6)?,
+            last_task_ended: row.optional_time(7)?,
+        })
+    })
+}
+
+/// By group and id; only quarantined ones, or only others, if that is asked for.
+pub fn queue_worker_list(
+    tx: &mut Tx<'_>,
+    task_queue_id: &PoolId,
+    quarantined: Option<bool>,
+    now: Timestamp,
+    after: Option<(&WorkerGroup, &WorkerId)>,
+    limit: u32,
+) -> Result<Vec<QueueWorker>, StoreError> {
+    let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
+    let now_ms = now.as_millis();
+    let (at_least, below) = match quarantined {
+        None => (i64::MIN, i64::MAX),
+        Some(true) => (now_ms, i64::MAX),
+        Some(false) => (i64::MIN, now_ms),
+    };
+    let values = [
+        task_queue_id.as_str().into(),
+        group.into(),
+        id.into(),
+        now.into(),
+        at_least.into(),
+        below.into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, entity)
+}
+
+/// Makes the row or replaces it.
+pub fn queue_worker_upsert(tx: &mut Tx<'_>, worker: &QueueWorker) -> Result<(), StoreError> {
+    tx.execute(&UPSERT, &worker.inserted()).map(drop)
+}
+
+/// Quarantined ones stay. As many as the limit means: ask again.
+pub fn queue_worker_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+}

@@ -1,0 +1,113 @@
+//! Groups of tasks, and the tasks in them.
+
+use domain::Version;
+use domain::id::{TaskGroupId, TaskId};
+use domain::task::{Task, TaskGroup};
+use domain::time::Timestamp;
+
+use crate::engine::columns::{columns, entity};
+use crate::engine::error::StoreError;
+use crate::engine::part::{self, Part};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::queue::tasks::{active, size, task, task_columns};
+
+columns! { group: TaskGroup {
+    id: Key "task_group_id",
+    scheduler_id: Fixed "scheduler_id",
+    expires: Mutable "expires",
+    sealed: Mutable "sealed",
+    version: Version "version",
+} }
+
+static TABLE: Table = Table::of::<TaskGroup>("task_groups");
+
+macro_rules! of_group {
+    () => {
+        " FROM tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_group_id = $1 AND t.task_id > $2 AND d.task_id = t.task_id \
+         ORDER BY t.task_id LIMIT $3"
+    };
+}
+
+statements! { TABLE;
+    GET "task_group_get" =
+        "SELECT {columns} FROM task_groups \
+         WHERE task_group_id = $1";
+    INSERT "task_group_insert" =
+        "INSERT INTO task_groups ({written}) VALUES ({values}) ON CONFLICT DO NOTHING";
+    UPDATE "task_group_update" =
+        "UPDATE task_groups SET {changes} WHERE {key}";
+    TOUCH "task_group_touch" =
+        "UPDATE task_groups SET version = version + 1 WHERE task_group_id = $1";
+    LIST "task_group_tasks" = concat!("SELECT ", task_columns!(), of_group!());
+    SIZES "task_group_sizes" = concat!("SELECT ", size!(), of_group!());
+    ACTIVE "task_group_active" = concat!(
+        "SELECT task_id FROM tasks WHERE task_group_id = $1 AND task_id > $2 AND ", active!(),
+        " ORDER BY task_id LIMIT $3");
+    SIZE "task_group_size" = "SELECT COUNT(*) FROM tasks WHERE task_group_id = $1";
+    DELETE_EXPIRED "task_group_delete_expired" =
+        "DELETE FROM task_groups WHERE task_group_id IN (\
+         SELECT g.task_group_id FROM task_groups AS g WHERE g.expires < $1 AND NOT EXISTS (\
+         SELECT 1 FROM tasks AS t WHERE t.task_group_id = g.task_group_id) \
+         ORDER BY g.expires LIMIT $2)";
+}
+
+pub fn task_group_get(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<Option<TaskGroup>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], entity)
+}
+
+/// False: there is a group of this name.
+pub fn task_group_insert(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<bool, StoreError> {
+    tx.insert(&INSERT, group)
+}
+
+pub fn task_group_update(tx: &mut Tx<'_>, group: &TaskGroup) -> Result<Version, StoreError> {
+    tx.update(&UPDATE, group)?;
+    Ok(group.version.next())
+}
+
+/// Makes whoever touches this group at the same time do so again, with what we wrote in sight.
+pub fn task_group_touch(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<(), StoreError> {
+    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+}
+
+/// The tasks of a group, by id.
+pub fn task_group_tasks(
+    tx: &mut Tx<'_>,
+    id: &TaskGroupId,
+    after: Option<&TaskId>,
+    limit: u32,
+) -> Result<Part<Task>, StoreError> {
+    let after = after.map_or("", TaskId::as_str);
+    let keys = [id.as_str().into(), after.into()];
+    part::read(tx, &SIZES, &LIST, &keys, limit, task)
+}
+
+/// Those to which something can still happen, by id.
+pub fn task_group_active(
+    tx: &mut Tx<'_>,
+    id: &TaskGroupId,
+    after: Option<&TaskId>,
+    limit: u32,
+) -> Result<Vec<TaskId>, StoreError> {
+    let after = after.map_or("", TaskId::as_str);
+    let values = [id.as_str().into(), after.into(), limit.into()];
+    tx.rows(&ACTIVE, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+/// How many tasks the group has.
+pub fn task_group_size(tx: &mut Tx<'_>, id: &TaskGroupId) -> Result<u64, StoreError> {
+    let size = tx.row(&SIZE, &[id.as_str().into()], |row| row.number(0))?;
+    Ok(size.unwrap_or(0))
+}
+
+/// Those of which no task is left. As many as the limit means: ask again.
+pub fn task_group_delete_expired(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.execute(&DELETE_EXPIRED, &[now.into(), limit.into()])
+}

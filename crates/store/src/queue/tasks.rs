@@ -1,0 +1,326 @@
+//! Tasks: one row for what a task is, one for where it stands, and one more while it waits or runs.
+//!
+//! A task that is pending has a row among the pending ones, a task that runs has one among the claimed
+//! ones, and no other task has either: both are written here and nowhere else.
+
+use std::sync::Arc;
+
+use domain::Version;
+use domain::id::TaskId;
+use domain::task::{Claim, Run, Task, TaskDocument, TaskState};
+use domain::time::Timestamp;
+
+use crate::engine::cells::Cell;
+use crate::engine::columns::Cells;
+use crate::engine::error::StoreError;
+use crate::engine::part::{MAX_PART_BYTES, Part};
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::engine::value::to_json;
+
+static TABLE: Table = Table::unlisted("tasks", 1);
+
+/// The columns of a task, if `t` are the tasks and `d` their definitions.
+macro_rules! task_columns {
+    () => {
+        "t.task_id, d.definition, t.priority, t.retries_left, t.runs, t.version"
+    };
+}
+pub(crate) use task_columns;
+
+/// How much of that can be large, in bytes.
+macro_rules! size {
+    () => {
+        "CAST(OCTET_LENGTH(d.definition) + OCTET_LENGTH(t.runs) AS BIGINT)"
+    };
+}
+pub(crate) use size;
+
+/// The states of tasks to which something can still happen; as the indexes have it.
+macro_rules! active {
+    () => {
+        "(state = 'unscheduled' OR state = 'pending' OR state = 'running')"
+    };
+}
+pub(crate) use active;
+
+statements! { TABLE;
+    GET "task_get" = concat!(
+        "SELECT ", task_columns!(), " FROM tasks AS t CROSS JOIN task_definitions AS d \
+         WHERE t.task_id = $1 AND d.task_id = t.task_id");
+    INSERT "task_insert" =
+        "INSERT INTO tasks (task_id, task_queue_id, task_group_id, priority, deadline, expires, \
+         retries_left, state, runs, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+         ON CONFLICT DO NOTHING";
+    DEFINE "task_define" =
+        "INSERT INTO task_definitions (task_id, definition) VALUES ($1, $2)";
+    UPDATE "task_update" =
+        "UPDATE tasks SET priority = $1, retries_left = $2, state = $3, runs = $4, \
+         version = version + 1 WHERE task_id = $5 AND version = $6";
+    TOUCH "task_touch" = "UPDATE tasks SET version = version + 1 WHERE task_id = $1";
+    WAIT "task_wait" =
+        "INSERT INTO pending_tasks (task_id, run_id, task_queue_id, priority, inserted, deadline) \
+         VALUES ($1, $2, $3, $4, $5, $6)";
+    REORDER "task_reorder" = "UPDATE pending_tasks SET priority = $1 WHERE task_id = $2";
+    STOP_WAITING "task_stop_waiting" = "DELETE FROM pending_tasks WHERE task_id = $1";
+    TAKE "task_take" =
+        "INSERT INTO claimed_tasks (task_id, run_id, task_queue_id, worker_group, worker_id, \
+         claimed, taken_until) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    KEEP "task_keep" = "UPDATE claimed_tasks SET taken_until = $1 WHERE task_id = $2";
+    LET_GO "task_let_go" = "DELETE FROM claimed_tasks WHERE task_id = $1";
+    RUNS "task_runs" = "SELECT task_id, runs, expires FROM tasks WHERE task_id = $1";
+    OVERDUE "task_list_overdue" = concat!(
+        "SELECT task_id FROM tasks WHERE deadline < $1 AND ", active!(),
+        " ORDER BY deadline LIMIT $2");
+    EXPIRED "task_list_expired" = concat!(
+        "SELECT task_id FROM tasks WHERE expires < $1 AND NOT ", active!(),
+        " ORDER BY expires LIMIT $2");
+    DELETE "task_delete" = "DELETE FROM tasks WHERE task_id = $1";
+    DELETE_DEFINITION "task_delete_definition" = "DELETE FROM task_definitions WHERE task_id = $1";
+    DELETE_PENDING "task_delete_pending" = "DELETE FROM pending_tasks WHERE task_id = $1";
+    DELETE_CLAIM "task_delete_claim" = "DELETE FROM claimed_tasks WHERE task_id = $1";
+    DELETE_RELEASE "task_delete_release" = "DELETE FROM task_releases WHERE task_id = $1";
+    DELETE_EDGES "task_delete_edges" = "DELETE FROM task_dependencies WHERE task_id = $1";
+}
+
+/// What of a task matters for the files of its runs. Its definition, which may be large, does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRuns {
+    /// Oldest first; the place of a run is its number.
+    pub runs: Vec<Run>,
+    /// When the task is forgotten, and everything that it left behind.
+    pub expires: Timestamp,
+}
+
+impl TaskRuns {
+    pub fn run(&self, run_id: u32) -> Option<&Run> {
+        self.runs.get(run_id as usize)
+    }
+
+    /// The number of the last run.
+    pub fn latest(&self) -> Option<u32> {
+        u32::try_from(self.runs.len().checked_sub(1)?).ok()
+    }
+}
+
+/// Where else than among the tasks a task is.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Nowhere,
+    Waiting { run_id: u32, since: Timestamp },
+    Claimed { run_id: u32, claim: &'a Claim },
+}
+
+pub fn task_get(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+    tx.row(&GET, &[id.as_str().into()], task)
+}
+
+/// The tasks of these names, as far as there are such; or of the first of these names, if all would be too
+/// much at once.
+pub fn task_several(tx: &mut Tx<'_>, ids: &[TaskId]) -> Result<Part<Option<Task>>, StoreError> {
+    let mut items = Vec::with_capacity(ids.len());
+    let mut n_bytes = 0;
+    for id in ids {
+        if n_bytes > MAX_PART_BYTES {
+            break;
+        }
+        let found = tx.row(&GET, &[id.as_str().into()], |row| {
+            n_bytes += row.text(1)?.len() as u64;
+            task(row)
+        })?;
+        items.push(found);
+    }
+    let is_cut = items.len() < ids.len();
+    Ok(Part { items, is_cut })
+}
+
+/// False: there is a task of this name.
+pub fn task_insert(tx: &mut Tx<'_>, task: &Task) -> Result<bool, StoreError> {
+    let definition = &task.definition;
+    let n_inserted = tx.execute(
+        &INSERT,
+        &[
+            task.id.as_str().into(),
+            definition.task_queue_id.as_str().into(),
+            definition.task_group_id.as_str().into(),
+            task.priority.value(),
+            definition.deadline.into(),
+            definition.expires.into(),
+            task.retries_left.into(),
+            task.state().as_str().into(),
+            task.runs.value(),
+            task.version.into(),
+        ],
+    )?;
+    if n_inserted == 0 {
+        return Ok(false);
+    }
+    let text = to_json(&TaskDocument::from(&**definition));
+    tx.execute(&DEFINE, &[task.id.as_str().into(), (&text).into()])?;
+    enter(tx, task)?;
+    Ok(true)
+}
+
+/// Writes where the task stands, unless somebody else moved it since `before` was read.
+pub fn task_update(tx: &mut Tx<'_>, before: &Task, after: &Task) -> Result<Version, StoreError> {
+    tx.execute_guarded(
+        &UPDATE,
+        &[
+            after.priority.value(),
+            after.retries_left.into(),
+            after.state().as_str().into(),
+            after.runs.value(),
+            after.id.as_str().into(),
+            before.version.into(),
+        ],
+    )?;
+    let id = after.id.as_str();
+    match (place(before), place(after)) {
+        (Place::Nowhere, Place::Nowhere) => {}
+        (Place::Waiting { run_id: old, .. }, Place::Waiting { run_id: new, .. }) if old == new => {
+            if before.priority != after.priority {
+                tx.execute(&REORDER, &[after.priority.value(), id.into()])?;
+            }
+        }
+        (Place::Claimed { claim: old, .. }, Place::Claimed { claim: new, .. })
+            if old.started == new.started =>
+        {
+            if old.taken_until != new.taken_until {
+                tx.execute(&KEEP, &[new.taken_until.into(), id.into()])?;
+            }
+        }
+        (left, _) => {
+            leave(tx, after, left)?;
+            enter(tx, after)?;
+        }
+    }
+    Ok(before.version.next())
+}
+
+/// Makes whoever moves this task, or touches it, at the same time do so again, with what we wrote in sight.
+pub fn task_touch(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
+    tx.execute(&TOUCH, &[id.as_str().into()]).map(drop)
+}
+
+pub fn task_runs(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<TaskRuns>, StoreError> {
+    tx.row(&RUNS, &[id.as_str().into()], |row| {
+        Ok(TaskRuns {
+            runs: Cell::read(row, 1)?,
+            expires: row.time(2)?,
+        })
+    })
+}
+
+/// Unresolved tasks whose deadline was before this moment.
+pub fn task_list_overdue(
+    tx: &mut Tx<'_>,
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<TaskId>, StoreError> {
+    let values = [before.into(), limit.into()];
+    tx.rows(&OVERDUE, &values, |row| Ok(row.text(0)?.parse()?))
+}
+
+/// Forgets resolved tasks and what they waited for; the others are resolved by their deadline first, so that
+/// it is told. As many as the limit means: ask again.
+pub fn task_delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    let expired: Vec<TaskId> = tx.rows(&EXPIRED, &[now.into(), limit.into()], |row| {
+        Ok(row.text(0)?.parse()?)
+    })?;
+    for id in &expired {
+        for statement in [
+            &DELETE,
+            &DELETE_DEFINITION,
+            &DELETE_PENDING,
+            &DELETE_CLAIM,
+            &DELETE_RELEASE,
+            &DELETE_EDGES,
+        ] {
+            tx.execute(statement, &[id.as_str().into()])?;
+        }
+    }
+    Ok(expired.len() as u64)
+}
+
+fn place(task: &Task) -> Place<'_> {
+    let Some((run_id, run)) = task.last_run() else {
+        return Place::Nowhere;
+    };
+    match (run.state(), &run.claim) {
+        (TaskState::Pending, _) => Place::Waiting {
+            run_id,
+            since: run.scheduled,
+        },
+        (TaskState::Running, Some(claim)) => Place::Claimed { run_id, claim },
+        (
+            TaskState::Unscheduled
+            | TaskState::Running
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Exception,
+            _,
+        ) => Place::Nowhere,
+    }
+}
+
+fn leave(tx: &mut Tx<'_>, task: &Task, place: Place<'_>) -> Result<(), StoreError> {
+    let statement = match place {
+        Place::Nowhere => return Ok(()),
+        Place::Waiting { .. } => &STOP_WAITING,
+        Place::Claimed { .. } => &LET_GO,
+    };
+    tx.execute_guarded(statement, &[task.id.as_str().into()])
+}
+
+fn enter(tx: &mut Tx<'_>, task: &Task) -> Result<(), StoreError> {
+    let definition = &task.definition;
+    match place(task) {
+        Place::Nowhere => Ok(()),
+        Place::Waiting { run_id, since } => tx
+            .execute(
+                &WAIT,
+                &[
+                    task.id.as_str().into(),
+                    run_id.into(),
+                    definition.task_queue_id.as_str().into(),
+                    task.priority.value(),
+                    since.into(),
+                    definition.deadline.into(),
+                ],
+            )
+            .map(drop),
+        Place::Claimed { run_id, claim } => tx
+            .execute(
+                &TAKE,
+                &[
+                    task.id.as_str().into(),
+                    run_id.into(),
+                    definition.task_queue_id.as_str().into(),
+                    claim.group.as_str().into(),
+                    claim.worker_id.as_str().into(),
+                    claim.started.into(),
+                    claim.taken_until.into(),
+                ],
+            )
+            .map(drop),
+    }
+}
+
+pub(crate) fn task(row: &Row<'_>) -> Result<Task, BadRow> {
+    read_task(&mut Cells::of(row))
+}
+
+pub(crate) fn read_task(cells: &mut Cells<'_, '_>) -> Result<Task, BadRow> {
+    let id: TaskId = cells.next()?;
+    let document: TaskDocument = cells.next()?;
+    Ok(Task {
+        definition: Arc::new(document.define(&id)?),
+        id,
+        priority: cells.next()?,
+        retries_left: cells.next()?,
+        runs: cells.next()?,
+        version: cells.next()?,
+    })
+}

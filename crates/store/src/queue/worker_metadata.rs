@@ -1,0 +1,105 @@
+//! The queue's view of workers beside our own.
+//!
+//! Joined on pool, group and id: the same worker id in two pools means two workers.
+
+use domain::id::{LaunchConfigId, PoolId, WorkerGroup, WorkerId, WorkerKey};
+use domain::queue_worker::QueueWorker;
+use domain::time::Timestamp;
+use domain::worker::{Worker, WorkerState};
+
+use crate::engine::columns::{Cells, Entity};
+use crate::engine::error::StoreError;
+use crate::engine::row::{BadRow, Row};
+use crate::engine::statement::statements;
+use crate::engine::table::Table;
+use crate::engine::tx::Tx;
+use crate::fleet::workers;
+use crate::queue::queue_workers;
+
+macro_rules! joined {
+    () => {
+        "SELECT {columns} FROM queue_workers AS q LEFT JOIN workers AS w ON w.worker_pool_id = q.task_queue_id \
+         AND w.worker_group = q.worker_group AND w.worker_id = q.worker_id "
+    };
+}
+
+static TABLE: Table = Table::joined(
+    "queue_workers",
+    &[("q", &queue_workers::TABLE), ("w", &workers::TABLE)],
+);
+
+// An absent filter is an empty text, or the lowest of numbers.
+statements! { TABLE;
+    GET "worker_metadata_get" = concat!(
+        joined!(), "WHERE q.task_queue_id = $1 AND q.worker_group = $2 AND q.worker_id = $3");
+    LIST "worker_metadata_list" = concat!(
+        joined!(), "WHERE q.task_queue_id = $1 AND (q.worker_group, q.worker_id) > ($2, $3) \
+         AND ($4 = '' OR w.state = $4) AND ($5 = '' OR w.launch_config_id = $5) \
+         AND COALESCE(q.quarantine_until, 0) >= $6 \
+         ORDER BY q.worker_group, q.worker_id LIMIT $7");
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerMetadata {
+    pub queue: QueueWorker,
+    /// `None`: the queue knows a worker that we do not.
+    pub worker: Option<Worker>,
+}
+
+/// Which workers of a pool to list; all if nothing is given.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataFilter {
+    /// Leaves out what we do not know, like every filter on our own columns.
+    pub state: Option<WorkerState>,
+    pub launch_config_id: Option<LaunchConfigId>,
+    /// Only those that are still quarantined at this moment.
+    pub quarantined_at: Option<Timestamp>,
+}
+
+pub fn worker_metadata_get(
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+) -> Result<Option<WorkerMetadata>, StoreError> {
+    let values = [
+        key.pool_id.as_str().into(),
+        key.group.as_str().into(),
+        key.id.as_str().into(),
+    ];
+    tx.row(&GET, &values, metadata)
+}
+
+/// By group and id.
+pub fn worker_metadata_list(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    filter: &MetadataFilter,
+    after: Option<(&WorkerGroup, &WorkerId)>,
+    limit: u32,
+) -> Result<Vec<WorkerMetadata>, StoreError> {
+    let (group, id) = after.map_or(("", ""), |(group, id)| (group.as_str(), id.as_str()));
+    let values = [
+        pool_id.as_str().into(),
+        group.into(),
+        id.into(),
+        filter.state.map_or("", WorkerState::as_str).into(),
+        filter
+            .launch_config_id
+            .as_ref()
+            .map_or("", LaunchConfigId::as_str)
+            .into(),
+        filter
+            .quarantined_at
+            .map_or(i64::MIN, Timestamp::as_millis)
+            .into(),
+        limit.into(),
+    ];
+    tx.rows(&LIST, &values, metadata)
+}
+
+fn metadata(row: &Row<'_>) -> Result<WorkerMetadata, BadRow> {
+    let mut cells = Cells::of(row);
+    Ok(WorkerMetadata {
+        queue: Entity::read(&mut cells)?,
+        worker: cells.joined()?,
+    })
+}
