@@ -14,7 +14,7 @@ use domain::launch::Cause;
 use domain::launch_config::{LaunchConfig, id_of, split_off};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
-use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -558,7 +558,7 @@ pub fn row(
     launched: LaunchedMachine,
 ) -> Worker {
     let now = fixture.now();
-    Worker::from_stored(StoredWorker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id: pool.id.clone(),
             group: launched.group,
@@ -566,16 +566,10 @@ pub fn row(
         },
         provider_id: fixture.id(),
         launch_config_id: Some(config.id.clone()),
-        state: WorkerState::Requested,
         capacity: 1,
-        created: now,
         expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
-        last_modified: now,
-        last_checked: now,
         terms: Terms::default(),
         provider_data: launched.provider_data,
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    })
+    };
+    new.request(now)
 }

@@ -3,8 +3,8 @@
 //! What it asked for counts as capacity until the answer is known, so nothing is launched twice. A
 //! lost answer makes it unknown, never failed: the scan finds out by its token.
 //!
-//! Everybody may read a launch, and nobody writes into one: each move consumes the launch and gives
-//! back what has become of it, or `None` if somebody was faster.
+//! The fields of a launch can be read and not written. Each move consumes the launch and returns the
+//! changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
 //! fn assign(launch: &mut domain::launch::Launch) {
@@ -20,7 +20,7 @@ use crate::Version;
 use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId};
 use crate::time::Timestamp;
 
-/// A launch as it is stored: for loading, and for tests.
+/// The fields of a launch. Only the store and tests make a launch of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredLaunch {
     /// Names it everywhere: to the cloud, which must not act on one token twice, and on the machines.
@@ -47,7 +47,7 @@ pub struct StoredLaunch {
     pub version: Version,
 }
 
-/// What is known of a launch that is decided on.
+/// The fields of a new launch; `decide` sets the others.
 pub struct NewLaunch {
     pub token: LaunchToken,
     pub pool_id: PoolId,
@@ -59,11 +59,11 @@ pub struct NewLaunch {
     pub plan: i64,
 }
 
-/// May be read as it is stored, and changes only by its moves.
+/// Its fields are those of [`StoredLaunch`], and only its moves change them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch(StoredLaunch);
 
-/// What the cloud said.
+/// The answer of a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchAnswer {
     /// It made this many machines.
@@ -72,10 +72,19 @@ pub enum LaunchAnswer {
         cause: Cause,
         problem: String,
     },
-    /// Nobody knows.
+    /// It may have made machines or not.
     Unknown {
         problem: String,
     },
+}
+
+/// A move that the state of a launch does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchStateError {
+    #[error("the launch is {0} already")]
+    Settled(&'static str),
+    #[error("another process asks the cloud for the launch")]
+    AskedByAnother,
 }
 
 /// Where a launch stands.
@@ -146,6 +155,13 @@ impl Cause {
             Self::Quota | Self::Throttled | Self::Credentials | Self::Unavailable => false,
         }
     }
+}
+
+fn check_pending(state: &LaunchState) -> Result<(), LaunchStateError> {
+    if state.is_pending() {
+        return Ok(());
+    }
+    Err(LaunchStateError::Settled(state.as_str()))
 }
 
 /// The worker id that a launch offers to its machine of this number, where names are left to us.
@@ -229,7 +245,7 @@ impl NewLaunch {
 }
 
 impl Launch {
-    /// What the store has loaded.
+    /// For the store, which loads rows, and for tests: it checks nothing.
     pub fn from_stored(stored: StoredLaunch) -> Self {
         Self(stored)
     }
@@ -238,74 +254,76 @@ impl Launch {
         self.0
     }
 
-    /// Somebody asks the cloud from now on, and nobody else may. `None`: another has asked, or the
-    /// launch is over.
-    pub fn ask(self, now: Timestamp) -> Option<Self> {
+    /// Reserves the call to the cloud for one process.
+    pub fn ask(self, now: Timestamp) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
-        if stored.state != LaunchState::Open || stored.asked.is_some() {
-            return None;
+        if stored.state != LaunchState::Open {
+            return Err(LaunchStateError::Settled(stored.state.as_str()));
+        }
+        if stored.asked.is_some() {
+            return Err(LaunchStateError::AskedByAnother);
         }
         stored.asked = Some(now);
         stored.last_modified = now;
-        Some(Self(stored))
+        Ok(Self(stored))
     }
 
-    /// The cloud has answered; it may do so again, and late. `None`: what is known is more than this.
-    pub fn settle(self, answer: LaunchAnswer, now: Timestamp) -> Option<Self> {
+    /// Stores the answer of the cloud, which may come late and more than once.
+    pub fn settle(self, answer: LaunchAnswer, now: Timestamp) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
-        let is_pending = stored.state.is_pending();
+        let pending = check_pending(&stored.state);
         stored.state = match answer {
             LaunchAnswer::Made(machines) => {
                 stored.made = stored.made.max(machines);
                 LaunchState::Accepted
             }
-            // A scan has found machines of it, or given it up.
-            LaunchAnswer::Refused { .. } | LaunchAnswer::Unknown { .. } if !is_pending => {
-                return None;
+            LaunchAnswer::Unknown { problem } => {
+                pending?;
+                LaunchState::Unknown { problem }
             }
-            LaunchAnswer::Unknown { problem } => LaunchState::Unknown { problem },
-            // Some of its machines have been seen: it was not refused, whatever the answer says.
-            LaunchAnswer::Refused { .. } if stored.made > 0 => LaunchState::Accepted,
-            LaunchAnswer::Refused { cause, problem } => LaunchState::Refused { cause, problem },
+            LaunchAnswer::Refused { cause, problem } => {
+                pending?;
+                // A scan has found machines of it: the cloud did not refuse.
+                match stored.made {
+                    0 => LaunchState::Refused { cause, problem },
+                    _ => LaunchState::Accepted,
+                }
+            }
         };
         stored.last_modified = now;
-        Some(Self(stored))
+        Ok(Self(stored))
     }
 
-    /// The cloud was not asked by whoever wrote down at this moment, if at all, that it would.
-    /// `None`: another asks or has, or the launch is over.
+    /// Ends a launch that the cloud was not asked for. `asked` is the time at which the caller
+    /// reserved the call, `None` if it did not.
     pub fn withdraw(
         self,
         asked: Option<Timestamp>,
         problem: String,
         now: Timestamp,
-    ) -> Option<Self> {
+    ) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
-        if !stored.state.is_pending() || stored.asked != asked {
-            return None;
+        check_pending(&stored.state)?;
+        if stored.asked != asked {
+            return Err(LaunchStateError::AskedByAnother);
         }
         stored.state = LaunchState::Withdrawn { problem };
         stored.last_modified = now;
-        Some(Self(stored))
+        Ok(Self(stored))
     }
 
-    /// A machine of it was found: it is no longer to come. `None`: the launch is over.
-    pub fn find_machine(self) -> Option<Self> {
+    /// Counts a machine that a scan has found.
+    pub fn add_machine(self) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
-        if !stored.state.is_pending() {
-            return None;
-        }
+        check_pending(&stored.state)?;
         stored.made = stored.machines.min(stored.made + 1);
-        Some(Self(stored))
+        Ok(Self(stored))
     }
 
-    /// Nobody will tell its outcome any more: the machines that were found are all there are. `None`:
-    /// the launch is over.
-    pub fn give_up(self, problem: String, now: Timestamp) -> Option<Self> {
+    /// Ends a launch whose answer was lost: it made the machines that scans have found, and no others.
+    pub fn give_up(self, problem: String, now: Timestamp) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
-        if !stored.state.is_pending() {
-            return None;
-        }
+        check_pending(&stored.state)?;
         stored.state = match stored.made {
             0 => LaunchState::Refused {
                 cause: Cause::Lost,
@@ -314,7 +332,7 @@ impl Launch {
             _ => LaunchState::Accepted,
         };
         stored.last_modified = now;
-        Some(Self(stored))
+        Ok(Self(stored))
     }
 
     pub fn capacity(&self) -> u64 {
@@ -374,18 +392,49 @@ mod tests {
 
     #[test]
     fn one_process_asks_and_no_other_withdraws() {
+        let by_another = LaunchStateError::AskedByAnother;
         let asked = launch().ask(at(5)).unwrap();
         assert_eq!((asked.asked, asked.last_modified), (Some(at(5)), at(5)));
-        assert_eq!(asked.clone().ask(at(6)), None);
+        assert_eq!(asked.clone().ask(at(6)), Err(by_another));
         for by in [None, Some(at(4))] {
             let text = "too late".to_owned();
-            assert_eq!(asked.clone().withdraw(by, text, at(7)), None);
+            assert_eq!(asked.clone().withdraw(by, text, at(7)), Err(by_another));
         }
         let withdrawn = asked.withdraw(Some(at(5)), "held up".to_owned(), at(7));
-        let withdrawn = withdrawn.unwrap();
-        assert_eq!(withdrawn.state.as_str(), "withdrawn");
-        assert_eq!(withdrawn.clone().ask(at(8)), None);
-        assert_eq!(withdrawn.settle(unknown(), at(9)), None);
+        assert_eq!(withdrawn.unwrap().state.as_str(), "withdrawn");
+        let text = "another process asks the cloud for the launch";
+        assert_eq!(by_another.to_string(), text);
+    }
+
+    #[test]
+    fn a_settled_launch_refuses_every_move_but_news_of_machines() {
+        let text = || "late".to_owned();
+        let states = [
+            launch().settle(LaunchAnswer::Made(3), at(5)),
+            launch().settle(refused(), at(5)),
+            launch().withdraw(None, text(), at(5)),
+        ];
+        for (settled, name) in states.into_iter().zip(["accepted", "refused", "withdrawn"]) {
+            let settled = settled.unwrap();
+            let again = || settled.clone();
+            for moved in [
+                again().ask(at(6)),
+                again().settle(refused(), at(6)),
+                again().settle(unknown(), at(6)),
+                again().withdraw(None, text(), at(6)),
+                again().add_machine(),
+                again().give_up(text(), at(6)),
+            ] {
+                assert_eq!(moved, Err(LaunchStateError::Settled(name)));
+            }
+            let error = LaunchStateError::Settled(name).to_string();
+            assert_eq!(error, format!("the launch is {name} already"));
+            let found = again().settle(LaunchAnswer::Made(3), at(6)).unwrap();
+            assert_eq!((found.made, found.state.as_str()), (3, "accepted"));
+        }
+        // Its answer was lost: another call could make the machines a second time.
+        let lost = launch().settle(unknown(), at(5)).unwrap().ask(at(6));
+        assert_eq!(lost, Err(LaunchStateError::Settled("unknown")));
     }
 
     #[test]
@@ -393,13 +442,12 @@ mod tests {
         let refusal = launch().settle(refused(), at(5)).unwrap();
         assert_eq!((refusal.state.as_str(), refusal.not_made()), ("refused", 3));
         let found = launch().settle(unknown(), at(5)).unwrap();
-        let found = found.find_machine().unwrap();
+        let found = found.add_machine().unwrap();
         assert_eq!((found.made, found.state.as_str()), (1, "unknown"));
         let accepted = found.clone().settle(refused(), at(6)).unwrap();
         assert_eq!((accepted.made, accepted.state.as_str()), (1, "accepted"));
         let concluded = found.give_up("lost".to_owned(), at(6)).unwrap();
         assert_eq!(concluded.state, LaunchState::Accepted);
-        assert_eq!(concluded.find_machine(), None);
     }
 
     #[test]
@@ -408,7 +456,6 @@ mod tests {
         assert_eq!(given_up.state.as_str(), "refused");
         let late = given_up.settle(LaunchAnswer::Made(2), at(6)).unwrap();
         assert_eq!((late.made, late.state.as_str()), (2, "accepted"));
-        assert_eq!(late.clone().give_up(String::new(), at(7)), None);
         let again = late.settle(LaunchAnswer::Made(1), at(8)).unwrap();
         assert_eq!(again.made, 2);
     }
@@ -435,7 +482,7 @@ mod tests {
                     2 => launch.clone().settle(refused(), now),
                     3 => launch.clone().settle(unknown(), now),
                     4 => launch.clone().withdraw(before.asked, String::new(), now),
-                    5 => launch.clone().find_machine(),
+                    5 => launch.clone().add_machine(),
                     _ => launch.clone().give_up(String::new(), now),
                 };
                 launch = moved.unwrap_or(launch);

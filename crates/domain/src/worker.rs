@@ -1,7 +1,7 @@
-//! A worker: the row that stands for one machine, and the moves its state can make.
+//! A worker: the row that stands for one machine, and the moves of its state.
 //!
-//! Everybody may read a worker, and nobody writes into one: each move consumes the worker and gives
-//! back what has become of it, or refuses.
+//! The fields of a worker can be read and not written. Each move consumes the worker and returns the
+//! changed one, or an error. So no caller can forget a check:
 //!
 //! ```compile_fail,E0594
 //! fn assign(worker: &mut domain::worker::Worker) {
@@ -91,7 +91,7 @@ pub struct PreviousSecret {
     pub until: Timestamp,
 }
 
-/// A worker as it is stored: for loading, and for tests.
+/// The fields of a worker. Only the store and tests make a worker of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredWorker {
     pub key: WorkerKey,
@@ -113,7 +113,7 @@ pub struct StoredWorker {
     pub version: Version,
 }
 
-/// What is known of a worker that begins now.
+/// The fields of a new worker; its first move sets the others.
 pub struct NewWorker {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
@@ -124,14 +124,14 @@ pub struct NewWorker {
     pub provider_data: Value,
 }
 
-/// May be read as it is stored, and changes only by its moves.
+/// Its fields are those of [`StoredWorker`], and only its moves change them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker(StoredWorker);
 
-/// A worker cannot go from here to there.
+/// A move that the state of a worker does not allow.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {from} worker cannot become {to}")]
-pub struct InvalidTransition {
+pub struct WorkerStateError {
     pub from: WorkerState,
     pub to: WorkerState,
 }
@@ -191,18 +191,18 @@ impl Deref for Worker {
 }
 
 impl NewWorker {
-    /// A machine that was launched, and has not proved itself.
-    pub fn requested(self, now: Timestamp) -> Worker {
+    /// A launched machine, which has not registered yet.
+    pub fn request(self, now: Timestamp) -> Worker {
         self.begin(WorkerState::Requested, now)
     }
 
     /// A worker that people declare.
-    pub fn running(self, now: Timestamp) -> Worker {
+    pub fn declare(self, now: Timestamp) -> Worker {
         self.begin(WorkerState::Running, now)
     }
 
-    /// A machine that nobody wants.
-    pub fn stopping(self, now: Timestamp) -> Worker {
+    /// A machine that has to end.
+    pub fn reject(self, now: Timestamp) -> Worker {
         self.begin(WorkerState::Stopping, now)
     }
 
@@ -230,7 +230,7 @@ impl Worker {
     /// How long a row lasts by default.
     pub const DEFAULT_LIFE_MS: i64 = 7 * DAY_MS;
 
-    /// What the store has loaded.
+    /// For the store, which loads rows, and for tests: it checks nothing.
     pub fn from_stored(stored: StoredWorker) -> Self {
         Self(stored)
     }
@@ -239,8 +239,8 @@ impl Worker {
         self.0
     }
 
-    /// Its row was written, and has this version from now on.
-    pub fn at_version(mut self, version: Version) -> Self {
+    /// The worker after the store has written it.
+    pub fn with_version(mut self, version: Version) -> Self {
         self.0.version = version;
         self
     }
@@ -261,12 +261,12 @@ impl Worker {
         Some((advice.terminate, &advice.reason))
     }
 
-    /// A machine that was launched proves itself once: again is an attack or a bug, never a retry.
-    pub fn check_unregistered(&self) -> Result<(), InvalidTransition> {
+    /// A launched machine registers once. A second registration is an attack or a bug, never a retry.
+    pub fn check_unregistered(&self) -> Result<(), WorkerStateError> {
         match self.state {
             WorkerState::Requested => Ok(()),
             WorkerState::Running | WorkerState::Stopping | WorkerState::Stopped => {
-                Err(InvalidTransition {
+                Err(WorkerStateError {
                     from: self.state,
                     to: WorkerState::Running,
                 })
@@ -274,15 +274,14 @@ impl Worker {
         }
     }
 
-    /// It has proved itself. It renews its credentials, which last until `expires`, by the secret
-    /// with this digest. A worker that people declared runs from the start, and may prove itself as
-    /// often as it likes.
+    /// Gives a worker that has proved its identity credentials until `expires`; it renews them with
+    /// the secret of this digest. A declared worker runs from the start and may register again.
     pub fn register(
         self,
         secret: String,
         expires: Timestamp,
         now: Timestamp,
-    ) -> Result<Self, InvalidTransition> {
+    ) -> Result<Self, WorkerStateError> {
         let is_declared = self.terms.launch_token.is_none();
         if !(is_declared && self.state == WorkerState::Running) {
             self.check_unregistered()?;
@@ -294,16 +293,16 @@ impl Worker {
         Ok(Self(stored).with_credentials(secret, expires, now))
     }
 
-    /// It renews its credentials, which last until `expires`.
+    /// Replaces the secret of a running worker; its credentials last until `expires`.
     pub fn renew(
         mut self,
         previous: PreviousSecret,
         secret: String,
         expires: Timestamp,
         now: Timestamp,
-    ) -> Result<Self, InvalidTransition> {
+    ) -> Result<Self, WorkerStateError> {
         if self.state != WorkerState::Running {
-            return Err(InvalidTransition {
+            return Err(WorkerStateError {
                 from: self.state,
                 to: WorkerState::Running,
             });
@@ -321,7 +320,7 @@ impl Worker {
         self
     }
 
-    /// What people declared of it has changed.
+    /// Changes the fields that people declare.
     pub fn redeclare(
         mut self,
         expires: Timestamp,
@@ -339,25 +338,25 @@ impl Worker {
         self
     }
 
-    /// Whether it should go when it is next idle.
+    /// Stores the decision whether it should end when it is next idle.
     pub fn advise(mut self, advice: Advice) -> Self {
         self.0.terms.advice = Some(advice);
         self
     }
 
-    /// Its row lasts until this moment.
+    /// Keeps its row until this moment.
     pub fn keep_until(mut self, expires: Timestamp) -> Self {
         self.0.expires = expires;
         self
     }
 
-    /// Why it ends, whatever was said about that before.
-    pub fn end_because(mut self, reason: String) -> Self {
+    /// Replaces the reason for its end.
+    pub fn set_end_reason(mut self, reason: String) -> Self {
         self.0.terms.end_reason = Some(reason);
         self
     }
 
-    /// Told to go. What is going already stays as it is.
+    /// Begins its end. Changes nothing if that has begun.
     pub fn stop(self, reason: &str, now: Timestamp) -> Self {
         match self.state {
             WorkerState::Requested | WorkerState::Running => {
@@ -367,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Known to be gone.
+    /// Ends it: its machine does not run any more. Changes nothing if it has ended.
     pub fn mark_stopped(self, reason: &str, now: Timestamp) -> Self {
         if self.state == WorkerState::Stopped {
             return self;
@@ -418,12 +417,12 @@ mod tests {
         };
         Worker::from_stored(StoredWorker {
             state,
-            ..new.requested(at(1)).into_stored()
+            ..new.request(at(1)).into_stored()
         })
     }
 
     #[test]
-    fn a_launched_machine_registers_once_and_a_declared_worker_again_and_again() {
+    fn a_launched_machine_registers_once_and_a_declared_worker_any_number_of_times() {
         for is_launched in [true, false] {
             for state in WorkerState::ALL {
                 let registered =
@@ -469,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_goes_keeps_its_first_reason_and_moment() {
+    fn a_stopped_worker_keeps_its_first_reason_and_time() {
         let gone = worker(WorkerState::Running, true)
             .stop("first", at(10))
             .stop("second", at(20));
@@ -503,7 +502,7 @@ mod tests {
                     3 => Some(worker.clone().stop("", now)),
                     4 => Some(worker.clone().mark_stopped("", now)),
                     5 => Some(worker.clone().keep_until(now)),
-                    _ => Some(worker.clone().at_version(Version(7))),
+                    _ => Some(worker.clone().with_version(Version(7))),
                 };
                 worker = moved.unwrap_or(worker);
                 prop_assert!(worker.state >= before.state);

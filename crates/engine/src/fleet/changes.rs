@@ -76,7 +76,7 @@ fn write(
     moved: Worker,
 ) -> Result<(), StoreError> {
     let version = store::worker_update(change.tx, &moved)?;
-    *worker = moved.at_version(version);
+    *worker = moved.with_version(version);
     Ok(())
 }
 

@@ -226,7 +226,7 @@ async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, Store
             return Ok(Begun::NotOurs);
         };
         let (now, created) = (clock.now(), launch.created);
-        let Some(launch) = launch.ask(now) else {
+        let Ok(launch) = launch.ask(now) else {
             return Ok(Begun::NotOurs);
         };
         if now.millis_since(created) > MAX_DECIDED_MS {
@@ -249,7 +249,8 @@ fn settle(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> Resul
         Answer::NotAsked { problem, asked } => launch.withdraw(*asked, problem.clone(), change.now),
         Answer::Asked(answer) => launch.settle(answer_of(answer), change.now),
     };
-    let Some(launch) = settled else {
+    // Another process asks, or a scan has settled it.
+    let Ok(launch) = settled else {
         return Ok(());
     };
     let told = match &launch.state {
@@ -328,7 +329,7 @@ pub(super) fn machine_of_nobody(
         terms: Terms::default(),
         provider_data: machine.provider_data,
     };
-    new.stopping(now)
+    new.reject(now)
 }
 
 fn requested(
@@ -355,7 +356,7 @@ fn requested(
         terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
         provider_data: machine.provider_data.clone(),
     };
-    new.requested(made)
+    new.request(made)
 }
 
 /// Machines may have been made, or not: the scan finds out.

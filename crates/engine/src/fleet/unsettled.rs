@@ -311,7 +311,7 @@ fn take_in(
     }
     adopt(change, &launch, machine)?;
     change.wake_pool(&launch.pool_id);
-    if let Some(launch) = launch.find_machine() {
+    if let Ok(launch) = launch.add_machine() {
         store::launch_update(change.tx, &launch)?;
     }
     Ok(Taken::Adopted)
@@ -328,7 +328,7 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
             return Ok(());
         }
         let problem = "the process that decided on it did not ask for it in time".to_owned();
-        if let Some(withdrawn) = current.withdraw(None, problem, change.now) {
+        if let Ok(withdrawn) = current.withdraw(None, problem, change.now) {
             store::launch_update(change.tx, &withdrawn)?;
         }
         Ok::<_, StoreError>(())
@@ -344,7 +344,7 @@ async fn conclude(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
             return Ok(());
         };
         let problem = "it was asked for, and no machine of it ever appeared";
-        let Some(concluded) = current.give_up(problem.to_owned(), change.now) else {
+        let Ok(concluded) = current.give_up(problem.to_owned(), change.now) else {
             return Ok(());
         };
         if concluded.state != LaunchState::Accepted {

@@ -53,7 +53,7 @@ pub async fn declare(
         terms: Terms::default(),
         provider_data,
     };
-    let worker = new.running(now);
+    let worker = new.declare(now);
     let written = engine.change("worker_create", now, move |change| {
         if store::worker_insert(change.tx, &worker)? {
             change.announce([EventBody::Worker {
@@ -108,7 +108,7 @@ pub async fn redeclare(
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
         let version = store::worker_update(tx, &worker)?;
         store::audit_insert(tx, &audit)?;
-        Ok(worker.at_version(version))
+        Ok(worker.with_version(version))
     });
     written.await
 }
@@ -148,7 +148,7 @@ pub async fn remove(
         }
         if by_itself {
             let reason = left_by_itself(&worker);
-            worker = worker.end_because(reason);
+            worker = worker.set_end_reason(reason);
         }
         fleet::told_to_go(change, &mut worker, REMOVED_BY_API)?;
         if state == WorkerState::Stopped {

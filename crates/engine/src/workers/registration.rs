@@ -61,7 +61,7 @@ pub async fn register(
         let secret = engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
         let digest = secrets::digest(&engine.keyring, &worker.key, &secret);
-        // Its provider has seen to that; nothing happens to those that forget it.
+        // A provider that forgets to check the state cannot register a worker twice.
         let worker = worker.register(digest, expires, now).map_err(|invalid| {
             let error = WorkerError::Refused("Worker cannot register".to_owned());
             refuse_because(engine, asked, &invalid.to_string(), error)
@@ -225,7 +225,7 @@ async fn write(
             change.announce([event])?;
             change.wake_pool(&worker.key.pool_id);
         }
-        Ok(Some(worker.clone().at_version(version)))
+        Ok(Some(worker.clone().with_version(version)))
     });
     written.await
 }

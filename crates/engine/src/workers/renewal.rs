@@ -38,7 +38,7 @@ pub async fn renew(
         check_may_continue(&worker, archived, now)?;
         let (worker, expires) = renewed(&inner, worker, &shown, &next, now)?;
         let version = store::worker_update(tx, &worker)?;
-        Ok::<_, WorkerError>((worker.at_version(version), expires))
+        Ok::<_, WorkerError>((worker.with_version(version), expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {
         // What is wrong with us is logged where it is answered.

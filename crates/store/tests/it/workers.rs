@@ -68,7 +68,7 @@ on_both!(an_update_writes_every_field, |database| {
             it.previous_secret = None;
         });
         let version = worker_update(tx, &changed)?;
-        Ok(changed.at_version(version))
+        Ok(changed.with_version(version))
     })
     .await;
     let found = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
