@@ -17,12 +17,7 @@ pub fn told_to_go(
         return Ok(false);
     }
     note_end(change, worker)?;
-    worker.leave(WorkerState::Stopping, change.now);
-    worker
-        .terms
-        .end_reason
-        .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    write(change, worker, worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
     change.announce([event(worker, WorkerChange::Removed { reason })])?;
     worker_gone(change, &worker.key)?;
@@ -43,13 +38,11 @@ pub fn gone(
     if worker.state < WorkerState::Stopping {
         note_end(change, worker)?;
     }
-    worker.leave(WorkerState::Stopped, change.now);
-    worker.last_checked = change.now;
-    worker
-        .terms
-        .end_reason
-        .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    write(
+        change,
+        worker,
+        worker.clone().mark_stopped(reason, change.now),
+    )?;
     change.announce([event(worker, WorkerChange::Stopped)])?;
     worker_gone(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
@@ -74,6 +67,17 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
         WorkerState::Running => store::launch_note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
+}
+
+/// Writes what has become of a worker.
+fn write(
+    change: &mut Change<'_, '_>,
+    worker: &mut Worker,
+    moved: Worker,
+) -> Result<(), StoreError> {
+    let version = store::worker_update(change.tx, &moved)?;
+    *worker = moved.with_version(version);
+    Ok(())
 }
 
 pub(super) fn event(worker: &Worker, change: WorkerChange) -> EventBody {

@@ -6,16 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
-use domain::Version;
 use domain::event::WorkerChange;
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
 use domain::plan::first_pause_ms;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
 use store::StoreError;
@@ -223,18 +222,16 @@ enum Begun {
 async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, StoreError> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
-        let Some(mut launch) = store::launch_get(tx, &token)? else {
+        let Some(launch) = store::launch_get(tx, &token)? else {
             return Ok(Begun::NotOurs);
         };
-        if launch.state != LaunchState::Open || launch.asked.is_some() {
+        let (now, created) = (clock.now(), launch.created);
+        let Ok(launch) = launch.ask(now) else {
             return Ok(Begun::NotOurs);
-        }
-        let now = clock.now();
-        if now.millis_since(launch.created) > MAX_DECIDED_MS {
+        };
+        if now.millis_since(created) > MAX_DECIDED_MS {
             return Ok(Begun::TooLate);
         }
-        launch.asked = Some(now);
-        launch.last_modified = now;
         store::launch_update(tx, &launch)?;
         Ok(Begun::AskNow(now))
     });
@@ -242,53 +239,43 @@ async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, Store
 }
 
 /// Writes down what the cloud said. May be said again, and late.
-fn settle(
-    change: &mut Change<'_, '_>,
-    mut launch: Launch,
-    answer: &Answer,
-) -> Result<(), StoreError> {
-    let was_pending = launch.state.is_pending();
-    match answer {
-        Answer::Asked(Ok(made)) => {
-            for machine in made {
-                adopt(change, &launch, machine)?;
-            }
-            launch.made = launch
-                .made
-                .max(u32::try_from(made.len()).unwrap_or(u32::MAX));
-            launch.state = LaunchState::Accepted;
+fn settle(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> Result<(), StoreError> {
+    if let Answer::Asked(Ok(made)) = answer {
+        for machine in made {
+            adopt(change, &launch, machine)?;
         }
-        // The scan has found machines of it, or given it up: either is more than this knows.
-        Answer::Asked(Err(_)) | Answer::NotAsked { .. } if !was_pending => return Ok(()),
-        // Another process asks, or has.
-        Answer::NotAsked { asked, .. } if launch.asked != *asked => return Ok(()),
-        Answer::NotAsked { problem, .. } => {
-            let problem = problem.clone();
-            launch.state = LaunchState::Withdrawn { problem };
-        }
-        Answer::Asked(Err(LaunchError::Unknown(problem))) => {
-            let told = unknown_outcome(&launch, problem);
-            report(change, &launch.pool_id, &launch.provider_id, &told)?;
-            let problem = problem.clone();
-            launch.state = LaunchState::Unknown { problem };
-        }
-        Answer::Asked(Err(LaunchError::Refused {
-            cause,
-            error: problem,
-        })) if launch.made == 0 => {
-            launch.state = LaunchState::Refused {
-                cause: *cause,
-                problem: problem.clone(),
-            };
-            let told = refusal(&launch, *cause, problem);
-            report(change, &launch.pool_id, &launch.provider_id, &told)?;
-        }
-        // Some of its machines have been seen: it was not refused, whatever the answer says.
-        Answer::Asked(Err(LaunchError::Refused { .. })) => launch.state = LaunchState::Accepted,
     }
-    launch.last_modified = change.now;
+    let settled = match answer {
+        Answer::NotAsked { problem, asked } => launch.withdraw(*asked, problem.clone(), change.now),
+        Answer::Asked(answer) => launch.settle(answer_of(answer), change.now),
+    };
+    // Another process asks, or a scan has settled it.
+    let Ok(launch) = settled else {
+        return Ok(());
+    };
+    let told = match &launch.state {
+        LaunchState::Unknown { problem } => Some(unknown_outcome(&launch, problem)),
+        LaunchState::Refused { cause, problem } => Some(refusal(&launch, *cause, problem)),
+        LaunchState::Open | LaunchState::Accepted | LaunchState::Withdrawn { .. } => None,
+    };
+    if let Some(told) = told {
+        report(change, &launch.pool_id, &launch.provider_id, &told)?;
+    }
     store::launch_update(change.tx, &launch)?;
     Ok(())
+}
+
+fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer {
+    match answer {
+        Ok(made) => LaunchAnswer::Made(u32::try_from(made.len()).unwrap_or(u32::MAX)),
+        Err(LaunchError::Unknown(problem)) => LaunchAnswer::Unknown {
+            problem: problem.clone(),
+        },
+        Err(LaunchError::Refused { cause, error }) => LaunchAnswer::Refused {
+            cause: *cause,
+            problem: error.clone(),
+        },
+    }
 }
 
 /// Gives a machine its row, unless it has one. One that nobody waits for any more is told to go at once.
@@ -329,7 +316,7 @@ pub(super) fn machine_of_nobody(
     machine: LaunchedMachine,
     now: Timestamp,
 ) -> Worker {
-    Worker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id,
             group: machine.group,
@@ -337,18 +324,12 @@ pub(super) fn machine_of_nobody(
         },
         provider_id: provider_id.clone(),
         launch_config_id: None,
-        state: WorkerState::Stopping,
         capacity: 1,
-        created: now,
         expires: now,
-        last_modified: now,
-        last_checked: now,
         terms: Terms::default(),
         provider_data: machine.provider_data,
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.reject(now)
 }
 
 fn requested(
@@ -362,7 +343,7 @@ fn requested(
     let worker_config = worker_config.cloned().unwrap_or_else(|| json!({}));
     let nothing = Map::new();
     let pool_config = pool.map_or(&nothing, |pool| &pool.definition.config);
-    Worker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id: launch.pool_id.clone(),
             group: machine.group.clone(),
@@ -370,18 +351,12 @@ fn requested(
         },
         provider_id: launch.provider_id.clone(),
         launch_config_id: Some(launch.launch_config_id.clone()),
-        state: WorkerState::Requested,
         capacity: launch.capacity_each,
-        created: made,
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
-        last_modified: made,
-        last_checked: made,
         terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
         provider_data: machine.provider_data.clone(),
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.request(made)
 }
 
 /// Machines may have been made, or not: the scan finds out.

@@ -521,8 +521,8 @@ fn apply(
     }
     match found.judge() {
         Judgement::Keep { .. } => {
-            worker.expires = change.now.plus_millis(LIFE_MS);
-            store::worker_update(change.tx, &worker)?;
+            let kept = worker.keep_until(change.now.plus_millis(LIFE_MS));
+            store::worker_update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
             done.stopped += u64::from(gone(change, &mut worker, &reason)?);

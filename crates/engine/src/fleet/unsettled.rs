@@ -292,11 +292,11 @@ fn take_in(
     token: &LaunchToken,
     machine: &LaunchedMachine,
 ) -> Result<Taken, StoreError> {
-    let Some(mut launch) = store::launch_get(change.tx, token)? else {
+    let Some(launch) = store::launch_get(change.tx, token)? else {
         return Ok(Taken::Unknown);
     };
     if launch.provider_id != *provider_id {
-        return Ok(Taken::OfAnother(launch.provider_id));
+        return Ok(Taken::OfAnother(launch.provider_id.clone()));
     }
     let key = WorkerKey {
         pool_id: launch.pool_id.clone(),
@@ -310,12 +310,10 @@ fn take_in(
         });
     }
     adopt(change, &launch, machine)?;
-    if launch.state.is_pending() {
-        // It no longer counts as still to come.
-        launch.made = launch.machines.min(launch.made + 1);
+    change.wake_pool(&launch.pool_id);
+    if let Ok(launch) = launch.add_machine() {
         store::launch_update(change.tx, &launch)?;
     }
-    change.wake_pool(&launch.pool_id);
     Ok(Taken::Adopted)
 }
 
@@ -323,16 +321,16 @@ fn take_in(
 async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version {
             return Ok(());
         }
         let problem = "the process that decided on it did not ask for it in time".to_owned();
-        current.state = LaunchState::Withdrawn { problem };
-        current.last_modified = change.now;
-        store::launch_update(change.tx, &current)?;
+        if let Ok(withdrawn) = current.withdraw(None, problem, change.now) {
+            store::launch_update(change.tx, &withdrawn)?;
+        }
         Ok::<_, StoreError>(())
     });
     written.await
@@ -342,25 +340,18 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
 async fn conclude(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
-        if current.version != launch.version && !current.state.is_pending() {
+        let problem = "it was asked for, and no machine of it ever appeared";
+        let Ok(concluded) = current.give_up(problem.to_owned(), change.now) else {
             return Ok(());
+        };
+        if concluded.state != LaunchState::Accepted {
+            let told = lost(&concluded, problem);
+            report(change, &concluded.pool_id, &concluded.provider_id, &told)?;
         }
-        current.last_modified = change.now;
-        if current.made > 0 {
-            current.state = LaunchState::Accepted;
-        } else {
-            let problem = "it was asked for, and no machine of it ever appeared".to_owned();
-            let told = lost(&current, &problem);
-            current.state = LaunchState::Refused {
-                cause: Cause::Lost,
-                problem,
-            };
-            report(change, &current.pool_id, &current.provider_id, &told)?;
-        }
-        store::launch_update(change.tx, &current)?;
+        store::launch_update(change.tx, &concluded)?;
         Ok::<_, StoreError>(())
     });
     written.await
