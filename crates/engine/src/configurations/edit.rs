@@ -198,7 +198,7 @@ pub(super) async fn compile(
     next: Configuration,
     market: Arc<Market>,
 ) -> Result<Compilation, ConfigurationError> {
-    let compiling = engine.compilations.in_turn(move || match before {
+    let compiling = engine.compilations.run_limited(move || match before {
         Some(before) => before.succeed(next, market),
         None => Compilation::new(next, market),
     });

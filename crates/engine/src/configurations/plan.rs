@@ -94,7 +94,7 @@ pub async fn compare_versions(
     from: VersionRecord,
     to: VersionRecord,
 ) -> Result<EditPlan, ConfigurationError> {
-    let compared = engine.compilations.in_turn(move || {
+    let compared = engine.compilations.run_limited(move || {
         let compiled = |record: &VersionRecord| {
             let configuration = Configuration::parse(&record.document).ok()?;
             let market = Market::from_json(&record.market).ok()?;

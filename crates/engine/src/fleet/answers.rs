@@ -8,7 +8,7 @@ use domain::launch;
 use store::OutboxRow;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::wakeups::{Listener, Wakeups};
+use crate::keyed_wakeups::{KeyedWakeups, Listener};
 
 /// How many registrations of this process wait at the same time; further ones are to come again.
 const MAX_WAITING: usize = 1_000;
@@ -16,7 +16,7 @@ const MAX_WAITING: usize = 1_000;
 const WORKER_REQUESTED: &str = "/worker-requested";
 
 pub struct LaunchAnswers {
-    wakeups: Wakeups<LaunchToken>,
+    wakeups: KeyedWakeups<LaunchToken>,
     places: Semaphore,
 }
 
@@ -29,7 +29,7 @@ pub struct Awaiting<'a> {
 impl Default for LaunchAnswers {
     fn default() -> Self {
         Self {
-            wakeups: Wakeups::default(),
+            wakeups: KeyedWakeups::default(),
             places: Semaphore::new(MAX_WAITING),
         }
     }

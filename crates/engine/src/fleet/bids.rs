@@ -65,7 +65,7 @@ fn ask_one(
         Some(machines) => {
             let bids = bids(machines, facts, launch_configs);
             if machines.wants_refresh() {
-                engine.wake.refresh.notify_one();
+                engine.wakeups.refresh.notify_one();
             }
             bids
         }

@@ -5,7 +5,7 @@ use domain::worker::{Worker, WorkerState};
 use store::StoreError;
 
 use crate::change::Change;
-use crate::queue::worker_gone;
+use crate::queue::release_worker_claims;
 
 /// Told to go: it is stopping from now on, and what it ran is given to others. `false`: it was going already.
 pub fn told_to_go(
@@ -25,7 +25,7 @@ pub fn told_to_go(
     worker.version = store::worker_update(change.tx, worker)?;
     let reason = reason.to_owned();
     change.announce([event(worker, WorkerChange::Removed { reason })])?;
-    worker_gone(change, &worker.key)?;
+    release_worker_claims(change, &worker.key)?;
     change.wake_ending(&worker.provider_id);
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
@@ -51,7 +51,7 @@ pub fn gone(
         .get_or_insert_with(|| reason.to_owned());
     worker.version = store::worker_update(change.tx, worker)?;
     change.announce([event(worker, WorkerChange::Stopped)])?;
-    worker_gone(change, &worker.key)?;
+    release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
 }

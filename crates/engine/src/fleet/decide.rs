@@ -59,7 +59,7 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> Result<Option<Decided
         return Ok(None);
     };
     if let Some(at) = plan.again_at {
-        engine.wake.pool_at(&pool_id, at);
+        engine.wakeups.wake_pool_at(&pool_id, at);
     }
     if plan.is_idle() || is_known_alarm(engine, &snapshot, &plan).await? {
         return Ok(None);

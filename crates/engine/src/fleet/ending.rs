@@ -247,7 +247,7 @@ impl Ender {
         if workers.len() > self.limits.of_region {
             workers.truncate(self.limits.of_region);
             // There is more to do than this time.
-            self.engine.wake.ending(&self.provider_id).notify_one();
+            self.engine.wakeups.ending(&self.provider_id).notify_one();
         }
     }
 }

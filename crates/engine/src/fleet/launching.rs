@@ -121,7 +121,7 @@ async fn carry_out(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &L
     let written: Result<(), StoreError> = written.await;
     engine.launch_answers.wake(&launch.token);
     if let Some(at) = look_again {
-        engine.wake.pool_at(&launch.pool_id, at);
+        engine.wakeups.wake_pool_at(&launch.pool_id, at);
     }
     // The scan finds by its token what was made.
     if let Err(problem) = written {

@@ -33,7 +33,7 @@ pub(super) struct Outlook {
 
 impl Outlook {
     pub(super) async fn ask(engine: &Arc<Engine>, facts: &Facts) -> Self {
-        let is_outside = engine.demands.is_outside();
+        let is_outside = engine.demand_source.is_outside();
         let max_machines = facts.pool.provider_ids().filter_map(|id| {
             let machines = engine.providers.get(id).ok()?.machines()?;
             Some((id.clone(), machines.max_machines()?))
@@ -117,7 +117,7 @@ fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
 }
 
 async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
-    match engine.demands.busy(facts.id()).await {
+    match engine.demand_source.busy_workers(facts.id()).await {
         Ok(listed) => ClaimSource::Listed(listed),
         Err(error) => {
             let id = facts.id();

@@ -194,7 +194,7 @@ impl Scanner {
         if let Some(problem) = failed {
             return Err(problem);
         }
-        engine.listening.note(engine.clock.now());
+        engine.availability.note_answer(engine.clock.now());
         Ok(Some(scanned))
     }
 
@@ -334,8 +334,8 @@ impl RegionScan {
         let attention = Attention {
             // The clock may have been set back since.
             looked: self.began.min(now),
-            listening: self.engine.listening.since(now),
-            gap: self.engine.listening.gap(now),
+            listening: self.engine.availability.since(now),
+            gap: self.engine.availability.gap(now),
         };
         let concerned = page.iter().filter_map(|worker| {
             let found = Found {
@@ -355,7 +355,10 @@ impl RegionScan {
         if concerned.is_empty() && !stale {
             return Ok(());
         }
-        let (id, is_outside) = (self.provider_id.clone(), self.engine.demands.is_outside());
+        let (id, is_outside) = (
+            self.provider_id.clone(),
+            self.engine.demand_source.is_outside(),
+        );
         let written = self.engine.change("scan_apply", now, move |change| {
             let stale = now.plus_millis(-CHECKED_MS);
             store::worker_note_checked(change.tx, &id, &first, &last, now, stale)?;
@@ -488,8 +491,11 @@ async fn queue_facts(
     let (Some(first), Some(last)) = (page.first(), page.last()) else {
         return Ok(None);
     };
-    if engine.demands.is_outside() {
-        return Ok(engine.demands.activity(page, engine.clock.now()).await);
+    if engine.demand_source.is_outside() {
+        return Ok(engine
+            .demand_source
+            .worker_activity(page, engine.clock.now())
+            .await);
     }
     let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
     let read = engine.store.scan("scan_queue_workers", move |tx| {

@@ -133,7 +133,7 @@ impl Housekeeping {
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
-        let has_queue = !app.engine.demands.is_outside();
+        let has_queue = !app.engine.demand_source.is_outside();
         let expired = self.forget(batches, "outbox_expire", move |tx| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;

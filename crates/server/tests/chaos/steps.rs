@@ -40,7 +40,7 @@ impl Process {
     /// Looks at the pools that rang; or at none, if all bells are lost.
     pub(crate) async fn provision(&self, rings: bool) {
         if !rings {
-            self.app.engine.wake.take_pools();
+            self.app.engine.wakeups.take_pools();
         }
         self.run(Provision::new(Arc::clone(&self.app.engine))).await;
     }

@@ -88,7 +88,7 @@ fleet_test!(
                 assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
                 left -= now;
                 // If something is left, the bell rings, so that the rest does not wait for the next scan.
-                let bell = fleet.app.engine.wake.ending(&"one".parse().unwrap());
+                let bell = fleet.app.engine.wakeups.ending(&"one".parse().unwrap());
                 let rung = futures_util::FutureExt::now_or_never(bell.notified());
                 assert_eq!(rung.is_some(), left > 0);
             }

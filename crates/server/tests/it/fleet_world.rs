@@ -180,7 +180,7 @@ impl Fleet {
         while left > 0 {
             let step = left.min(LOOK_EVERY_MS);
             self.pass_ms(step);
-            self.app.engine.listening.note(self.now());
+            self.app.engine.availability.note_answer(self.now());
             left -= step;
         }
     }
