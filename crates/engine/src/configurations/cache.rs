@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::Version;
-use domain::configuration::{Compilation, Configuration, Market, StoredConfiguration};
+use domain::configuration::{Compilation, Configuration, ProviderCatalog, StoredConfiguration};
 use domain::id::ConfigurationId;
 use store::StoreError;
 use tracing::warn;
@@ -150,7 +150,7 @@ pub(super) async fn usable(
     let (document, market) = (stored.document.clone(), stored.market.clone());
     let compile = move || {
         let configuration = Configuration::parse(&document).map_err(|bad| bad.to_string())?;
-        let market = Market::from_json(&market).map_err(|bad| bad.to_string())?;
+        let market = ProviderCatalog::from_json(&market).map_err(|bad| bad.to_string())?;
         let compilation = Compilation::new(configuration.clone(), Arc::new(market));
         Ok((configuration, compilation.map_err(|bad| bad.to_string())))
     };
@@ -187,7 +187,7 @@ mod tests {
     fn the_last_versions_of_the_configurations_used_last_are_kept() {
         let document = json!({"workerTypes": [], "rules": []});
         let configuration = Configuration::parse(&document).unwrap();
-        let market = Arc::new(Market::default());
+        let market = Arc::new(ProviderCatalog::default());
         let compilation = Arc::new(Compilation::new(configuration, market).unwrap());
         let (old, new) = (Version(1), Version(2));
         for count in sizes_around("engine::configurations::cache::MAX_KEPT", MAX_KEPT) {
