@@ -14,7 +14,7 @@ use crate::availability::Availability;
 use crate::change::{Change, PendingWakeups};
 use crate::configurations::{Compilations, PayloadSchemas};
 use crate::demand::DemandSource;
-use crate::fleet::{LaunchAnswers, Launching};
+use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
 use crate::queue::Queue;
 use crate::random::Random;
@@ -32,7 +32,7 @@ pub struct Engine {
     pub wakeups: Wakeups,
     /// Reports how many tasks are pending.
     pub demand_source: DemandSource,
-    pub launching: Launching,
+    pub launch_tracker: LaunchTracker,
     /// Registrations that arrived before the provider answered their launch wait here.
     pub launch_answers: LaunchAnswers,
     pub availability: Availability,

@@ -71,9 +71,9 @@ pub async fn set(
         if !given.is_pause()
             && let Some(known) = &known
         {
-            fleet::tell_pause(change, known, PauseChange::Resumed)?;
+            fleet::announce_pause(change, known, PauseChange::Resumed)?;
         }
-        fleet::tell_pause(change, &given, PauseChange::Paused)?;
+        fleet::announce_pause(change, &given, PauseChange::Paused)?;
         store::audit_insert(change.tx, &audit)?;
         Ok(given)
     });
@@ -102,7 +102,7 @@ pub async fn remove(
         };
         store::override_delete(change.tx, &known)?;
         if known.ended.is_none() {
-            fleet::tell_pause(change, &known, PauseChange::Resumed)?;
+            fleet::announce_pause(change, &known, PauseChange::Resumed)?;
         }
         fleet::wake_target(change, &known);
         store::audit_insert(change.tx, &audit)?;

@@ -20,7 +20,7 @@ use engine::artifacts::Artifacts;
 use engine::availability::Availability;
 use engine::configurations::{Compilations, PayloadSchemas};
 use engine::demand::DemandSource;
-use engine::fleet::{LaunchAnswers, Launching};
+use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
@@ -178,7 +178,7 @@ async fn assemble(
         queue: Queue::new(queue_issuer),
         wakeups: Wakeups::default(),
         demand_source,
-        launching: Launching::default(),
+        launch_tracker: LaunchTracker::default(),
         launch_answers: LaunchAnswers::default(),
         availability: Availability::new(now),
         artifacts: Artifacts::new(config.artifact_folder()),

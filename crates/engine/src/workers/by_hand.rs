@@ -157,9 +157,9 @@ pub async fn remove(
         if by_itself {
             worker.terms.end_reason = Some(left_by_itself(&worker));
         }
-        fleet::told_to_go(change, &mut worker, REMOVED_BY_API)?;
+        fleet::request_stop(change, &mut worker, REMOVED_BY_API)?;
         if state == WorkerState::Stopped {
-            fleet::gone(change, &mut worker, REMOVED_BY_API)?;
+            fleet::mark_stopped(change, &mut worker, REMOVED_BY_API)?;
         }
         store::audit_insert(change.tx, &audit)?;
         Ok::<_, WorkerError>(Some(worker))

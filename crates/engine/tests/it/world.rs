@@ -14,7 +14,7 @@ use engine::artifacts::Artifacts;
 use engine::availability::Availability;
 use engine::configurations::{Compilations, PayloadSchemas};
 use engine::demand::DemandSource;
-use engine::fleet::{LaunchAnswers, Launching};
+use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
@@ -69,7 +69,7 @@ impl World {
             queue: Queue::new(issuer.clone()),
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,
-            launching: Launching::default(),
+            launch_tracker: LaunchTracker::default(),
             launch_answers: LaunchAnswers::default(),
             availability: Availability::new(now),
             artifacts: Artifacts::new(Some(home.path().join("artifacts"))),

@@ -243,7 +243,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRea
                 true => demand.clone(),
                 false => embedded_demand(tx, &run, now)?,
             };
-            facts.extend(fleet::page_of_supply(tx, run, &demand, &horizon)?);
+            facts.extend(fleet::read_supply(tx, run, &demand, &horizon)?);
         }
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)

@@ -90,7 +90,7 @@ impl Publish {
             .queue
             .dispatcher
             .wake_for_events(&self.0.engine, placed);
-        self.0.engine.launch_answers.hear(placed);
+        self.0.engine.launch_answers.wake_for_events(placed);
         wake_planner(&self.0, placed);
         wake_endings(&self.0, placed);
     }

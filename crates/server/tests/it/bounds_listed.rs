@@ -66,7 +66,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "server::api::listener::MAX_TRACE_ID",
             "server::api::request::MAX_PAYLOAD_IN_ERROR",
             "server::config::notify::MIN_SECRET",
-            "engine::fleet::problems::MAX_DESCRIPTION",
+            "engine::fleet::pool_errors::MAX_DESCRIPTION",
             "server::notify::cause::LONG_ID",
             "server::notify::cause::MAX_TEXT",
             "server::notify::content::MAX_TITLE",

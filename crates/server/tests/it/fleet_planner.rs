@@ -122,7 +122,7 @@ fleet_test!(
             failed.starts_with("cannot decide about pp/broken: "),
             "{failed}"
         );
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.states("pp/well").await, "1 requested");
 
         // Woken again and again, it is tried after 1, 2, 4, 8 … seconds.
@@ -167,7 +167,7 @@ fleet_test!(rounds_see_all_pools_whatever_a_page_holds, |fleet| {
             };
             let rounds = Rounds(Arc::clone(&fleet.app.engine));
             let done = rounds.with_pages(limits).await.unwrap();
-            fleet.app.engine.launching.finish().await;
+            fleet.app.engine.launch_tracker.finish().await;
             let expected = match (launch_configs, count) {
                 (1, 1..) => json!({"pools": count, "launches": count}),
                 _ => json!(null),
@@ -218,7 +218,7 @@ async fn what_one_process_changes_wakes_the_planner_of_another() {
     fleet.tasks(POOL, 1).await;
     hear(&other).await;
     planner(&other).activate().await.unwrap();
-    other.engine.launching.finish().await;
+    other.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
 
     let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
@@ -283,7 +283,7 @@ async fn a_first_wake_is_answered_at_once() {
     fleet.tasks(POOL, 1).await;
     assert_eq!(planner.idle_for(), Some(Duration::ZERO));
     planner.activate().await.unwrap();
-    fleet.app.engine.launching.finish().await;
+    fleet.app.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
     // Rung by the answer, it waits for its pace.
     planner.activate().await.unwrap();

@@ -194,14 +194,14 @@ impl Fleet {
             .activate()
             .await
             .unwrap();
-        self.app.engine.launching.finish().await;
+        self.app.engine.launch_tracker.finish().await;
         done
     }
 
     /// Looks at all pools, and waits for what the clouds say.
     pub(crate) async fn round(&self) -> Value {
         let done = round(&self.app).await;
-        self.app.engine.launching.finish().await;
+        self.app.engine.launch_tracker.finish().await;
         done
     }
 

@@ -45,7 +45,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         if embedded {
             demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
         }
-        let facts = fleet::page_of_facts(tx, vec![pool], &demand, &horizon)?.pop();
+        let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon)?.pop();
         let silent = store::worker_list_silent(tx, &horizon, &id, SILENT)?;
         let plans = store::plan_list(tx, &id, HISTORY)?;
         let launches = store::launch_list(tx, &id, HISTORY)?;

@@ -222,7 +222,7 @@ async fn read(
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
     let read = engine.store.scan("provision_facts", move |tx| {
-        let mut facts = fleet::page_of_supply(tx, pools, &demand, &horizon)?;
+        let mut facts = fleet::read_supply(tx, pools, &demand, &horizon)?;
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     });
