@@ -76,16 +76,14 @@ impl Tokens {
     }
 }
 
-/// Moves a requested worker to running. A second registration is an attack or a bug.
+/// Checks that the worker has not registered yet. A second registration is an attack or a bug.
 pub(crate) fn register_once(claim: &IdentityClaim<'_>) -> Result<Verification, ProofRefused> {
-    let state = claim
+    claim
         .worker
-        .state
-        .register()
+        .check_unregistered()
         .map_err(|error| refuse(&error.to_string()))?;
     let terms = &claim.worker.terms;
     Ok(Verification {
-        state,
         lasts_ms: terms
             .reregistration_timeout
             .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
@@ -116,7 +114,7 @@ mod tests {
     use domain::worker::{Terms, WorkerState};
     use serde_json::json;
 
-    use crate::provider_tests::{context, now, pool, worker};
+    use crate::provider_tests::{context, edit, now, pool, worker};
 
     use super::*;
 
@@ -126,7 +124,7 @@ mod tests {
         proof: &Proof,
     ) -> Result<Verification, ProofRefused> {
         let mut worker = worker(state);
-        worker.terms = terms;
+        edit(&mut worker, |it| it.terms = terms);
         let pool = pool(&worker, &json!({}));
         let claim = IdentityClaim {
             pool: &pool,
@@ -149,7 +147,6 @@ mod tests {
             ..Terms::default()
         };
         let verified = verify(WorkerState::Requested, terms, &right()).unwrap();
-        assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
         let secret =
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn other_tokens_and_other_proofs_are_refused_with_the_same_message() {
-        let key = worker(WorkerState::Requested).key;
+        let key = worker(WorkerState::Requested).into_stored().key;
         let mut other = key.clone();
         other.id = "another".parse().unwrap();
         let here = Tokens::new(&context("here"));

@@ -34,7 +34,7 @@ pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use provider::{
-    BidRequest, CloudError, DeclarationError, Descriptor, IdentityClaim, LaunchError, LaunchOrder,
+    BidRequest, CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder,
     LaunchedMachine, MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof,
     ProofRefused, Provider, SetupError, Sighting, ValidateError, Verification, VerifyError,
     WorkerDeclarer,

@@ -12,7 +12,7 @@ use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Worker, WorkerState};
+use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
@@ -348,17 +348,9 @@ pub trait WorkerDeclarer: Send + Sync {
     /// Makes the data to keep for a new or changed worker, from the `providerInfo` of the request.
     fn describe(
         &self,
-        worker: &Worker,
+        worker: &WorkerKey,
         provider_info: Option<&Value>,
-    ) -> Result<Descriptor, DeclarationError>;
-}
-
-/// The data that a provider keeps for a declared worker.
-#[derive(Debug)]
-pub struct Descriptor {
-    pub provider_data: Value,
-    /// The state of a worker that was just declared.
-    pub state: WorkerState,
+    ) -> Result<Value, DeclarationError>;
 }
 
 /// A caller's claim to be this worker.
@@ -385,8 +377,6 @@ pub enum Proof {
 /// An identity claim that was verified.
 #[derive(Debug, PartialEq)]
 pub struct Verification {
-    /// The worker's new state.
-    pub state: WorkerState,
     /// How long its credentials are valid.
     pub lasts_ms: i64,
     /// The configuration that the worker gets.
@@ -432,10 +422,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ::testing::sizes_around;
+    use domain::worker::WorkerState;
     use serde_json::json;
 
     use super::*;
-    use crate::provider_tests::worker;
+    use crate::provider_tests::{edit, worker};
 
     /// Lists one machine on each page, and counts calls.
     #[derive(Default)]
@@ -528,7 +519,9 @@ mod tests {
             let cloud = Counting::default();
             let named = |number: usize| {
                 let mut worker = worker(WorkerState::Stopping);
-                worker.key.id = format!("m{number}").parse().unwrap();
+                edit(&mut worker, |it| {
+                    it.key.id = format!("m{number}").parse().unwrap()
+                });
                 worker
             };
             let workers: Vec<Worker> = (0..count).map(named).collect();

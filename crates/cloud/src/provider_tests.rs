@@ -10,9 +10,10 @@ use domain::Version;
 use domain::id::WorkerKey;
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::{Clock, Timestamp};
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
+pub(crate) use crate::testing::edit;
 use crate::{
     IdentityClaim, Proof, ProofRefused, Provider, ProviderContext, Verification, VerifyError,
 };
@@ -118,7 +119,7 @@ pub(crate) fn keyring() -> Arc<Keyring> {
 }
 
 pub(crate) fn worker(state: WorkerState) -> Worker {
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: WorkerKey {
             pool_id: "a/b".parse().unwrap(),
             group: "dc1".parse().unwrap(),
@@ -137,5 +138,5 @@ pub(crate) fn worker(state: WorkerState) -> Worker {
         secret: None,
         previous_secret: None,
         version: Version::FIRST,
-    }
+    })
 }

@@ -12,8 +12,8 @@ use domain::worker::{Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    DeclarationError, Descriptor, IdentityClaim, Proof, ProofRefused, Provider, Verification,
-    VerifyError, WorkerDeclarer,
+    DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification, VerifyError,
+    WorkerDeclarer,
 };
 
 /// The key of a worker's provider data with the digest of its secret.
@@ -77,7 +77,6 @@ impl Provider for StaticProvider {
         }
         let config = &claim.pool.definition.config;
         Ok(Verification {
-            state: WorkerState::Running,
             lasts_ms: lifecycle::reregistration_timeout(config)
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
             worker_config: config
@@ -95,26 +94,25 @@ impl Provider for StaticProvider {
 impl WorkerDeclarer for StaticProvider {
     fn describe(
         &self,
-        worker: &Worker,
+        worker: &WorkerKey,
         provider_info: Option<&Value>,
-    ) -> Result<Descriptor, DeclarationError> {
+    ) -> Result<Value, DeclarationError> {
         let secret = provider_info
             .and_then(|info| info.get("staticSecret"))
             .and_then(Value::as_str)
             .ok_or_else(|| DeclarationError("no worker staticSecret provided".to_owned()))?;
         let digest = self
             .keyring
-            .digest(&Self::purpose(&worker.key), &Secret::new(secret));
-        Ok(Descriptor {
-            provider_data: json!({ DIGEST_KEY: digest }),
-            state: WorkerState::Running,
-        })
+            .digest(&Self::purpose(worker), &Secret::new(secret));
+        Ok(json!({ DIGEST_KEY: digest }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::provider_tests::{Case, keyring, schemas, worker};
+    use domain::worker::StoredWorker;
+
+    use crate::provider_tests::{Case, edit, keyring, schemas, worker};
 
     use super::*;
 
@@ -127,10 +125,8 @@ mod tests {
     fn declared() -> Worker {
         let mut worker = worker(WorkerState::Running);
         let info = json!({"staticSecret": SECRET});
-        worker.provider_data = provider()
-            .describe(&worker, Some(&info))
-            .unwrap()
-            .provider_data;
+        let described = provider().describe(&worker.key, Some(&info)).unwrap();
+        edit(&mut worker, |it| it.provider_data = described);
         worker
     }
 
@@ -147,7 +143,6 @@ mod tests {
             config,
         };
         let verified = case.verify(&provider()).await.unwrap();
-        assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
     }
@@ -166,14 +161,14 @@ mod tests {
 
     #[tokio::test]
     async fn each_refusal_has_its_own_message() {
-        let stopped = Worker {
+        let stopped = Worker::from_stored(StoredWorker {
             state: WorkerState::Stopped,
-            ..declared()
-        };
-        let other_row = Worker {
+            ..declared().into_stored()
+        });
+        let other_row = Worker::from_stored(StoredWorker {
             provider_data: json!({}),
-            ..declared()
-        };
+            ..declared().into_stored()
+        });
         for (worker, proof, text) in [
             (stopped, secret(SECRET), "worker is not running"),
             (
@@ -204,7 +199,7 @@ mod tests {
     #[test]
     fn a_worker_without_a_secret_cannot_be_declared() {
         let refused = provider()
-            .describe(&worker(WorkerState::Running), None)
+            .describe(&worker(WorkerState::Running).key, None)
             .unwrap_err();
         assert_eq!(refused.to_string(), "no worker staticSecret provided");
     }

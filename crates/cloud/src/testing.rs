@@ -14,7 +14,7 @@ use domain::launch::Cause;
 use domain::launch_config::{LaunchConfig, id_of, split_off};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -303,7 +303,9 @@ async fn many_end_by_one_call_and_a_foreign_one_spoils_none(fixture: &dyn Fixtur
     let workers = order.launch(3).await;
     order.wait_alive(&workers).await;
     let mut unknown = workers[0].clone();
-    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    edit(&mut unknown, |it| {
+        it.key.id = fixture.unknown_id().parse().expect("it is an id")
+    });
     let foreigner = fixture.foreigner().await;
     let mut some = vec![workers[0].clone(), unknown];
     some.extend(foreigner.clone());
@@ -352,7 +354,9 @@ async fn an_unknown_machine_is_not_found_and_ends_with_success(fixture: &dyn Fix
     let workers = order.launch(1).await;
     order.wait_alive(&workers).await;
     let mut unknown = workers[0].clone();
-    unknown.key.id = fixture.unknown_id().parse().expect("it is an id");
+    edit(&mut unknown, |it| {
+        it.key.id = fixture.unknown_id().parse().expect("it is an id")
+    });
     let nobody = std::slice::from_ref(&unknown);
     order.wait_for(nobody, &Sighting::NotFound).await;
     order
@@ -411,8 +415,10 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     let workers = order.launch(2).await;
     order.wait_alive(&workers).await;
     let (mut worker, other) = (workers[0].clone(), &workers[1]);
-    worker.terms.worker_config = Some(json!({"for": "this one"}));
-    worker.terms.reregistration_timeout = Some(60_000);
+    edit(&mut worker, |it| {
+        it.terms.worker_config = Some(json!({"for": "this one"}));
+        it.terms.reregistration_timeout = Some(60_000);
+    });
     let right = fixture.proof(&worker);
     for wrong in [
         Proof::Token(Secret::new("x")),
@@ -433,7 +439,6 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
     let verified = verify(fixture, &order.pool, &worker, &right)
         .await
         .expect("the proof is right");
-    assert_eq!(verified.state, WorkerState::Running);
     assert_eq!(verified.lasts_ms, 60_000);
     assert_eq!(verified.worker_config, json!({"for": "this one"}));
     for state in [
@@ -441,11 +446,18 @@ async fn only_the_right_proof_registers_and_only_once(fixture: &dyn Fixture) {
         WorkerState::Stopping,
         WorkerState::Stopped,
     ] {
-        worker.state = state;
+        edit(&mut worker, |it| it.state = state);
         let again = verify(fixture, &order.pool, &worker, &right).await;
         again.expect_err("a worker registers once");
     }
     order.end(&workers).await;
+}
+
+/// Changes any field of a worker, also where no move does.
+pub(crate) fn edit(worker: &mut Worker, change: impl FnOnce(&mut StoredWorker)) {
+    let mut stored = worker.clone().into_stored();
+    change(&mut stored);
+    *worker = Worker::from_stored(stored);
 }
 
 /// The names that a provider chooses.
@@ -546,7 +558,7 @@ pub fn row(
     launched: LaunchedMachine,
 ) -> Worker {
     let now = fixture.now();
-    Worker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id: pool.id.clone(),
             group: launched.group,
@@ -554,16 +566,10 @@ pub fn row(
         },
         provider_id: fixture.id(),
         launch_config_id: Some(config.id.clone()),
-        state: WorkerState::Requested,
         capacity: 1,
-        created: now,
         expires: now.plus_millis(Worker::DEFAULT_LIFE_MS),
-        last_modified: now,
-        last_checked: now,
         terms: Terms::default(),
         provider_data: launched.provider_data,
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.request(now)
 }

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::Version;
     use crate::id::WorkerKey;
-    use crate::worker::Terms;
+    use crate::worker::{StoredWorker, Terms};
 
     const NOW: i64 = 100 * DAY_MS;
 
@@ -255,9 +255,9 @@ mod tests {
     }
 
     /// Made an hour ago, registered half an hour ago, with a lot of time left; stopping for ten minutes, if it is.
-    fn worker(state: WorkerState) -> Worker {
+    fn worker(state: WorkerState) -> StoredWorker {
         let stopping = state >= WorkerState::Stopping;
-        Worker {
+        StoredWorker {
             key: key(),
             provider_id: "cloud".parse().unwrap(),
             launch_config_id: None,
@@ -302,11 +302,20 @@ mod tests {
         }
     }
 
-    fn of(worker: &Worker, seen: Option<Seen>) -> String {
+    fn judge(
+        worker: &StoredWorker,
+        seen: Option<Seen>,
+        queue: QueueFacts<'_>,
+        attention: &Attention,
+    ) -> Judgement {
+        super::judge(&Worker::from_stored(worker.clone()), seen, queue, attention)
+    }
+
+    fn of(worker: &StoredWorker, seen: Option<Seen>) -> String {
         short(&judge(worker, seen, QueueFacts::Unknown, &at(ago(0))))
     }
 
-    fn with_queue(worker: &Worker, queue: QueueFacts<'_>) -> String {
+    fn with_queue(worker: &StoredWorker, queue: QueueFacts<'_>) -> String {
         short(&judge(worker, Some(Seen::Alive), queue, &at(ago(0))))
     }
 
@@ -366,7 +375,7 @@ mod tests {
 
     #[test]
     fn whoever_was_heard_of_a_moment_ago_is_there_whatever_the_cloud_shows() {
-        let found = |worker: &Worker, queue: QueueFacts<'_>| {
+        let found = |worker: &StoredWorker, queue: QueueFacts<'_>| {
             let seen = Some(Seen::NotFound);
             short(&judge(worker, seen, queue, &at(ago(0))))
         };
@@ -451,7 +460,7 @@ mod tests {
     #[test]
     fn a_pool_may_say_how_long_the_first_claim_may_take() {
         let mut running = worker(WorkerState::Running);
-        let ends_after = |worker: &Worker, ms: i64| {
+        let ends_after = |worker: &StoredWorker, ms: i64| {
             let mut worker = worker.clone();
             worker.created = ago(DAY_MS);
             worker.terms.registered_at = Some(NOW - ms);
@@ -541,7 +550,7 @@ mod tests {
         running.expires = ago(-EXPIRY_MARGIN_MS + 1);
         assert_eq!(of(&running, None), "keep longer");
         for state in [WorkerState::Stopping, WorkerState::Stopped] {
-            let old = Worker {
+            let old = StoredWorker {
                 expires: ago(0),
                 ..worker(state)
             };
@@ -579,7 +588,7 @@ mod tests {
     #[test]
     fn every_state_ends_without_cloud_worker_or_queue() {
         let mut now = ago(0);
-        let mut worker = worker(WorkerState::Requested);
+        let mut worker = Worker::from_stored(worker(WorkerState::Requested));
         let mut n_days = 0;
         while worker.state != WorkerState::Stopped {
             now = now.plus_millis(DAY_MS);
@@ -587,8 +596,8 @@ mod tests {
             assert!(n_days < 10, "{:?}", worker.state);
             match judge(&worker, None, QueueFacts::Unknown, &at(now)) {
                 Judgement::Keep { .. } => {}
-                Judgement::End { .. } => worker.leave(WorkerState::Stopping, now),
-                Judgement::Stopped { .. } => worker.leave(WorkerState::Stopped, now),
+                Judgement::End { .. } => worker = worker.stop("", now),
+                Judgement::Stopped { .. } => worker = worker.mark_stopped("", now),
                 Judgement::EndAgain { reason } => panic!("nobody saw it: {reason}"),
             }
         }

@@ -2,16 +2,27 @@
 //!
 //! What it asked for counts as capacity until the answer is known, so nothing is launched twice. A
 //! lost answer makes it unknown, never failed: the scan finds out by its token.
+//!
+//! The fields of a launch can be read and not written. Each move consumes the launch and returns the
+//! changed one, or an error. So no caller can forget a check:
+//!
+//! ```compile_fail,E0594
+//! fn assign(launch: &mut domain::launch::Launch) {
+//!     launch.state = domain::launch::LaunchState::Accepted;
+//! }
+//! ```
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use crate::Version;
 use crate::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId, WorkerId};
 use crate::time::Timestamp;
 
+/// The fields of a launch. Only the store and tests make a launch of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Launch {
+pub struct StoredLaunch {
     /// Names it everywhere: to the cloud, which must not act on one token twice, and on the machines.
     pub token: LaunchToken,
     pub pool_id: PoolId,
@@ -34,6 +45,46 @@ pub struct Launch {
     pub created: Timestamp,
     pub last_modified: Timestamp,
     pub version: Version,
+}
+
+/// The fields of a new launch; `decide` sets the others.
+pub struct NewLaunch {
+    pub token: LaunchToken,
+    pub pool_id: PoolId,
+    pub provider_id: ProviderId,
+    pub launch_config_id: LaunchConfigId,
+    pub machines: u32,
+    pub capacity_each: u32,
+    pub max_price: Option<f64>,
+    pub plan: i64,
+}
+
+/// Its fields are those of [`StoredLaunch`], and only its moves change them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch(StoredLaunch);
+
+/// The answer of a cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchAnswer {
+    /// It made this many machines.
+    Made(u32),
+    Refused {
+        cause: Cause,
+        problem: String,
+    },
+    /// It may have made machines or not.
+    Unknown {
+        problem: String,
+    },
+}
+
+/// A move that the state of a launch does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchStateError {
+    #[error("the launch is {0} already")]
+    Settled(&'static str),
+    #[error("another process asks the cloud for the launch")]
+    AskedByAnother,
 }
 
 /// Where a launch stands.
@@ -106,6 +157,13 @@ impl Cause {
     }
 }
 
+fn check_pending(state: &LaunchState) -> Result<(), LaunchStateError> {
+    if state.is_pending() {
+        return Ok(());
+    }
+    Err(LaunchStateError::Settled(state.as_str()))
+}
+
 /// The worker id that a launch offers to its machine of this number, where names are left to us.
 pub fn offered_id(token: &LaunchToken, number: u32) -> Option<WorkerId> {
     format!("{token}-{number}").parse().ok()
@@ -156,7 +214,127 @@ impl LaunchState {
     }
 }
 
+impl Deref for Launch {
+    type Target = StoredLaunch;
+
+    fn deref(&self) -> &StoredLaunch {
+        &self.0
+    }
+}
+
+impl NewLaunch {
+    /// Written down before any cloud hears of it.
+    pub fn decide(self, now: Timestamp) -> Launch {
+        Launch(StoredLaunch {
+            token: self.token,
+            pool_id: self.pool_id,
+            provider_id: self.provider_id,
+            launch_config_id: self.launch_config_id,
+            machines: self.machines,
+            capacity_each: self.capacity_each,
+            max_price: self.max_price,
+            state: LaunchState::Open,
+            asked: None,
+            made: 0,
+            plan: self.plan,
+            created: now,
+            last_modified: now,
+            version: Version::FIRST,
+        })
+    }
+}
+
 impl Launch {
+    /// For the store, which loads rows, and for tests: it checks nothing.
+    pub fn from_stored(stored: StoredLaunch) -> Self {
+        Self(stored)
+    }
+
+    pub fn into_stored(self) -> StoredLaunch {
+        self.0
+    }
+
+    /// Reserves the call to the cloud for one process.
+    pub fn ask(self, now: Timestamp) -> Result<Self, LaunchStateError> {
+        let mut stored = self.0;
+        if stored.state != LaunchState::Open {
+            return Err(LaunchStateError::Settled(stored.state.as_str()));
+        }
+        if stored.asked.is_some() {
+            return Err(LaunchStateError::AskedByAnother);
+        }
+        stored.asked = Some(now);
+        stored.last_modified = now;
+        Ok(Self(stored))
+    }
+
+    /// Stores the answer of the cloud, which may come late and more than once.
+    pub fn settle(self, answer: LaunchAnswer, now: Timestamp) -> Result<Self, LaunchStateError> {
+        let mut stored = self.0;
+        let pending = check_pending(&stored.state);
+        stored.state = match answer {
+            LaunchAnswer::Made(machines) => {
+                stored.made = stored.made.max(machines);
+                LaunchState::Accepted
+            }
+            LaunchAnswer::Unknown { problem } => {
+                pending?;
+                LaunchState::Unknown { problem }
+            }
+            LaunchAnswer::Refused { cause, problem } => {
+                pending?;
+                // A scan has found machines of it: the cloud did not refuse.
+                match stored.made {
+                    0 => LaunchState::Refused { cause, problem },
+                    _ => LaunchState::Accepted,
+                }
+            }
+        };
+        stored.last_modified = now;
+        Ok(Self(stored))
+    }
+
+    /// Ends a launch that the cloud was not asked for. `asked` is the time at which the caller
+    /// reserved the call, `None` if it did not.
+    pub fn withdraw(
+        self,
+        asked: Option<Timestamp>,
+        problem: String,
+        now: Timestamp,
+    ) -> Result<Self, LaunchStateError> {
+        let mut stored = self.0;
+        check_pending(&stored.state)?;
+        if stored.asked != asked {
+            return Err(LaunchStateError::AskedByAnother);
+        }
+        stored.state = LaunchState::Withdrawn { problem };
+        stored.last_modified = now;
+        Ok(Self(stored))
+    }
+
+    /// Counts a machine that a scan has found.
+    pub fn add_machine(self) -> Result<Self, LaunchStateError> {
+        let mut stored = self.0;
+        check_pending(&stored.state)?;
+        stored.made = stored.machines.min(stored.made + 1);
+        Ok(Self(stored))
+    }
+
+    /// Ends a launch whose answer was lost: it made the machines that scans have found, and no others.
+    pub fn give_up(self, problem: String, now: Timestamp) -> Result<Self, LaunchStateError> {
+        let mut stored = self.0;
+        check_pending(&stored.state)?;
+        stored.state = match stored.made {
+            0 => LaunchState::Refused {
+                cause: Cause::Lost,
+                problem,
+            },
+            _ => LaunchState::Accepted,
+        };
+        stored.last_modified = now;
+        Ok(Self(stored))
+    }
+
     pub fn capacity(&self) -> u64 {
         u64::from(self.machines) * u64::from(self.capacity_each)
     }
@@ -177,7 +355,143 @@ impl Launch {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn launch() -> Launch {
+        let new = NewLaunch {
+            token: "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap(),
+            pool_id: "pp/wt".parse().unwrap(),
+            provider_id: "p".parse().unwrap(),
+            launch_config_id: "lc".parse().unwrap(),
+            machines: 3,
+            capacity_each: 1,
+            max_price: None,
+            plan: 1,
+        };
+        new.decide(at(1))
+    }
+
+    fn refused() -> LaunchAnswer {
+        LaunchAnswer::Refused {
+            cause: Cause::Capacity,
+            problem: "none left".to_owned(),
+        }
+    }
+
+    fn unknown() -> LaunchAnswer {
+        LaunchAnswer::Unknown {
+            problem: "no answer".to_owned(),
+        }
+    }
+
+    #[test]
+    fn one_process_asks_and_no_other_withdraws() {
+        let by_another = LaunchStateError::AskedByAnother;
+        let asked = launch().ask(at(5)).unwrap();
+        assert_eq!((asked.asked, asked.last_modified), (Some(at(5)), at(5)));
+        assert_eq!(asked.clone().ask(at(6)), Err(by_another));
+        for by in [None, Some(at(4))] {
+            let text = "too late".to_owned();
+            assert_eq!(asked.clone().withdraw(by, text, at(7)), Err(by_another));
+        }
+        let withdrawn = asked.withdraw(Some(at(5)), "held up".to_owned(), at(7));
+        assert_eq!(withdrawn.unwrap().state.as_str(), "withdrawn");
+        let text = "another process asks the cloud for the launch";
+        assert_eq!(by_another.to_string(), text);
+    }
+
+    #[test]
+    fn a_settled_launch_refuses_every_move_but_news_of_machines() {
+        let text = || "late".to_owned();
+        let states = [
+            launch().settle(LaunchAnswer::Made(3), at(5)),
+            launch().settle(refused(), at(5)),
+            launch().withdraw(None, text(), at(5)),
+        ];
+        for (settled, name) in states.into_iter().zip(["accepted", "refused", "withdrawn"]) {
+            let settled = settled.unwrap();
+            let again = || settled.clone();
+            for moved in [
+                again().ask(at(6)),
+                again().settle(refused(), at(6)),
+                again().settle(unknown(), at(6)),
+                again().withdraw(None, text(), at(6)),
+                again().add_machine(),
+                again().give_up(text(), at(6)),
+            ] {
+                assert_eq!(moved, Err(LaunchStateError::Settled(name)));
+            }
+            let error = LaunchStateError::Settled(name).to_string();
+            assert_eq!(error, format!("the launch is {name} already"));
+            let found = again().settle(LaunchAnswer::Made(3), at(6)).unwrap();
+            assert_eq!((found.made, found.state.as_str()), (3, "accepted"));
+        }
+        // Its answer was lost: another call could make the machines a second time.
+        let lost = launch().settle(unknown(), at(5)).unwrap().ask(at(6));
+        assert_eq!(lost, Err(LaunchStateError::Settled("unknown")));
+    }
+
+    #[test]
+    fn a_machine_that_was_found_outweighs_a_refusal() {
+        let refusal = launch().settle(refused(), at(5)).unwrap();
+        assert_eq!((refusal.state.as_str(), refusal.not_made()), ("refused", 3));
+        let found = launch().settle(unknown(), at(5)).unwrap();
+        let found = found.add_machine().unwrap();
+        assert_eq!((found.made, found.state.as_str()), (1, "unknown"));
+        let accepted = found.clone().settle(refused(), at(6)).unwrap();
+        assert_eq!((accepted.made, accepted.state.as_str()), (1, "accepted"));
+        let concluded = found.give_up("lost".to_owned(), at(6)).unwrap();
+        assert_eq!(concluded.state, LaunchState::Accepted);
+    }
+
+    #[test]
+    fn a_late_answer_that_machines_were_made_is_always_taken() {
+        let given_up = launch().give_up("lost".to_owned(), at(5)).unwrap();
+        assert_eq!(given_up.state.as_str(), "refused");
+        let late = given_up.settle(LaunchAnswer::Made(2), at(6)).unwrap();
+        assert_eq!((late.made, late.state.as_str()), (2, "accepted"));
+        let again = late.settle(LaunchAnswer::Made(1), at(8)).unwrap();
+        assert_eq!(again.made, 2);
+    }
+
+    /// How far a launch has come.
+    fn rank(state: &LaunchState) -> u8 {
+        match state {
+            LaunchState::Open => 0,
+            LaunchState::Unknown { .. } => 1,
+            LaunchState::Refused { .. } | LaunchState::Withdrawn { .. } => 2,
+            LaunchState::Accepted => 3,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_never_moves_backward(moves in proptest::collection::vec(0_u8..7, 0..20)) {
+            let mut launch = launch();
+            for (now, step) in (10..).zip(moves) {
+                let (before, now) = (launch.clone(), at(now));
+                let moved = match step {
+                    0 => launch.clone().ask(now),
+                    1 => launch.clone().settle(LaunchAnswer::Made(2), now),
+                    2 => launch.clone().settle(refused(), now),
+                    3 => launch.clone().settle(unknown(), now),
+                    4 => launch.clone().withdraw(before.asked, String::new(), now),
+                    5 => launch.clone().add_machine(),
+                    _ => launch.clone().give_up(String::new(), now),
+                };
+                launch = moved.unwrap_or(launch);
+                prop_assert!(rank(&launch.state) >= rank(&before.state));
+                prop_assert!(launch.made >= before.made);
+                prop_assert!(launch.asked >= before.asked);
+            }
+        }
+    }
 
     #[test]
     fn an_offered_id_names_its_launch_and_other_ids_name_none() {

@@ -1,8 +1,16 @@
 //! A task: what is to be done, where it stands, and the moves that this allows.
 //!
-//! The definition never changes, the priority excepted; each run is one try. A move consumes the task and
-//! gives it back together with what there is to tell of it, or says why it cannot be made.
+//! The definition never changes, the priority excepted; each run is one try. The fields of a task can
+//! be read and not written. A move consumes the task and returns the changed one with its news, or an
+//! error. So no caller can forget a check:
+//!
+//! ```compile_fail,E0596
+//! fn assign(task: &mut domain::task::Task) {
+//!     task.runs.clear();
+//! }
+//! ```
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -25,8 +33,9 @@ pub use moves::{ExceptionReason, MAX_RUNS, Moved, Refused, TaskNews};
 pub use priority::{BadPriority, Priority};
 pub use run::{BadEndReason, Claim, End, EndReason, Run, RunDocument, StartReason, TaskState};
 
+/// The fields of a task. Only the store and tests make a task of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+pub struct StoredTask {
     pub id: TaskId,
     /// Shared, because it may be large and events hold the whole task.
     pub definition: Arc<TaskDefinition>,
@@ -39,17 +48,44 @@ pub struct Task {
     pub version: Version,
 }
 
+/// Its fields are those of [`StoredTask`], and only its moves change them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task(StoredTask);
+
+impl Deref for Task {
+    type Target = StoredTask;
+
+    fn deref(&self) -> &StoredTask {
+        &self.0
+    }
+}
+
 impl Task {
     /// A task that waits for its dependencies.
     pub fn new(id: TaskId, definition: TaskDefinition) -> Self {
-        Self {
+        Self(StoredTask {
             id,
             priority: definition.priority,
             retries_left: definition.retries,
             definition: Arc::new(definition),
             runs: Vec::new(),
             version: Version::FIRST,
-        }
+        })
+    }
+
+    /// For the store, which loads rows, and for tests: it checks nothing.
+    pub fn from_stored(stored: StoredTask) -> Self {
+        Self(stored)
+    }
+
+    pub fn into_stored(self) -> StoredTask {
+        self.0
+    }
+
+    /// The task after the store has written it.
+    pub fn with_version(mut self, version: Version) -> Self {
+        self.0.version = version;
+        self
     }
 
     /// That of the last run.

@@ -1,6 +1,16 @@
-//! A worker: the row that stands for one machine, and the moves its state can make.
+//! A worker: the row that stands for one machine, and the moves of its state.
+//!
+//! The fields of a worker can be read and not written. Each move consumes the worker and returns the
+//! changed one, or an error. So no caller can forget a check:
+//!
+//! ```compile_fail,E0594
+//! fn assign(worker: &mut domain::worker::Worker) {
+//!     worker.state = domain::worker::WorkerState::Running;
+//! }
+//! ```
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -81,8 +91,9 @@ pub struct PreviousSecret {
     pub until: Timestamp,
 }
 
+/// The fields of a worker. Only the store and tests make a worker of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Worker {
+pub struct StoredWorker {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
     pub launch_config_id: Option<LaunchConfigId>,
@@ -102,10 +113,25 @@ pub struct Worker {
     pub version: Version,
 }
 
-/// A worker cannot go from here to there.
+/// The fields of a new worker; its first move sets the others.
+pub struct NewWorker {
+    pub key: WorkerKey,
+    pub provider_id: ProviderId,
+    pub launch_config_id: Option<LaunchConfigId>,
+    pub capacity: u32,
+    pub expires: Timestamp,
+    pub terms: Terms,
+    pub provider_data: Value,
+}
+
+/// Its fields are those of [`StoredWorker`], and only its moves change them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worker(StoredWorker);
+
+/// A move that the state of a worker does not allow.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {from} worker cannot become {to}")]
-pub struct InvalidTransition {
+pub struct WorkerStateError {
     pub from: WorkerState,
     pub to: WorkerState,
 }
@@ -128,25 +154,6 @@ impl WorkerState {
             Self::Running => "running",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
-        }
-    }
-
-    pub fn register(self) -> Result<Self, InvalidTransition> {
-        match self {
-            Self::Requested => Ok(Self::Running),
-            // Registering twice is an attack or a bug, never a retry.
-            Self::Running | Self::Stopping | Self::Stopped => Err(InvalidTransition {
-                from: self,
-                to: Self::Running,
-            }),
-        }
-    }
-
-    /// Told to go: what runs is stopping, what is already going stays as it is.
-    pub fn stop(self) -> Self {
-        match self {
-            Self::Requested | Self::Running => Self::Stopping,
-            Self::Stopping | Self::Stopped => self,
         }
     }
 }
@@ -175,9 +182,68 @@ impl FromStr for WorkerState {
     }
 }
 
+impl Deref for Worker {
+    type Target = StoredWorker;
+
+    fn deref(&self) -> &StoredWorker {
+        &self.0
+    }
+}
+
+impl NewWorker {
+    /// A launched machine, which has not registered yet.
+    pub fn request(self, now: Timestamp) -> Worker {
+        self.begin(WorkerState::Requested, now)
+    }
+
+    /// A worker that people declare.
+    pub fn declare(self, now: Timestamp) -> Worker {
+        self.begin(WorkerState::Running, now)
+    }
+
+    /// A machine that has to end.
+    pub fn reject(self, now: Timestamp) -> Worker {
+        self.begin(WorkerState::Stopping, now)
+    }
+
+    fn begin(self, state: WorkerState, now: Timestamp) -> Worker {
+        Worker(StoredWorker {
+            key: self.key,
+            provider_id: self.provider_id,
+            launch_config_id: self.launch_config_id,
+            state,
+            capacity: self.capacity,
+            created: now,
+            expires: self.expires,
+            last_modified: now,
+            last_checked: now,
+            terms: self.terms,
+            provider_data: self.provider_data,
+            secret: None,
+            previous_secret: None,
+            version: Version::FIRST,
+        })
+    }
+}
+
 impl Worker {
     /// How long a row lasts by default.
     pub const DEFAULT_LIFE_MS: i64 = 7 * DAY_MS;
+
+    /// For the store, which loads rows, and for tests: it checks nothing.
+    pub fn from_stored(stored: StoredWorker) -> Self {
+        Self(stored)
+    }
+
+    pub fn into_stored(self) -> StoredWorker {
+        self.0
+    }
+
+    /// The worker after the store has written it.
+    pub fn with_version(mut self, version: Version) -> Self {
+        self.0.version = version;
+        self
+    }
 
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires < now
@@ -195,38 +261,254 @@ impl Worker {
         Some((advice.terminate, &advice.reason))
     }
 
-    /// The worker is gone (or told to go, for providers that must ask a cloud first).
-    pub fn leave(&mut self, state: WorkerState, now: Timestamp) {
-        self.state = state;
-        self.terms.stopped_at.get_or_insert(now.as_millis());
-        self.last_modified = now;
+    /// A launched machine registers once. A second registration is an attack or a bug, never a retry.
+    pub fn check_unregistered(&self) -> Result<(), WorkerStateError> {
+        match self.state {
+            WorkerState::Requested => Ok(()),
+            WorkerState::Running | WorkerState::Stopping | WorkerState::Stopped => {
+                Err(WorkerStateError {
+                    from: self.state,
+                    to: WorkerState::Running,
+                })
+            }
+        }
+    }
+
+    /// Gives a worker that has proved its identity credentials until `expires`; it renews them with
+    /// the secret of this digest. A declared worker runs from the start and may register again.
+    pub fn register(
+        self,
+        secret: String,
+        expires: Timestamp,
+        now: Timestamp,
+    ) -> Result<Self, WorkerStateError> {
+        let is_declared = self.terms.launch_token.is_none();
+        if !(is_declared && self.state == WorkerState::Running) {
+            self.check_unregistered()?;
+        }
+        let mut stored = self.0;
+        stored.state = WorkerState::Running;
+        stored.previous_secret = None;
+        stored.terms.registered_at.get_or_insert(now.as_millis());
+        Ok(Self(stored).with_credentials(secret, expires, now))
+    }
+
+    /// Replaces the secret of a running worker; its credentials last until `expires`.
+    pub fn renew(
+        mut self,
+        previous: PreviousSecret,
+        secret: String,
+        expires: Timestamp,
+        now: Timestamp,
+    ) -> Result<Self, WorkerStateError> {
+        if self.state != WorkerState::Running {
+            return Err(WorkerStateError {
+                from: self.state,
+                to: WorkerState::Running,
+            });
+        }
+        self.0.previous_secret = Some(previous);
+        Ok(self.with_credentials(secret, expires, now))
+    }
+
+    fn with_credentials(mut self, secret: String, expires: Timestamp, now: Timestamp) -> Self {
+        self.0.secret = Some(secret);
+        if let Some(terminate_after) = &mut self.0.terms.terminate_after {
+            *terminate_after = expires.as_millis();
+        }
+        self.0.last_modified = now;
+        self
+    }
+
+    /// Changes the fields that people declare.
+    pub fn redeclare(
+        mut self,
+        expires: Timestamp,
+        capacity: Option<u32>,
+        provider_data: Option<Value>,
+        now: Timestamp,
+    ) -> Self {
+        let stored = &mut self.0;
+        stored.expires = expires;
+        stored.capacity = capacity.unwrap_or(stored.capacity);
+        if let Some(provider_data) = provider_data {
+            stored.provider_data = provider_data;
+        }
+        stored.last_modified = now;
+        self
+    }
+
+    /// Stores the decision whether it should end when it is next idle.
+    pub fn advise(mut self, advice: Advice) -> Self {
+        self.0.terms.advice = Some(advice);
+        self
+    }
+
+    /// Keeps its row until this moment.
+    pub fn keep_until(mut self, expires: Timestamp) -> Self {
+        self.0.expires = expires;
+        self
+    }
+
+    /// Replaces the reason for its end.
+    pub fn set_end_reason(mut self, reason: String) -> Self {
+        self.0.terms.end_reason = Some(reason);
+        self
+    }
+
+    /// Begins its end. Changes nothing if that has begun.
+    pub fn stop(self, reason: &str, now: Timestamp) -> Self {
+        match self.state {
+            WorkerState::Requested | WorkerState::Running => {
+                self.leave(WorkerState::Stopping, reason, now)
+            }
+            WorkerState::Stopping | WorkerState::Stopped => self,
+        }
+    }
+
+    /// Ends it: its machine does not run any more. Changes nothing if it has ended.
+    pub fn mark_stopped(self, reason: &str, now: Timestamp) -> Self {
+        if self.state == WorkerState::Stopped {
+            return self;
+        }
+        let mut stopped = self.leave(WorkerState::Stopped, reason, now);
+        stopped.0.last_checked = now;
+        stopped
+    }
+
+    fn leave(mut self, state: WorkerState, reason: &str, now: Timestamp) -> Self {
+        let stored = &mut self.0;
+        stored.state = state;
+        stored.last_modified = now;
+        let terms = &mut stored.terms;
+        terms.stopped_at.get_or_insert(now.as_millis());
+        terms.end_reason.get_or_insert_with(|| reason.to_owned());
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn worker(state: WorkerState, is_launched: bool) -> Worker {
+        let new = NewWorker {
+            key: WorkerKey {
+                pool_id: "pp/wt".parse().unwrap(),
+                group: "g".parse().unwrap(),
+                id: "w".parse().unwrap(),
+            },
+            provider_id: "p".parse().unwrap(),
+            launch_config_id: None,
+            capacity: 1,
+            expires: at(1_000),
+            terms: Terms {
+                launch_token: is_launched.then(|| "fN1SbArXTPSVFNUvaOlinQ".to_owned()),
+                terminate_after: Some(7),
+                ..Terms::default()
+            },
+            provider_data: Value::Null,
+        };
+        Worker::from_stored(StoredWorker {
+            state,
+            ..new.request(at(1)).into_stored()
+        })
+    }
+
     #[test]
-    fn only_a_requested_worker_can_register() {
-        assert_eq!(WorkerState::Requested.register(), Ok(WorkerState::Running));
-        for state in [
-            WorkerState::Running,
-            WorkerState::Stopping,
-            WorkerState::Stopped,
-        ] {
-            let refused = state.register().unwrap_err();
-            assert_eq!(
-                refused.to_string(),
-                format!("a {state} worker cannot become running")
-            );
+    fn a_launched_machine_registers_once_and_a_declared_worker_any_number_of_times() {
+        for is_launched in [true, false] {
+            for state in WorkerState::ALL {
+                let registered =
+                    worker(state, is_launched).register("digest".to_owned(), at(90), at(5));
+                let may = match state {
+                    WorkerState::Requested => true,
+                    WorkerState::Running => !is_launched,
+                    WorkerState::Stopping | WorkerState::Stopped => false,
+                };
+                match registered {
+                    Ok(registered) => {
+                        assert!(may, "{state}");
+                        assert_eq!(registered.state, WorkerState::Running);
+                        assert_eq!(registered.secret.as_deref(), Some("digest"));
+                        assert_eq!(registered.terms.registered_at, Some(5));
+                        assert_eq!(registered.terms.terminate_after, Some(90));
+                    }
+                    Err(refused) => {
+                        assert!(!may, "{state}");
+                        let text = format!("a {state} worker cannot become running");
+                        assert_eq!(refused.to_string(), text);
+                    }
+                }
+            }
         }
     }
 
     #[test]
-    fn stopping_never_brings_a_worker_back() {
-        assert_eq!(WorkerState::Running.stop(), WorkerState::Stopping);
-        assert_eq!(WorkerState::Stopped.stop(), WorkerState::Stopped);
+    fn only_a_running_worker_renews_its_credentials() {
+        let previous = PreviousSecret {
+            digest: "old".to_owned(),
+            until: at(50),
+        };
+        for state in WorkerState::ALL {
+            let renewed =
+                worker(state, true).renew(previous.clone(), "new".to_owned(), at(90), at(5));
+            assert_eq!(renewed.is_ok(), state == WorkerState::Running, "{state}");
+            if let Ok(renewed) = renewed {
+                assert_eq!(renewed.previous_secret.as_ref(), Some(&previous));
+                assert_eq!(renewed.secret.as_deref(), Some("new"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_worker_keeps_its_first_reason_and_time() {
+        let gone = worker(WorkerState::Running, true)
+            .stop("first", at(10))
+            .stop("second", at(20));
+        assert_eq!(gone.state, WorkerState::Stopping);
+        assert_eq!(gone.last_modified, at(10));
+        let gone = gone
+            .mark_stopped("third", at(30))
+            .mark_stopped("fourth", at(40));
+        assert_eq!(gone.state, WorkerState::Stopped);
+        assert_eq!((gone.last_modified, gone.last_checked), (at(30), at(30)));
+        assert_eq!(gone.terms.stopped_at, Some(10));
+        assert_eq!(gone.terms.end_reason.as_deref(), Some("first"));
+        assert_eq!(gone.stop("fifth", at(50)).state, WorkerState::Stopped);
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_never_moves_backward(
+            start in 0_usize..4,
+            is_launched: bool,
+            moves in proptest::collection::vec(0_u8..7, 0..20),
+        ) {
+            let mut worker = worker(WorkerState::ALL[start], is_launched);
+            for (now, step) in (10..).zip(moves) {
+                let (before, now) = (worker.clone(), at(now));
+                let previous = || PreviousSecret { digest: String::new(), until: now };
+                let moved = match step {
+                    0 => worker.clone().register(String::new(), now, now).ok(),
+                    1 => worker.clone().renew(previous(), String::new(), now, now).ok(),
+                    2 => Some(worker.clone().redeclare(now, None, None, now)),
+                    3 => Some(worker.clone().stop("", now)),
+                    4 => Some(worker.clone().mark_stopped("", now)),
+                    5 => Some(worker.clone().keep_until(now)),
+                    _ => Some(worker.clone().with_version(Version(7))),
+                };
+                worker = moved.unwrap_or(worker);
+                prop_assert!(worker.state >= before.state);
+                prop_assert!(worker.terms.stopped_at >= before.terms.stopped_at);
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use domain::pool::{Pool, PoolDefinition};
 use domain::queue_worker::QueueWorker;
 use domain::task::{Priority, Requires, Task, TaskDefinition};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, Terms, Worker};
 use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
@@ -137,26 +137,20 @@ fn launch_config(pool_id: &PoolId, number: u32, now: Timestamp) -> LaunchConfig 
 }
 
 fn worker(key: &WorkerKey, now: Timestamp) -> Worker {
-    Worker {
+    let new = NewWorker {
         key: key.clone(),
         provider_id: PROVIDER.parse().expect("this is a provider id"),
         launch_config_id: Some(LAST_ID.parse().expect("this is an id")),
-        state: WorkerState::Running,
         capacity: 1,
-        created: now,
         expires: now.plus_millis(10 * DAY_MS),
-        last_modified: now,
-        last_checked: now,
         terms: Terms {
             terminate_after: Some(now.plus_millis(4 * DAY_MS).as_millis()),
             registered_at: Some(now.as_millis()),
             ..Terms::default()
         },
         provider_data: json!({"region": "region-3", "zone": "a"}),
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.declare(now)
 }
 
 /// A task that waits.

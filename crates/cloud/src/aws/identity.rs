@@ -36,13 +36,13 @@ pub(crate) fn verify(
         | Proof::StaticSecret(_)
         | Proof::Document(_) => ("", ""),
     };
-    let state = worker.state.register();
+    let unregistered = worker.check_unregistered();
     let complete = !document.is_empty() && !signature.is_empty();
     let signed = is_signed(keys, worker.key.group.as_str(), document, signature);
     let row = Row::read(&worker.provider_data);
     let agrees = agrees(document, &worker.key, row.as_ref());
 
-    let state = state.map_err(|error| refuse(NOT_REQUESTED, &error.to_string()))?;
+    unregistered.map_err(|error| refuse(NOT_REQUESTED, &error.to_string()))?;
     if !complete {
         return Err(refuse(INCOMPLETE, "the proof is empty or of another kind"));
     }
@@ -50,7 +50,6 @@ pub(crate) fn verify(
     agrees.map_err(|detail| refuse(DIFFERENT_MACHINE, &detail))?;
     let terms = &worker.terms;
     Ok(Verification {
-        state,
         lasts_ms: terms
             .reregistration_timeout
             .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
@@ -126,11 +125,11 @@ mod tests {
     use aws_lc_rs::rand::SystemRandom;
     use aws_lc_rs::rsa::{KeyPair, KeySize};
     use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
-    use domain::worker::{Worker, WorkerState};
+    use domain::worker::{StoredWorker, Worker, WorkerState};
     use serde_json::json;
 
     use crate::aws::identity_keys::PublicKey;
-    use crate::provider_tests;
+    use crate::provider_tests::{self, edit};
 
     use super::*;
 
@@ -191,9 +190,11 @@ mod tests {
 
     fn worker() -> Worker {
         let mut worker = provider_tests::worker(WorkerState::Requested);
-        worker.key.group = "us-west-2".parse().unwrap();
-        worker.key.id = "i-0123456789abcdef0".parse().unwrap();
-        worker.provider_data = machine();
+        edit(&mut worker, |it| {
+            it.key.group = "us-west-2".parse().unwrap();
+            it.key.id = "i-0123456789abcdef0".parse().unwrap();
+            it.provider_data = machine();
+        });
         worker
     }
 
@@ -216,13 +217,14 @@ mod tests {
         let signer = Signer::new();
         let proof = || signer.proof(&document().to_string());
         let verified = judge(worker(), proof(), &signer.keys()).unwrap();
-        assert_eq!(verified.state, WorkerState::Running);
         assert_eq!(verified.lasts_ms, 96 * 3_600_000);
         assert_eq!(verified.worker_config, json!({}));
 
         let mut worker = worker();
-        worker.terms.reregistration_timeout = Some(60_000);
-        worker.terms.worker_config = Some(json!({"a": 1}));
+        edit(&mut worker, |it| {
+            it.terms.reregistration_timeout = Some(60_000);
+            it.terms.worker_config = Some(json!({"a": 1}));
+        });
         let verified = judge(worker, proof(), &signer.keys()).unwrap();
         assert_eq!(verified.lasts_ms, 60_000);
         assert_eq!(verified.worker_config, json!({"a": 1}));
@@ -233,13 +235,15 @@ mod tests {
         let signer = Signer::new();
         let genuine = document().to_string();
         let good = || signer.proof(&genuine);
-        let running = Worker {
+        let running = Worker::from_stored(StoredWorker {
             state: WorkerState::Running,
-            ..worker()
-        };
+            ..worker().into_stored()
+        });
         let elsewhere = {
             let mut worker = worker();
-            worker.key.group = "us-east-1".parse().unwrap();
+            edit(&mut worker, |it| {
+                it.key.group = "us-east-1".parse().unwrap()
+            });
             worker
         };
         let long = "x".repeat(MAX_DOCUMENT_BYTES + 1);
@@ -299,7 +303,7 @@ mod tests {
             machine
         }] {
             let mut worker = worker();
-            worker.provider_data = data;
+            edit(&mut worker, |it| it.provider_data = data);
             let mut document = document();
             document["privateIp"] = Value::Null;
             let proof = signer.proof(&document.to_string());

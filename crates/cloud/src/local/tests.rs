@@ -25,7 +25,7 @@ use super::host::GRACE_MS;
 use super::process::Process;
 use super::*;
 use crate::Proof;
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
+use crate::provider_tests::{ROOT_URL, TestClock, context_at, edit, worker};
 use crate::testing::{self, Fixture, contract};
 
 const TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";

@@ -8,7 +8,7 @@ use domain::pool::Pool;
 use domain::worker::WorkerState;
 
 use super::*;
-use crate::provider_tests::{ROOT_URL, context, now, pool, worker};
+use crate::provider_tests::{ROOT_URL, context, edit, now, pool, worker};
 use crate::testing::launch_config;
 
 /// Succeeds always, and records the requests.
@@ -124,7 +124,9 @@ async fn looks_have_the_default_batch_size_until_the_provider_sets_one() {
         let provider = provider();
         let named = |number: usize| {
             let mut worker = worker(WorkerState::Running);
-            worker.key.id = format!("w{number}").parse().unwrap();
+            edit(&mut worker, |it| {
+                it.key.id = format!("w{number}").parse().unwrap()
+            });
             worker
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();

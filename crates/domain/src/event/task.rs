@@ -171,8 +171,8 @@ mod tests {
         let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
         let running = task.claim(0, &group, &worker, at(2), at(9)).unwrap().task;
         let gone = ExceptionReason::WorkerShutdown;
-        let mut task = running.report_exception(0, gone, at(3)).unwrap().task;
-        task.priority = Priority::High;
+        let task = running.report_exception(0, gone, at(3)).unwrap().task;
+        let task = task.change_priority(Priority::High).unwrap().task;
         let old = Priority::Low;
         let mut told: Vec<EventBody> = [
             TaskNews::Defined,

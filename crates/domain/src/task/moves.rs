@@ -118,9 +118,9 @@ impl Task {
             return Ok(self.unmoved());
         }
         if self.runs.len() >= MAX_RUNS {
-            return Err(Refused::TooManyRuns { task_id: self.id });
+            return Err(Refused::TooManyRuns { task_id: self.0.id });
         }
-        self.retries_left = self.definition.retries;
+        self.0.retries_left = self.definition.retries;
         let news = self.add_run(StartReason::Rerun, now);
         Ok(self.moved([news]))
     }
@@ -152,7 +152,7 @@ impl Task {
             if claim.group == *group && claim.worker_id == *worker_id {
                 return Ok(self.unmoved());
             }
-            let task_id = self.id;
+            let task_id = self.0.id;
             return Err(Refused::ClaimedByAnother { task_id, run_id });
         }
         if state != TaskState::Pending {
@@ -239,14 +239,14 @@ impl Task {
             return Ok(self.unmoved());
         }
         let retries_left = self.retries_left;
-        self.retries_left = retries_left + 1;
+        self.0.retries_left = retries_left + 1;
         let news = self.lose(
             run_id,
             EndReason::WorkerShutdown,
             Some(StartReason::Retry),
             now,
         )?;
-        self.retries_left = retries_left;
+        self.0.retries_left = retries_left;
         Ok(self.moved(news))
     }
 
@@ -268,9 +268,9 @@ impl Task {
     /// Puts an unresolved task before or behind others.
     pub fn change_priority(mut self, priority: Priority) -> Result<Moved, Refused> {
         if self.state().is_resolved() {
-            return Err(Refused::Resolved { task_id: self.id });
+            return Err(Refused::Resolved { task_id: self.0.id });
         }
-        let old = std::mem::replace(&mut self.priority, priority);
+        let old = std::mem::replace(&mut self.0.priority, priority);
         if old == priority {
             return Ok(self.unmoved());
         }
@@ -288,8 +288,10 @@ impl Task {
     }
 
     fn run_mut(&mut self, run_id: u32) -> Result<&mut Run, Refused> {
-        let task_id = &self.id;
-        self.runs
+        let stored = &mut self.0;
+        let task_id = &stored.id;
+        stored
+            .runs
             .get_mut(run_id as usize)
             .ok_or_else(|| Refused::NoSuchRun {
                 task_id: task_id.clone(),
@@ -309,7 +311,7 @@ impl Task {
 
     fn wrong_state(self, run_id: u32, state: TaskState) -> Refused {
         Refused::WrongState {
-            task_id: self.id,
+            task_id: self.0.id,
             run_id,
             state,
         }
@@ -341,7 +343,7 @@ impl Task {
         let again =
             self.retries_left > 0 && self.runs.len() < MAX_RUNS && !self.is_past_deadline(now);
         if let Some(reason) = retry.filter(|_| again) {
-            self.retries_left -= 1;
+            self.0.retries_left -= 1;
             news.push(self.add_run(reason, now));
         }
         Ok(news)
@@ -356,14 +358,14 @@ impl Task {
             self.add_run(StartReason::Exception, now);
         }
         let run_id = self.last_run().map_or(0, |(run_id, _)| run_id);
-        if let Some(run) = self.runs.last_mut() {
+        if let Some(run) = self.0.runs.last_mut() {
             run.end = Some(End { reason, at: now });
         }
         self.moved([TaskNews::Exception(run_id)])
     }
 
     fn add_run(&mut self, reason: StartReason, now: Timestamp) -> TaskNews {
-        self.runs.push(Run::pending(reason, now));
+        self.0.runs.push(Run::pending(reason, now));
         TaskNews::Pending(self.last_run().map_or(0, |(run_id, _)| run_id))
     }
 

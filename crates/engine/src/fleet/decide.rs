@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::Version;
 use domain::facts::{Facts, Rooms, most_pending};
 use domain::id::{LaunchToken, PoolId};
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, NewLaunch};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{Award, Input, Plan, Snapshot};
 use domain::pool::Pool;
@@ -161,11 +160,10 @@ fn commit(
     }
     let launches = insert_launches(change, &facts, &plan, number)?;
     for (key, advice) in &plan.advice {
-        let Some(mut worker) = store::worker_get(change.tx, key)? else {
+        let Some(worker) = store::worker_get(change.tx, key)? else {
             continue;
         };
-        worker.terms.advice = Some(advice.clone());
-        store::worker_update(change.tx, &worker)?;
+        store::worker_update(change.tx, &worker.advise(advice.clone()))?;
     }
     report_unserved(change, &facts.pool, &plan)?;
     let record = PlanRecord {
@@ -286,7 +284,7 @@ fn new_launches(
 ) -> Vec<Launch> {
     let mut launches = Vec::new();
     for machines in parts(award.machines, MAX_MACHINES) {
-        launches.push(Launch {
+        let new = NewLaunch {
             token: new_token(change),
             pool_id: facts.pool.id.clone(),
             provider_id: config.provider_id(&facts.pool).clone(),
@@ -294,14 +292,9 @@ fn new_launches(
             machines,
             capacity_each: award.capacity_each,
             max_price: award.max_price,
-            state: LaunchState::Open,
-            asked: None,
-            made: 0,
             plan,
-            created: facts.horizon.now,
-            last_modified: facts.horizon.now,
-            version: Version::FIRST,
-        });
+        };
+        launches.push(new.decide(facts.horizon.now));
     }
     launches
 }

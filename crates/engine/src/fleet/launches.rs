@@ -5,16 +5,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
-use domain::Version;
 use domain::event::WorkerChange;
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
 use domain::plan::first_pause_ms;
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
 use serde_json::{Map, json};
 use store::StoreError;
@@ -22,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::launch_deadlines::{
-    MAX_CALL, MAX_CALL_DELAY_MS, MAX_DECIDED_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
+    MAX_CALL, MAX_CALL_DELAY_MS, MAX_CALL_START_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
 };
 use super::pool_errors::{ErrorDetails, report_pool_error};
 use super::worker_end::{request_stop, worker_event};
@@ -121,7 +120,7 @@ async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &
     let written = engine.change("launch_settle", now, move |change| match store::launch_get(
         change.tx, &token,
     )? {
-        Some(launch) => settle(change, launch, &answer),
+        Some(launch) => write_answer(change, launch, &answer),
         None => Ok(()),
     });
     let written: Result<(), StoreError> = written.await;
@@ -178,10 +177,10 @@ async fn call_cloud(
     let Ok(Ok(_permit)) = tokio::time::timeout(MAX_PERMIT_WAIT, permits.acquire()).await else {
         return not_asked(None, "too many launches of this provider are under way");
     };
-    let asked = match begin(engine, &launch.token).await? {
-        Begun::AskNow(asked) => asked,
-        Begun::TooLate => return not_asked(None, "it was decided too long ago"),
-        Begun::NotOurs => return Ok(None),
+    let asked = match permit_call(engine, &launch.token).await? {
+        CallPermission::CallNow(asked) => asked,
+        CallPermission::TooLate => return not_asked(None, "it was decided too long ago"),
+        CallPermission::Settled => return Ok(None),
     };
     let now = engine.clock.now();
     if now.millis_since(asked) > MAX_CALL_DELAY_MS {
@@ -216,84 +215,79 @@ async fn call_cloud(
 }
 
 /// Whether this process may call the cloud now.
-enum Begun {
+enum CallPermission {
     /// Only this process may, from this moment.
-    AskNow(Timestamp),
+    CallNow(Timestamp),
     TooLate,
     /// Another process has called, or the launch is over.
-    NotOurs,
+    Settled,
 }
 
 /// Writes that this process calls the cloud, so that only one process does, and only once.
-async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, StoreError> {
+async fn permit_call(
+    engine: &Arc<Engine>,
+    token: &LaunchToken,
+) -> Result<CallPermission, StoreError> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
-        let Some(mut launch) = store::launch_get(tx, &token)? else {
-            return Ok(Begun::NotOurs);
+        let Some(launch) = store::launch_get(tx, &token)? else {
+            return Ok(CallPermission::Settled);
         };
-        if launch.state != LaunchState::Open || launch.asked.is_some() {
-            return Ok(Begun::NotOurs);
+        let (now, created) = (clock.now(), launch.created);
+        let Ok(launch) = launch.ask(now) else {
+            return Ok(CallPermission::Settled);
+        };
+        if now.millis_since(created) > MAX_CALL_START_MS {
+            return Ok(CallPermission::TooLate);
         }
-        let now = clock.now();
-        if now.millis_since(launch.created) > MAX_DECIDED_MS {
-            return Ok(Begun::TooLate);
-        }
-        launch.asked = Some(now);
-        launch.last_modified = now;
         store::launch_update(tx, &launch)?;
-        Ok(Begun::AskNow(now))
+        Ok(CallPermission::CallNow(now))
     });
     written.await
 }
 
 /// Writes the answer of the cloud. May be repeated, and may come late.
-fn settle(
+fn write_answer(
     change: &mut Change<'_, '_>,
-    mut launch: Launch,
+    launch: Launch,
     answer: &Answer,
 ) -> Result<(), StoreError> {
-    let was_pending = launch.state.is_pending();
-    match answer {
-        Answer::Asked(Ok(made)) => {
-            for machine in made {
-                insert_worker(change, &launch, machine)?;
-            }
-            launch.made = launch
-                .made
-                .max(u32::try_from(made.len()).unwrap_or(u32::MAX));
-            launch.state = LaunchState::Accepted;
+    if let Answer::Asked(Ok(made)) = answer {
+        for machine in made {
+            insert_worker(change, &launch, machine)?;
         }
-        // The scan has found machines of it, or given it up: either is more than this knows.
-        Answer::Asked(Err(_)) | Answer::NotAsked { .. } if !was_pending => return Ok(()),
-        // Another process asks, or has.
-        Answer::NotAsked { asked, .. } if launch.asked != *asked => return Ok(()),
-        Answer::NotAsked { problem, .. } => {
-            let problem = problem.clone();
-            launch.state = LaunchState::Withdrawn { problem };
-        }
-        Answer::Asked(Err(LaunchError::Unknown(problem))) => {
-            let told = unknown_outcome(&launch, problem);
-            report_pool_error(change, &launch.pool_id, &launch.provider_id, &told)?;
-            let problem = problem.clone();
-            launch.state = LaunchState::Unknown { problem };
-        }
-        Answer::Asked(Err(LaunchError::Refused {
-            cause,
-            error: problem,
-        })) if launch.made == 0 => {
-            launch.state = LaunchState::Refused {
-                cause: *cause,
-                problem: problem.clone(),
-            };
-            let told = refusal(&launch, *cause, problem);
-            report_pool_error(change, &launch.pool_id, &launch.provider_id, &told)?;
-        }
-        // Some of its machines have been seen: it was not refused, whatever the answer says.
-        Answer::Asked(Err(LaunchError::Refused { .. })) => launch.state = LaunchState::Accepted,
     }
-    launch.last_modified = change.now;
+    let settled = match answer {
+        Answer::NotAsked { problem, asked } => launch.withdraw(*asked, problem.clone(), change.now),
+        Answer::Asked(answer) => launch.settle(answer_of(answer), change.now),
+    };
+    // Another process asks, or a scan has settled it.
+    let Ok(launch) = settled else {
+        return Ok(());
+    };
+    let details = match &launch.state {
+        LaunchState::Unknown { problem } => Some(unknown_outcome(&launch, problem)),
+        LaunchState::Refused { cause, problem } => Some(refusal(&launch, *cause, problem)),
+        LaunchState::Open | LaunchState::Accepted | LaunchState::Withdrawn { .. } => None,
+    };
+    if let Some(details) = details {
+        report_pool_error(change, &launch.pool_id, &launch.provider_id, &details)?;
+    }
     store::launch_update(change.tx, &launch)?;
     Ok(())
+}
+
+fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer {
+    match answer {
+        Ok(made) => LaunchAnswer::Made(u32::try_from(made.len()).unwrap_or(u32::MAX)),
+        Err(LaunchError::Unknown(problem)) => LaunchAnswer::Unknown {
+            problem: problem.clone(),
+        },
+        Err(LaunchError::Refused { cause, error }) => LaunchAnswer::Refused {
+            cause: *cause,
+            problem: error.clone(),
+        },
+    }
 }
 
 /// Inserts the row of a machine, unless it exists. A machine that is no longer wanted is stopped.
@@ -302,8 +296,8 @@ pub(super) fn insert_worker(
     launch: &Launch,
     machine: &LaunchedMachine,
 ) -> Result<(), StoreError> {
-    // No machine is older than its launch: otherwise the clock was set back, and with the correct time the
-    // machine would seem to be hours late.
+    // No machine is older than its launch: otherwise the clock was set back, and with the correct
+    // time the machine would seem to be hours late.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
     let pool = store::pool_get(tx, &launch.pool_id)?;
     let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
@@ -334,7 +328,7 @@ pub(super) fn unknown_worker(
     machine: LaunchedMachine,
     now: Timestamp,
 ) -> Worker {
-    Worker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id,
             group: machine.group,
@@ -342,18 +336,12 @@ pub(super) fn unknown_worker(
         },
         provider_id: provider_id.clone(),
         launch_config_id: None,
-        state: WorkerState::Stopping,
         capacity: 1,
-        created: now,
         expires: now,
-        last_modified: now,
-        last_checked: now,
         terms: Terms::default(),
         provider_data: machine.provider_data,
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.reject(now)
 }
 
 fn requested_worker(
@@ -367,7 +355,7 @@ fn requested_worker(
     let worker_config = worker_config.cloned().unwrap_or_else(|| json!({}));
     let nothing = Map::new();
     let pool_config = pool.map_or(&nothing, |pool| &pool.definition.config);
-    Worker {
+    let new = NewWorker {
         key: WorkerKey {
             pool_id: launch.pool_id.clone(),
             group: machine.group.clone(),
@@ -375,18 +363,12 @@ fn requested_worker(
         },
         provider_id: launch.provider_id.clone(),
         launch_config_id: Some(launch.launch_config_id.clone()),
-        state: WorkerState::Requested,
         capacity: launch.capacity_each,
-        created: made,
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
-        last_modified: made,
-        last_checked: made,
         terms: lifecycle::at_launch(pool_config, made, worker_config, &launch.token),
         provider_data: machine.provider_data.clone(),
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    }
+    };
+    new.request(made)
 }
 
 /// The scan finds out whether machines were made.

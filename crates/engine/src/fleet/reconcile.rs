@@ -219,17 +219,17 @@ impl MachineAdoption<'_> {
             adopt_machine(change, &id, &token, &made)
         });
         match found.await? {
-            Taken::Adopted => self.scanned.adopted += 1,
-            Taken::HasRow => {}
-            Taken::OfAnother(other) => {
+            Adoption::Adopted => self.scanned.adopted += 1,
+            Adoption::HasRow => {}
+            Adoption::OtherProvider(other) => {
                 let (id, group) = (self.provider_id, &machine.group);
                 tracing::warn!(provider.id = %id, worker.group = %group, worker.id = %machine.id,
                     "machine {group}/{} of {id} has the tag of a launch of {other}; it is \
                      skipped", machine.id);
             }
-            Taken::Unknown => return Ok(false),
+            Adoption::UnknownLaunch => return Ok(false),
             // Its row is stopped, but the machine still exists.
-            Taken::Left(worker) => self.end(&worker).await,
+            Adoption::Stopped(worker) => self.end(&worker).await,
         }
         Ok(true)
     }
@@ -273,12 +273,13 @@ impl MachineAdoption<'_> {
     }
 }
 
-enum Taken {
+/// The result of adopting a machine.
+enum Adoption {
     Adopted,
     HasRow,
-    OfAnother(ProviderId),
-    Unknown,
-    Left(Box<Worker>),
+    OtherProvider(ProviderId),
+    UnknownLaunch,
+    Stopped(Box<Worker>),
 }
 
 fn adopt_machine(
@@ -286,12 +287,12 @@ fn adopt_machine(
     provider_id: &ProviderId,
     token: &LaunchToken,
     machine: &LaunchedMachine,
-) -> Result<Taken, StoreError> {
-    let Some(mut launch) = store::launch_get(change.tx, token)? else {
-        return Ok(Taken::Unknown);
+) -> Result<Adoption, StoreError> {
+    let Some(launch) = store::launch_get(change.tx, token)? else {
+        return Ok(Adoption::UnknownLaunch);
     };
     if launch.provider_id != *provider_id {
-        return Ok(Taken::OfAnother(launch.provider_id));
+        return Ok(Adoption::OtherProvider(launch.provider_id.clone()));
     }
     let key = WorkerKey {
         pool_id: launch.pool_id.clone(),
@@ -300,40 +301,40 @@ fn adopt_machine(
     };
     if let Some(worker) = store::worker_get(change.tx, &key)? {
         return Ok(match worker.state {
-            WorkerState::Stopped => Taken::Left(Box::new(worker)),
-            WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
+            WorkerState::Stopped => Adoption::Stopped(Box::new(worker)),
+            WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => {
+                Adoption::HasRow
+            }
         });
     }
     insert_worker(change, &launch, machine)?;
-    if launch.state.is_pending() {
-        // It no longer counts as still to come.
-        launch.made = launch.machines.min(launch.made + 1);
+    change.wake_pool(&launch.pool_id);
+    if let Ok(launch) = launch.add_machine() {
         store::launch_update(change.tx, &launch)?;
     }
-    change.wake_pool(&launch.pool_id);
-    Ok(Taken::Adopted)
+    Ok(Adoption::Adopted)
 }
 
-/// A launch that nobody has begun to ask for in time: the process that decided on it died.
+/// Withdraws a launch whose call was not started in time: its process crashed.
 async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
         if current.version != launch.version {
             return Ok(());
         }
         let problem = "the process that decided on it did not ask for it in time".to_owned();
-        current.state = LaunchState::Withdrawn { problem };
-        current.last_modified = change.now;
-        store::launch_update(change.tx, &current)?;
+        if let Ok(withdrawn) = current.withdraw(None, problem, change.now) {
+            store::launch_update(change.tx, &withdrawn)?;
+        }
         Ok::<_, StoreError>(())
     });
     written.await
 }
 
-/// The outcome of a launch that nobody will tell us any more.
+/// Settles a launch whose answer will not come.
 async fn settle_launch(
     engine: &Arc<Engine>,
     launch: Launch,
@@ -341,25 +342,18 @@ async fn settle_launch(
 ) -> Result<(), StoreError> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
-        let Some(mut current) = store::launch_get(change.tx, &launch.token)? else {
+        let Some(current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
-        if current.version != launch.version && !current.state.is_pending() {
+        let problem = "it was asked for, and no machine of it ever appeared";
+        let Ok(settled) = current.give_up(problem.to_owned(), change.now) else {
             return Ok(());
+        };
+        if settled.state != LaunchState::Accepted {
+            let details = lost_launch_error(&settled, problem);
+            report_pool_error(change, &settled.pool_id, &settled.provider_id, &details)?;
         }
-        current.last_modified = change.now;
-        if current.made > 0 {
-            current.state = LaunchState::Accepted;
-        } else {
-            let problem = "it was asked for, and no machine of it ever appeared".to_owned();
-            let told = lost_launch_error(&current, &problem);
-            current.state = LaunchState::Refused {
-                cause: Cause::Lost,
-                problem,
-            };
-            report_pool_error(change, &current.pool_id, &current.provider_id, &told)?;
-        }
-        store::launch_update(change.tx, &current)?;
+        store::launch_update(change.tx, &settled)?;
         Ok::<_, StoreError>(())
     });
     written.await

@@ -530,8 +530,8 @@ fn apply(
     }
     match found.judge() {
         Judgement::Keep { .. } => {
-            worker.expires = change.now.plus_millis(LIFE_MS);
-            store::worker_update(change.tx, &worker)?;
+            let kept = worker.keep_until(change.now.plus_millis(LIFE_MS));
+            store::worker_update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
             done.stopped += u64::from(mark_stopped(change, &mut worker, &reason)?);

@@ -17,12 +17,7 @@ pub fn request_stop(
         return Ok(false);
     }
     note_end(change, worker)?;
-    worker.leave(WorkerState::Stopping, change.now);
-    worker
-        .terms
-        .end_reason
-        .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    write(change, worker, worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
     change.announce([worker_event(worker, WorkerChange::Removed { reason })])?;
     release_worker_claims(change, &worker.key)?;
@@ -43,13 +38,11 @@ pub fn mark_stopped(
     if worker.state < WorkerState::Stopping {
         note_end(change, worker)?;
     }
-    worker.leave(WorkerState::Stopped, change.now);
-    worker.last_checked = change.now;
-    worker
-        .terms
-        .end_reason
-        .get_or_insert_with(|| reason.to_owned());
-    worker.version = store::worker_update(change.tx, worker)?;
+    write(
+        change,
+        worker,
+        worker.clone().mark_stopped(reason, change.now),
+    )?;
     change.announce([worker_event(worker, WorkerChange::Stopped)])?;
     release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
@@ -74,6 +67,17 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
         WorkerState::Running => store::launch_note_silent(tx, &token, now),
         WorkerState::Stopping | WorkerState::Stopped => Ok(()),
     }
+}
+
+/// Writes the next state of a worker.
+fn write(
+    change: &mut Change<'_, '_>,
+    worker: &mut Worker,
+    moved: Worker,
+) -> Result<(), StoreError> {
+    let version = store::worker_update(change.tx, &moved)?;
+    *worker = moved.with_version(version);
+    Ok(())
 }
 
 pub(super) fn worker_event(worker: &Worker, change: WorkerChange) -> EventBody {

@@ -23,14 +23,15 @@ pub fn apply_transition(
     before: &Task,
     moved: Moved,
 ) -> Result<Task, StoreError> {
-    let Moved { mut task, news } = moved;
+    let Moved { task, news } = moved;
     let is_unchanged = task.runs == before.runs
         && task.priority == before.priority
         && task.retries_left == before.retries_left;
     if is_unchanged {
         return Ok(task);
     }
-    task.version = store::task_update(change.tx, before, &task)?;
+    let version = store::task_update(change.tx, before, &task)?;
+    let task = task.with_version(version);
     announce_news(change, &task, &news)?;
     if task.state().is_resolved() && !before.state().is_resolved() {
         release_dependents_of(change, &task)?;

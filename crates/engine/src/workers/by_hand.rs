@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use cloud::{DeclarationError, Provider};
-use domain::Version;
 use domain::audit::AuditEntry;
 use domain::event::{EventBody, WorkerChange};
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{NewWorker, Terms, Worker, WorkerState};
 use domain::worker_credentials;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::WorkerError;
 use crate::Engine;
@@ -42,24 +41,19 @@ pub async fn declare(
         let text = "worker.expires must be in the future";
         return Err(WorkerError::Refused(text.to_owned()));
     }
-    let mut worker = Worker {
-        key,
-        provider_id: declaring(engine, &pool).clone(),
-        launch_config_id: None,
-        state: WorkerState::Running,
-        capacity: declaration.capacity.unwrap_or(1),
-        created: now,
-        expires: declaration.expires,
-        last_modified: now,
-        last_checked: now,
-        terms: Terms::default(),
-        provider_data: Value::Object(Map::new()),
-        secret: None,
-        previous_secret: None,
-        version: Version::FIRST,
-    };
+    let provider_id = declaring(engine, &pool);
     let info = declaration.provider_info.as_ref();
-    describe(engine, &pool, &mut worker, info)?;
+    let provider_data = describe(engine, &pool, provider_id, &key, info)?;
+    let new = NewWorker {
+        provider_id: provider_id.clone(),
+        key,
+        launch_config_id: None,
+        capacity: declaration.capacity.unwrap_or(1),
+        expires: declaration.expires,
+        terms: Terms::default(),
+        provider_data,
+    };
+    let worker = new.declare(now);
     let written = engine.change("worker_create", now, move |change| {
         if store::worker_insert(change.tx, &worker)? {
             change.announce([EventBody::Worker {
@@ -100,23 +94,21 @@ pub async fn redeclare(
     let written = engine.change("worker_update", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotThere(format!("Worker {key} does not exist"));
-        let mut worker = store::worker_get(tx, &key)?.ok_or_else(missing)?;
+        let worker = store::worker_get(tx, &key)?.ok_or_else(missing)?;
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(
                 DeclarationError::not_supported().to_string(),
             ));
         }
-        if declaration.provider_info.is_some() {
-            let (state, info) = (worker.state, declaration.provider_info.as_ref());
-            describe(&inner, &pool, &mut worker, info)?;
-            worker.state = state;
-        }
-        worker.expires = declaration.expires;
-        worker.capacity = declaration.capacity.unwrap_or(worker.capacity);
-        worker.last_modified = now;
-        worker.version = store::worker_update(tx, &worker)?;
+        let described = declaration
+            .provider_info
+            .as_ref()
+            .map(|info| describe(&inner, &pool, &worker.provider_id, &worker.key, Some(info)));
+        let (expires, capacity) = (declaration.expires, declaration.capacity);
+        let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
+        let version = store::worker_update(tx, &worker)?;
         store::audit_insert(tx, &audit)?;
-        Ok(worker)
+        Ok(worker.with_version(version))
     });
     written.await
 }
@@ -141,7 +133,7 @@ pub async fn remove(
     })?;
     let state = match (provider.declarer(), provider.machines()) {
         (Some(_), _) => WorkerState::Stopped,
-        (None, Some(_)) => worker.state.stop(),
+        (None, Some(_)) => WorkerState::Stopping,
         (None, None) => return Err(WorkerError::Refused(DeclarationError::not_supported().0)),
     };
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
@@ -155,7 +147,8 @@ pub async fn remove(
             return Ok(None);
         }
         if by_itself {
-            worker.terms.end_reason = Some(left_by_itself(&worker));
+            let reason = left_by_itself(&worker);
+            worker = worker.set_end_reason(reason);
         }
         fleet::request_stop(change, &mut worker, REMOVED_BY_API)?;
         if state == WorkerState::Stopped {
@@ -229,24 +222,22 @@ fn provider_of_pool<'a>(
     provider.map_err(|problem| WorkerError::of_provider(problem, missing))
 }
 
-/// Lets its provider say what it remembers of a worker that is declared by hand; the pool's, if the pool has left that.
+/// What its provider remembers of a worker that is declared by hand; the pool's, if the pool has left that.
 fn describe(
     engine: &Engine,
     pool: &Pool,
-    worker: &mut Worker,
+    provider_id: &ProviderId,
+    key: &WorkerKey,
     info: Option<&Value>,
-) -> Result<(), WorkerError> {
-    let provider_id = match pool.has_provider(&worker.provider_id) {
-        true => &worker.provider_id,
+) -> Result<Value, WorkerError> {
+    let provider_id = match pool.has_provider(provider_id) {
+        true => provider_id,
         false => declaring(engine, pool),
     };
     let provider = provider_of_pool(engine, pool, provider_id)?;
     let described = match provider.declarer() {
-        Some(by_hand) => by_hand.describe(worker, info),
+        Some(declarer) => declarer.describe(key, info),
         None => Err(DeclarationError::not_supported()),
     };
-    let described = described.map_err(|refused| WorkerError::Refused(refused.0))?;
-    worker.provider_data = described.provider_data;
-    worker.state = described.state;
-    Ok(())
+    described.map_err(|refused| WorkerError::Refused(refused.0))
 }

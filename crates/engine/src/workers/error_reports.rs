@@ -55,7 +55,7 @@ pub async fn report_error(
             title: asked.title.clone(),
             description: asked.description.clone(),
             extra: extra.clone(),
-            launch_config_id: worker.and_then(|worker| worker.launch_config_id),
+            launch_config_id: worker.and_then(|worker| worker.launch_config_id.clone()),
         };
         store::error_insert(change.tx, &report)?;
         let event = EventBody::PoolError {
@@ -77,7 +77,7 @@ fn provider_of(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<ProviderId, WorkerErr
     let missing = || WorkerError::NotThere(PoolError::NoSuchPool.to_string());
     let pool = store::pool_get(tx, &key.pool_id)?.ok_or_else(missing)?;
     let worker = store::worker_get(tx, key)?;
-    let own = worker.map(|worker| worker.provider_id);
+    let own = worker.map(|worker| worker.provider_id.clone());
     let own = own.filter(|id| pool.has_provider(id));
     Ok(own.unwrap_or(pool.definition.provider_id))
 }

@@ -11,7 +11,7 @@ use domain::event::{EventBody, WorkerChange};
 use domain::id::{ProviderId, WorkerKey};
 use domain::pool::Pool;
 use domain::time::Timestamp;
-use domain::worker::Worker;
+use domain::worker::{Worker, WorkerState};
 use domain::worker_credentials::{self, START_BEFORE_MS};
 use serde_json::Value;
 use store::{StoreError, Tx};
@@ -57,10 +57,15 @@ pub async fn register(
     for _ in 0..MAX_TRIES {
         let (pool, worker) = claimed(engine, asked, now, gone).await?;
         let verified = verify(engine, &pool, &worker, asked, now).await?;
-        let is_new = worker.state != verified.state;
+        let is_new = worker.state == WorkerState::Requested;
         let secret = engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
-        let worker = proved(engine, worker, &verified, &secret, now);
+        let digest = secrets::digest(&engine.keyring, &worker.key, &secret);
+        // A provider that forgets to check the state cannot register a worker twice.
+        let worker = worker.register(digest, expires, now).map_err(|invalid| {
+            let error = WorkerError::Refused("Worker cannot register".to_owned());
+            refuse_because(engine, asked, &invalid.to_string(), error)
+        })?;
         if let Some(worker) = write(engine, worker, is_new, now).await? {
             measure(&worker, is_new, asked.boot, now);
             return Ok(Registered {
@@ -197,30 +202,10 @@ fn refuse_because(
     error
 }
 
-/// The worker as it is once it has proved itself.
-fn proved(
-    engine: &Engine,
-    mut worker: Worker,
-    verified: &Verification,
-    secret: &Secret,
-    now: Timestamp,
-) -> Worker {
-    worker.state = verified.state;
-    worker.secret = Some(secrets::digest(&engine.keyring, &worker.key, secret));
-    worker.previous_secret = None;
-    worker.terms.registered_at.get_or_insert(now.as_millis());
-    if worker.terms.terminate_after.is_some() {
-        let expires = now.plus_millis(verified.lasts_ms);
-        worker.terms.terminate_after = Some(expires.as_millis());
-    }
-    worker.last_modified = now;
-    worker
-}
-
 /// `None`: somebody else changed the worker since it was read.
 async fn write(
     engine: &Arc<Engine>,
-    mut worker: Worker,
+    worker: Worker,
     is_new: bool,
     now: Timestamp,
 ) -> Result<Option<Worker>, StoreError> {
@@ -240,8 +225,7 @@ async fn write(
             change.announce([event])?;
             change.wake_pool(&worker.key.pool_id);
         }
-        worker.version = version;
-        Ok(Some(worker.clone()))
+        Ok(Some(worker.clone().with_version(version)))
     });
     written.await
 }

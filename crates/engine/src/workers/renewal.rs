@@ -36,9 +36,9 @@ pub async fn renew(
                 .is_some_and(|config| config.archived),
         };
         check_may_continue(&worker, archived, now)?;
-        let (mut worker, expires) = renewed(&inner, worker, &shown, &next, now);
-        worker.version = store::worker_update(tx, &worker)?;
-        Ok::<_, WorkerError>((worker, expires))
+        let (worker, expires) = renewed(&inner, worker, &shown, &next, now)?;
+        let version = store::worker_update(tx, &worker)?;
+        Ok::<_, WorkerError>((worker.with_version(version), expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {
         // What is wrong with us is logged where it is answered.
@@ -73,7 +73,7 @@ fn check_may_continue(worker: &Worker, archived: bool, now: Timestamp) -> Result
     let name = format!("{}/{}", worker.key.group, worker.key.id);
     let refuse = |text: String| Err(WorkerError::Refused(text));
     if worker.state != WorkerState::Running {
-        return refuse(format!("Worker {name} is not running"));
+        return Err(not_running(&worker.key));
     }
     if worker.has_expired(now) {
         return refuse(format!("Worker {name} has expired"));
@@ -84,15 +84,19 @@ fn check_may_continue(worker: &Worker, archived: bool, now: Timestamp) -> Result
     Ok(())
 }
 
+fn not_running(key: &WorkerKey) -> WorkerError {
+    WorkerError::Refused(format!("Worker {}/{} is not running", key.group, key.id))
+}
+
 /// The worker with its next secret; the one that was shown stays good for a short while.
 fn renewed(
     engine: &Engine,
-    mut worker: Worker,
+    worker: Worker,
     shown: &Secret,
     next: &Secret,
     now: Timestamp,
-) -> (Worker, Timestamp) {
-    let keyring = &engine.keyring;
+) -> Result<(Worker, Timestamp), WorkerError> {
+    let (keyring, key) = (&engine.keyring, worker.key.clone());
     let lasts_ms = worker
         .terms
         .reregistration_timeout
@@ -100,20 +104,17 @@ fn renewed(
     let expires = now.plus_millis(lasts_ms);
     // Showing the previous secret again does not make it last longer.
     let until = match &worker.previous_secret {
-        Some(previous) if secrets::matches(keyring, &worker.key, &previous.digest, shown) => {
+        Some(previous) if secrets::matches(keyring, &key, &previous.digest, shown) => {
             previous.until
         }
         _ => now.plus_millis(PREVIOUS_SECRET_MS),
     };
-    let digest_of = |secret| secrets::digest(keyring, &worker.key, secret);
-    worker.previous_secret = Some(PreviousSecret {
+    let digest_of = |secret| secrets::digest(keyring, &key, secret);
+    let previous = PreviousSecret {
         digest: digest_of(shown),
         until,
-    });
-    worker.secret = Some(digest_of(next));
-    if worker.terms.terminate_after.is_some() {
-        worker.terms.terminate_after = Some(expires.as_millis());
-    }
-    worker.last_modified = now;
-    (worker, expires)
+    };
+    let renewed = worker.renew(previous, digest_of(next), expires, now);
+    let renewed = renewed.map_err(|_| not_running(&key))?;
+    Ok((renewed, expires))
 }

@@ -29,7 +29,7 @@ async fn claimed(world: &World) -> Task {
         group: "dc1".parse().unwrap(),
         id: "host-7".parse().unwrap(),
     };
-    let claimed = queue::claim_task(&world.engine, world.now(), task.id, 0, worker);
+    let claimed = queue::claim_task(&world.engine, world.now(), task.id.clone(), 0, worker);
     claimed.await.unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud::{LaunchOrder, Machines};
 use domain::Version;
 use domain::facts::Facts;
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
 use engine::fleet;
 use store::StoreError;
 
@@ -112,7 +112,7 @@ impl World {
                 .iter()
                 .find(|known| known.id == award.launch_config_id);
             let config = found.expect("an award is for a launch config").clone();
-            let launch = Launch {
+            let launch = Launch::from_stored(StoredLaunch {
                 token: self.fresh_token(),
                 pool_id: facts.pool.id.clone(),
                 provider_id: config.provider_id(&facts.pool).clone(),
@@ -127,7 +127,7 @@ impl World {
                 created: facts.horizon.now,
                 last_modified: facts.horizon.now,
                 version: Version::FIRST,
-            };
+            });
             launches.push((launch, config));
         }
         let intents: Vec<Launch> = launches.iter().map(|(launch, _)| launch.clone()).collect();

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use domain::id::LaunchToken;
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::plan::first_pause_ms;
 use domain::time::Timestamp;
 use store::StoreError;
@@ -42,10 +42,13 @@ impl World {
     /// Makes the database what it is for a planner that forgets refusals.
     pub(crate) async fn forget_refusals(&self) {
         let picture = Picture::take(&self.observer, self.now()).await;
-        for mut launch in picture.launches.into_values() {
+        for launch in picture.launches.into_values() {
             if matches!(launch.state, LaunchState::Refused { .. }) {
                 let problem = "it was forgotten".to_owned();
-                launch.state = LaunchState::Withdrawn { problem };
+                let launch = Launch::from_stored(StoredLaunch {
+                    state: LaunchState::Withdrawn { problem },
+                    ..launch.into_stored()
+                });
                 let written = self.observer.write("forget_refusal", move |tx| {
                     store::launch_update(tx, &launch).map(drop)
                 });

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use domain::event::{Event, EventBody};
 use domain::id::TaskId;
-use domain::task::{Requires, Task as QueueTask};
+use domain::task::Requires;
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
 use server::tasks::{
@@ -16,7 +17,7 @@ use server::tasks::{
 use testing::sizes_around;
 
 use crate::database::on_both;
-use crate::queue_samples::{HOUR_MS, stored_task, task_id};
+use crate::queue_samples::{HOUR_MS, numbered, redefined, stored_task, task_id};
 use crate::samples::{DAY_MS, aws_pool, static_pool};
 use crate::tasks_in_batches::pause;
 use crate::world::World;
@@ -114,8 +115,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
     world
         .write(move |tx| {
             for number in (from..).take(count) {
-                let mut task = template.clone();
-                task.id = task_id(number).parse().unwrap();
+                let task = numbered(&template, number);
                 assert!(store::task_insert(tx, &task)?);
             }
             Ok(())
@@ -177,9 +177,11 @@ on_both!(
         }
         // Those of the first two are still there.
         for name in ["pp/a", "pp/b"] {
-            let mut worker = crate::samples::worker(name, "g", "w");
-            worker.provider_id = "static".parse().unwrap();
-            world.insert(worker).await;
+            let worker = StoredWorker {
+                provider_id: "static".parse().unwrap(),
+                ..crate::samples::worker(name, "g", "w").into_stored()
+            };
+            world.insert(Worker::from_stored(worker)).await;
         }
         let task = Housekeeping(Arc::clone(&world.app));
         let one = Batches { size: 1, most: 1 };
@@ -237,14 +239,13 @@ on_both!(
 
 /// Writes events of `count` ended runs; the first task has the given number.
 async fn outcomes(world: &World, first: usize, count: usize) {
-    let mut task = stored_task(world);
+    let task = stored_task(world);
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
     let now = world.now();
     world
         .change(move |change| {
             for index in first..first + count {
-                task.id = task_id(number(index)).parse().unwrap();
-                let waits = task.clone().schedule(now).unwrap().task;
+                let waits = numbered(&task, number(index)).schedule(now).unwrap().task;
                 let runs = waits.claim(0, &group, &worker, now, now).unwrap().task;
                 let moved = runs.report(0, true, now).unwrap();
                 let (news, task) = (moved.news.into_iter(), Box::new(moved.task));
@@ -369,15 +370,14 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
 /// Writes `count` tasks that depend on the given one.
 async fn waiting_for(world: &World, required: u32, count: usize) {
     let required_id: TaskId = task_id(required).parse().unwrap();
-    let mut template: QueueTask = stored_task(world);
-    let definition = Arc::make_mut(&mut template.definition);
-    definition.requires = Requires::AllResolved;
-    definition.dependencies = vec![required_id];
+    let template = redefined(stored_task(world), |definition| {
+        definition.requires = Requires::AllResolved;
+        definition.dependencies = vec![required_id];
+    });
     world
         .write(move |tx| {
             for number in (required + 1..).take(count) {
-                let mut task = template.clone();
-                task.id = task_id(number).parse().unwrap();
+                let task = numbered(&template, number);
                 assert!(store::task_insert(tx, &task)?);
                 store::task_require(tx, &task)?;
             }

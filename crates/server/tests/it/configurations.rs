@@ -1,7 +1,7 @@
 //! Worker configurations: what becomes of their rules, and who may not be overlooked on the way.
 
 use cloud::ProviderConfig;
-use domain::worker::Worker;
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 use server::config::Config;
 
@@ -484,10 +484,10 @@ on_both!(
         other["config"]["launchConfigs"][1]["workerManager"] = json!({"maxCapacity": 2});
         world.post(OPT, other).await.expect(200);
         let old = ids(world, OPT).await.remove(0).1;
-        let worker = Worker {
+        let worker = Worker::from_stored(StoredWorker {
             launch_config_id: Some(old.parse().unwrap()),
-            ..worker("worker-manager/build-opt", "g", "w")
-        };
+            ..worker("worker-manager/build-opt", "g", "w").into_stored()
+        });
         world.insert(worker).await;
         let differing = plan(&adopting).await;
         let pool = &differing["pools"][0];

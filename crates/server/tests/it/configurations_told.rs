@@ -1,5 +1,6 @@
 //! What one can learn about worker configurations: mistakes, origins, plans, history, payload schemas.
 
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
@@ -274,9 +275,12 @@ on_both!(
         );
         // One worker runs from what would be replaced.
         let id = ids(world, OPT).await[0].1.clone();
-        let mut worker = crate::samples::worker("worker-manager/build-opt", "us-east-1", "i-1");
-        worker.launch_config_id = Some(id.parse().unwrap());
-        world.insert(worker).await;
+        let worker = crate::samples::worker("worker-manager/build-opt", "us-east-1", "i-1");
+        let worker = StoredWorker {
+            launch_config_id: Some(id.parse().unwrap()),
+            ..worker.into_stored()
+        };
+        world.insert(Worker::from_stored(worker)).await;
         let next = with_rule(
             build(),
             rule(

@@ -2,7 +2,7 @@
 
 use domain::error_report::ErrorReport;
 use domain::time::{HOUR_MS, Timestamp};
-use domain::worker::Worker;
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
@@ -61,10 +61,10 @@ on_both!(
         with_pool(world).await;
         let launch_config_id = Some("lc-1".parse().unwrap());
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 launch_config_id,
-                ..worker("foobar/baz", "wg", "wi")
-            })
+                ..worker("foobar/baz", "wg", "wi").into_stored()
+            }))
             .await;
         let reported = world.post(ERRORS, report()).await.expect(200);
         assert_eq!(reported["launchConfigId"], "lc-1");

@@ -1,7 +1,7 @@
 //! What is forgotten, and what is kept.
 
 use domain::error_report::ErrorReport;
-use domain::worker::Worker;
+use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
 
 use crate::database::on_both;
@@ -104,10 +104,10 @@ on_both!(
             .expect(200);
         let launch_config_id = Some("used".parse().unwrap());
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 launch_config_id,
-                ..worker("pp/ee", "g", "w")
-            })
+                ..worker("pp/ee", "g", "w").into_stored()
+            }))
             .await;
         world.keep_house().await;
         assert_eq!(launch_configs(world).await, ["active", "used"]);
@@ -121,16 +121,16 @@ on_both!(
 on_both!(expired_workers_go_whatever_their_state, |world| {
     let past = world.now().plus_millis(-1);
     world
-        .insert(Worker {
+        .insert(Worker::from_stored(StoredWorker {
             expires: past,
-            ..worker("pp/ee", "g", "old")
-        })
+            ..worker("pp/ee", "g", "old").into_stored()
+        }))
         .await;
     world
-        .insert(Worker {
+        .insert(Worker::from_stored(StoredWorker {
             expires: world.now(),
-            ..worker("pp/ee", "g", "now")
-        })
+            ..worker("pp/ee", "g", "now").into_stored()
+        }))
         .await;
     world.insert(worker("pp/ee", "g", "young")).await;
     let done = world.keep_house().await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cloud::Call;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use engine::fleet::{ScanLimits, Scanner, TerminationLimits, Terminator, start_launches};
@@ -238,11 +238,11 @@ fleet_test!(
         for count in sizes_around("engine::fleet::scan::MAX_GROUPS", LIMIT) {
             let rows: Vec<Worker> = (0..count)
                 .map(|number| {
-                    let mut worker = template.clone();
+                    let mut worker = template.clone().into_stored();
                     worker.key.group = group(number);
                     worker.key.id = format!("of-{count}").parse().unwrap();
                     worker.state = WorkerState::Stopping;
-                    worker
+                    Worker::from_stored(worker)
                 })
                 .collect();
             fleet
@@ -301,31 +301,29 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
     }
     *fleet.one.gate.lock().unwrap() = None;
-    let accepted = fleet.launches(POOL).await.into_iter();
-    assert!(
-        accepted
-            .map(|launch| launch.state)
-            .all(|state| state == LaunchState::Accepted)
-    );
+    let mut accepted = fleet.launches(POOL).await.into_iter();
+    assert!(accepted.all(|launch| launch.state == LaunchState::Accepted));
 });
 
 /// Launches like the given one that no cloud was asked for yet.
 async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Launch> {
-    let launches = (0..count).map(|_| Launch {
-        token: fleet
-            .app
-            .engine
-            .random
-            .slugid()
-            .parse::<LaunchToken>()
-            .unwrap(),
-        state: LaunchState::Open,
-        asked: None,
-        made: 0,
-        created: fleet.now(),
-        last_modified: fleet.now(),
-        version: domain::Version::FIRST,
-        ..template.clone()
+    let launches = (0..count).map(|_| {
+        Launch::from_stored(StoredLaunch {
+            token: fleet
+                .app
+                .engine
+                .random
+                .slugid()
+                .parse::<LaunchToken>()
+                .unwrap(),
+            state: LaunchState::Open,
+            asked: None,
+            made: 0,
+            created: fleet.now(),
+            last_modified: fleet.now(),
+            version: domain::Version::FIRST,
+            ..template.clone().into_stored()
+        })
     });
     let launches: Vec<Launch> = launches.collect();
     let rows = launches.clone();
@@ -411,9 +409,9 @@ async fn idle_copies(fleet: &Fleet, of: &WorkerKey, count: usize) -> Vec<WorkerK
     fleet
         .write(move |tx| {
             for key in &rows {
-                let mut worker = store::worker_get(tx, key)?.unwrap();
+                let mut worker = store::worker_get(tx, key)?.unwrap().into_stored();
                 worker.terms.advice = None;
-                store::worker_update(tx, &worker)?;
+                store::worker_update(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })

@@ -268,6 +268,7 @@ fleet_test!(a_quarantined_worker_is_kept_for_a_day, |fleet| {
         .worker(&worker.key)
         .await
         .unwrap()
+        .into_stored()
         .terms
         .advice
         .unwrap();

@@ -65,7 +65,10 @@ fleet_test!(a_row_of_a_worker_says_which_launch_made_it, |fleet| {
         worker.terms.launch_token.as_deref(),
         Some(launch.token.as_str())
     );
-    assert_eq!(worker.launch_config_id, Some(launch.launch_config_id));
+    assert_eq!(
+        worker.launch_config_id,
+        Some(launch.launch_config_id.clone())
+    );
     assert_eq!((launch.machines, launch.made), (1, 1));
     let plan = &fleet.plans(POOL).await[0];
     assert_eq!(launch.plan, plan.number);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cloud::{Call, LaunchOutcome};
 use domain::id::PoolId;
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::launch_config::LaunchConfig;
 use domain::plan::START_UP_MS;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fleet_test!(
         fleet.scan().await;
         fleet.round().await;
         let launch = fleet.launch().await;
-        assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
+        assert_eq!((&launch.state, launch.made), (&LaunchState::Accepted, 1));
         assert_eq!(fleet.explain_pool(POOL).await["problems"], json!([]));
         assert_eq!((fleet.n_launch_calls(), fleet.machines().len()), (1, 1));
         fleet.register_all(POOL).await;
@@ -207,7 +207,7 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     assert_eq!(fleet.states(POOL).await, "1 running");
     assert_eq!(fleet.news().await, Vec::<String>::new());
     let launch = fleet.launch().await;
-    assert_eq!((launch.state, launch.made), (LaunchState::Accepted, 1));
+    assert_eq!((&launch.state, launch.made), (&LaunchState::Accepted, 1));
 });
 
 fleet_test!(
@@ -250,7 +250,7 @@ fleet_test!(
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
-        let token = fleet.launch().await.token;
+        let token = fleet.launch().await.token.clone();
         fleet.carry_out_again(&fleet.app).await;
         assert_eq!(fleet.one.fake.n_launch_calls(&token), 1);
         assert_eq!(fleet.machines().len(), 1);
@@ -332,8 +332,11 @@ fleet_test!(
             fleet.tasks(&pool, 1).await;
             fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
             fleet.round().await;
-            let [mut launch] = fleet.launches(&pool).await.try_into().unwrap();
-            launch.state = over;
+            let [launch] = fleet.launches(&pool).await.try_into().unwrap();
+            let launch = Launch::from_stored(StoredLaunch {
+                state: over,
+                ..launch.into_stored()
+            });
             fleet
                 .write(move |tx| store::launch_update(tx, &launch).map(drop))
                 .await;

@@ -7,7 +7,7 @@ use cloud::{Call, LaunchOutcome};
 use domain::launch::{Cause, LaunchState};
 use domain::plan::FIRST_CLAIM_MS;
 use domain::time::HOUR_MS;
-use domain::worker::{Advice, Worker};
+use domain::worker::{Advice, StoredWorker};
 use serde_json::json;
 use server::tasks::Provision;
 use server::tasks::driver::Task;
@@ -344,7 +344,7 @@ fleet_test!(
         // Its end does not make it forgotten, unless it was advised to go.
         fleet.remove(&workers[1].key).await;
         assert_eq!(silent().await, 3);
-        let advised = |worker: &mut Worker| {
+        let advised = |worker: &mut StoredWorker| {
             worker.terms.advice = Some(Advice {
                 terminate: true,
                 reason: "over capacity".to_owned(),

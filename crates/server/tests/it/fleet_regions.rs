@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
-use domain::launch::{Launch, LaunchState};
-use domain::worker::WorkerState;
+use domain::launch::{Launch, LaunchState, StoredLaunch};
+use domain::worker::{StoredWorker, Worker, WorkerState};
 use engine::fleet::{ScanResult, Scanner, TerminationLimits, Terminator};
 use serde_json::{Value, json};
 use testing::sizes_around;
@@ -96,9 +96,12 @@ impl Fleet {
         let rows = keys.clone();
         self.write(move |tx| {
             for key in &rows {
-                let mut worker = template.clone();
-                (worker.key, worker.state) = (key.clone(), state);
-                store::worker_insert(tx, &worker)?;
+                let worker = StoredWorker {
+                    key: key.clone(),
+                    state,
+                    ..template.clone().into_stored()
+                };
+                store::worker_insert(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })
@@ -110,9 +113,12 @@ impl Fleet {
     pub(crate) async fn stop(&self, keys: Vec<WorkerKey>) {
         self.write(move |tx| {
             for key in &keys {
-                let mut worker = store::worker_get(tx, key)?.unwrap();
-                worker.state = WorkerState::Stopped;
-                store::worker_update(tx, &worker)?;
+                let worker = store::worker_get(tx, key)?.unwrap();
+                let worker = StoredWorker {
+                    state: WorkerState::Stopped,
+                    ..worker.into_stored()
+                };
+                store::worker_update(tx, &Worker::from_stored(worker))?;
             }
             Ok(())
         })
@@ -399,8 +405,11 @@ fleet_test!(
         };
         fleet.one.fake.add_foreign(foreign.clone());
         // As after a power cut: the launch was never written.
-        let [mut launch] = fleet.launches(POOL).await.try_into().unwrap();
-        launch.state = LaunchState::Accepted;
+        let [launch] = fleet.launches(POOL).await.try_into().unwrap();
+        let launch = Launch::from_stored(StoredLaunch {
+            state: LaunchState::Accepted,
+            ..launch.into_stored()
+        });
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
@@ -428,8 +437,11 @@ fleet_test!(
         fleet.tasks(POOL, 1).await;
         fleet.one.fake.next_launches([LaunchOutcome::AnswerLost]);
         fleet.round().await;
-        let [mut launch] = fleet.launches(POOL).await.try_into().unwrap();
-        launch.state = LaunchState::Accepted;
+        let [launch] = fleet.launches(POOL).await.try_into().unwrap();
+        let launch = Launch::from_stored(StoredLaunch {
+            state: LaunchState::Accepted,
+            ..launch.into_stored()
+        });
         let later = fleet.now().plus_millis(1);
         fleet
             .write(move |tx| {
@@ -463,15 +475,15 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
         fleet
             .write(move |tx| {
                 for token in &tokens {
-                    let launch = Launch {
+                    let launch = Launch::from_stored(StoredLaunch {
                         token: token.clone(),
                         state: LaunchState::Open,
                         asked: None,
                         made: 0,
                         created,
                         last_modified: created,
-                        ..template.clone()
-                    };
+                        ..template.clone().into_stored()
+                    });
                     store::launch_insert(tx, &launch)?;
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 
 use cloud::{Call, CloudError};
 use domain::time::{DAY_MS, HOUR_MS};
-use domain::worker::{Worker, WorkerState};
+use domain::worker::{StoredWorker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::ask::Who;
@@ -210,16 +210,16 @@ fleet_test!(
 
 fleet_test!(a_machine_whose_row_says_that_it_is_gone_is_ended, |fleet| {
     let key = fleet.requested().await;
-    let now = fleet.now();
-    let lost = move |worker: &mut Worker| worker.leave(WorkerState::Stopped, now);
-    fleet.edit(&key, lost).await;
+    fleet
+        .edit(&key, |worker| worker.state = WorkerState::Stopped)
+        .await;
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
     assert_eq!(fleet.machines(), []);
 });
 
 fleet_test!(the_row_of_a_living_worker_does_not_expire, |fleet| {
     let worker = fleet.one_idle().await;
-    let endless = |worker: &mut Worker| {
+    let endless = |worker: &mut StoredWorker| {
         worker.terms.terminate_after = None;
         worker.terms.queue_inactivity_timeout = Some(100 * DAY_MS);
     };
@@ -266,7 +266,7 @@ fleet_test!(
     |fleet| {
         let key = fleet.requested().await;
         let reply = fleet.registration(&key).await.expect(200);
-        let patient = |worker: &mut Worker| {
+        let patient = |worker: &mut StoredWorker| {
             worker.terms.queue_inactivity_timeout = Some(DAY_MS);
         };
         fleet.edit(&key, patient).await;

@@ -10,7 +10,7 @@ use cloud::{FakeMachine, Provider};
 use domain::id::{PoolId, ProviderId, WorkerKey};
 use domain::launch::Launch;
 use domain::pool::Pool;
-use domain::worker::Worker;
+use domain::worker::{StoredWorker, Worker};
 use http::Method;
 use serde_json::{Value, json};
 use server::app::App;
@@ -399,13 +399,13 @@ impl Fleet {
     pub(crate) async fn edit(
         &self,
         key: &WorkerKey,
-        change: impl Fn(&mut Worker) + Send + 'static,
+        change: impl Fn(&mut StoredWorker) + Send + 'static,
     ) {
         let key = key.clone();
         self.write(move |tx| {
-            let mut worker = store::worker_get(tx, &key)?.unwrap();
+            let mut worker = store::worker_get(tx, &key)?.unwrap().into_stored();
             change(&mut worker);
-            store::worker_update(tx, &worker)
+            store::worker_update(tx, &Worker::from_stored(worker))
         })
         .await;
     }
@@ -430,7 +430,7 @@ impl Fleet {
     pub(crate) async fn workers_in(&self, pool: &str, state: &str) -> Vec<WorkerKey> {
         let workers = self.workers(pool).await.into_iter();
         let found = workers.filter(|worker| worker.state.as_str() == state);
-        found.map(|worker| worker.key).collect()
+        found.map(|worker| worker.into_stored().key).collect()
     }
 
     /// `1 requested, 2 running`
@@ -448,7 +448,7 @@ impl Fleet {
     /// Why this worker was ended.
     pub(crate) async fn end_reason(&self, key: &WorkerKey) -> String {
         let worker = self.worker(key).await.unwrap();
-        worker.terms.end_reason.unwrap_or_default()
+        worker.into_stored().terms.end_reason.unwrap_or_default()
     }
 
     /// Oldest first.

@@ -99,6 +99,7 @@ mod roles;
 mod routing;
 mod runs;
 mod samples;
+mod states;
 mod task_log;
 mod tasks_in_batches;
 mod temporary;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use domain::error_report::ErrorReport;
 use domain::queue_worker::QueueWorker;
-use domain::worker::Worker;
+use domain::worker::{StoredWorker, Worker};
 use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -160,10 +160,10 @@ on_both!(
                 .expect(200);
             let newer = world.now().plus_millis(1);
             world
-                .insert(Worker {
+                .insert(Worker::from_stored(StoredWorker {
                     created: newer,
-                    ..worker("pp/b", "g", id)
-                })
+                    ..worker("pp/b", "g", id).into_stored()
+                }))
                 .await;
         }
         world

@@ -1,6 +1,6 @@
 //! Worker pools, providers and launch configs: shown, listed, counted.
 
-use domain::worker::{Worker, WorkerState};
+use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
@@ -40,11 +40,11 @@ on_both!(a_pool_that_is_not_there_is_not_found, |world| {
 /// Workers of every state, with capacities by which they can be told apart in sums.
 async fn populate(world: &World, pool: &str) {
     for (number, state) in WorkerState::ALL.into_iter().enumerate() {
-        let worker = Worker {
+        let worker = Worker::from_stored(StoredWorker {
             state,
             capacity: 10_u32.pow(number.try_into().unwrap()),
-            ..worker(pool, "g", state.as_str())
-        };
+            ..worker(pool, "g", state.as_str()).into_stored()
+        });
         world.insert(worker).await;
     }
 }
@@ -148,10 +148,10 @@ on_both!(one_running_worker_counts_once, |world| {
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
         .expect(200);
-    let running = Worker {
+    let running = Worker::from_stored(StoredWorker {
         state: WorkerState::Running,
-        ..worker("pp/ee", "g", "w")
-    };
+        ..worker("pp/ee", "g", "w").into_stored()
+    });
     world.insert(running).await;
     let listed = world.get("/worker-pools/stats").await.expect(200);
     let stats = &listed["workerPoolsStats"][0];
@@ -180,10 +180,10 @@ on_both!(the_statistics_of_a_pool_are_by_launch_config, |world| {
     ] {
         let launch_config_id = config.map(|id| id.parse().unwrap());
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 launch_config_id,
-                ..worker("pp/ee", "g", id)
-            })
+                ..worker("pp/ee", "g", id).into_stored()
+            }))
             .await;
     }
     let counted = world.get("/worker-pool/pp%2Fee/stats").await.expect(200);

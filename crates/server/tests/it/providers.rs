@@ -82,16 +82,14 @@ impl Provider for Pausing {
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         self.arrived.add_permits(1);
         self.go.acquire().await.unwrap().forget();
-        let state = claim
+        claim
             .worker
-            .state
-            .register()
+            .check_unregistered()
             .map_err(|problem| ProofRefused {
                 message: "too late",
                 detail: problem.to_string(),
             })?;
         Ok(Verification {
-            state,
             lasts_ms: 3_600_000,
             worker_config: json!({}),
         })

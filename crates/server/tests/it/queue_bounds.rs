@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::{PoolId, TaskGroupId, TaskId};
-use domain::task::{Requires, Task, TaskDefinition};
+use domain::task::{Requires, Task};
 use engine::queue::release_worker_claims_up_to;
 use serde_json::json;
 use server::tasks::QueueReleases;
@@ -11,17 +11,12 @@ use server::tasks::driver::Task as _;
 use testing::sizes_around;
 
 use crate::database::on_both;
-use crate::queue_samples::{new_task, stop_time, stored_task, task_id};
+use crate::queue_samples::{new_task, redefined, stop_time, stored_task, task_id, with_id};
 use crate::samples::key;
 use crate::world::World;
 
 fn id(number: usize) -> TaskId {
     task_id(u32::try_from(number).unwrap()).parse().unwrap()
-}
-
-/// The definition of a task, to be changed.
-fn of(task: &mut Task) -> &mut TaskDefinition {
-    Arc::make_mut(&mut task.definition)
 }
 
 /// Writes tasks; those that wait for others are taken note of.
@@ -40,10 +35,9 @@ async fn store_tasks(world: &World, tasks: Vec<Task>) {
 /// Unscheduled tasks with these numbers, like this one.
 fn copies(template: &Task, numbers: std::ops::Range<usize>) -> Vec<Task> {
     let copy = |number| {
-        let mut task = template.clone();
-        task.id = id(number);
-        of(&mut task).task_group_id = task.id.as_str().parse().unwrap();
-        task
+        let id = id(number);
+        let group = id.as_str().parse().unwrap();
+        redefined(with_id(template, id), |it| it.task_group_id = group)
     };
     numbers.map(copy).collect()
 }
@@ -68,8 +62,8 @@ on_both!(
                 })
                 .collect();
             until_waiting(world, &queue, WORKERS).await;
-            let mut waiting = stored_task(world).schedule(world.now()).unwrap().task;
-            of(&mut waiting).task_queue_id = queue.clone();
+            let waiting = stored_task(world).schedule(world.now()).unwrap().task;
+            let waiting = redefined(waiting, |it| it.task_queue_id = queue.clone());
             let silent = count.saturating_sub(1);
             store_tasks(world, copies(&waiting, first..first + silent)).await;
             world.app.engine.store.take_counts();
@@ -127,9 +121,10 @@ on_both!(
             world
                 .created(u32::try_from(first).unwrap(), json!({}))
                 .await;
-            let mut waiting = stored_task(world);
-            of(&mut waiting).dependencies = vec![id(first)];
-            of(&mut waiting).requires = Requires::AllResolved;
+            let waiting = redefined(stored_task(world), |it| {
+                it.dependencies = vec![id(first)];
+                it.requires = Requires::AllResolved;
+            });
             let waiting = copies(&waiting, first + 1..first + 1 + count);
             store_tasks(world, waiting).await;
             let cancelling = world.about_task(u32::try_from(first).unwrap(), "cancel");
@@ -173,18 +168,17 @@ on_both!(
             let ending = u32::try_from(first).unwrap();
             world.created(ending, json!({})).await;
             let others = copies(&stored_task(world), first + 1..first + 1 + count);
-            let others = others.into_iter().map(|mut task| {
-                of(&mut task).task_group_id = group.clone();
-                task
-            });
+            let others = others
+                .into_iter()
+                .map(|task| redefined(task, |it| it.task_group_id = group.clone()));
             let others: Vec<Task> = others.collect();
-            let mut waiting = stored_task(world);
             let waiting_id = id(first + count + 1);
-            waiting.id = waiting_id.clone();
             let ids = others.iter().map(|task| task.id.clone());
-            of(&mut waiting).task_group_id = waiting_id.as_str().parse().unwrap();
-            of(&mut waiting).dependencies = ids.chain([id(first)]).collect();
-            of(&mut waiting).requires = Requires::AllResolved;
+            let waiting = redefined(with_id(&stored_task(world), waiting_id.clone()), |it| {
+                it.task_group_id = waiting_id.as_str().parse().unwrap();
+                it.dependencies = ids.chain([id(first)]).collect();
+                it.requires = Requires::AllResolved;
+            });
             let waiting_number = u32::try_from(first + count + 1).unwrap();
             store_tasks(world, others).await;
             store_tasks(world, vec![waiting]).await;

@@ -1,6 +1,6 @@
 //! Workers take tasks, keep them, and say how they went.
 
-use domain::worker::WorkerState;
+use domain::worker::{StoredWorker, Worker, WorkerState};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -430,9 +430,11 @@ on_both!(a_worker_that_is_removed_gets_no_tasks, |world| {
         (WorkerState::Stopped, "has been removed"),
     ] {
         let name = state.as_str();
-        let mut worker = worker("pp/ee", "g", name);
-        worker.state = state;
-        world.insert(worker).await;
+        let worker = StoredWorker {
+            state,
+            ..worker("pp/ee", "g", name).into_stored()
+        };
+        world.insert(Worker::from_stored(worker)).await;
         let text = format!("Worker pp/ee/g/{name} is {name} and gets no tasks: it {why}");
         let asking = world.asking_for_work(name, 1);
         asking.await.refused_with(409, "RequestConflict", &text);

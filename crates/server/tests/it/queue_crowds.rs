@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::Answer;
 use crate::database::on_both;
-use crate::queue_samples::{HOUR_MS, stop_time, stored_task, task_id};
+use crate::queue_samples::{HOUR_MS, numbered, stop_time, stored_task, task_id};
 use crate::samples::key;
 use crate::world::World;
 
@@ -44,8 +44,7 @@ async fn stored(world: &World, count: u32) {
     let task = stored_task(world).schedule(world.now()).unwrap().task;
     let write = world.write(move |tx| {
         for number in 1..=count {
-            let mut task = task.clone();
-            task.id = task_id(number).parse().unwrap();
+            let task = numbered(&task, number);
             assert!(store::task_insert(tx, &task)?);
         }
         Ok(())

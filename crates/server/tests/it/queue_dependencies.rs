@@ -7,7 +7,7 @@ use server::tasks::QueueReleases;
 use server::tasks::driver::Task;
 
 use crate::database::on_both;
-use crate::queue_samples::{stored_task, task_id};
+use crate::queue_samples::{numbered, stored_task, task_id};
 use crate::world::World;
 
 async fn waiting(world: &World, number: u32, on: &[u32], requires: &str) -> Value {
@@ -274,8 +274,7 @@ on_both!(
         world
             .write(move |tx| {
                 for number in 1..10_000 {
-                    let mut task = resolved.clone();
-                    task.id = task_id(number).parse().unwrap();
+                    let task = numbered(&resolved, number);
                     assert!(store::task_insert(tx, &task)?);
                 }
                 Ok(())

@@ -1,9 +1,9 @@
 //! Tasks to create, and what workers do with them, through the API.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use domain::id::{PoolId, TaskId};
-use domain::task::{Task, TaskDocument};
+use domain::task::{StoredTask, Task, TaskDefinition, TaskDocument};
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Ask, Who};
@@ -47,6 +47,23 @@ pub(crate) fn stored_task(world: &World) -> Task {
     let id: TaskId = task_id(0).parse().unwrap();
     let definition = document.define(&id).unwrap();
     Task::new(id, definition)
+}
+
+/// The same task with the id of this number.
+pub(crate) fn numbered(task: &Task, number: u32) -> Task {
+    with_id(task, task_id(number).parse().unwrap())
+}
+
+pub(crate) fn with_id(task: &Task, id: TaskId) -> Task {
+    let stored = task.clone().into_stored();
+    Task::from_stored(StoredTask { id, ..stored })
+}
+
+/// The same task with another definition.
+pub(crate) fn redefined(task: Task, change: impl FnOnce(&mut TaskDefinition)) -> Task {
+    let mut stored = task.into_stored();
+    change(Arc::make_mut(&mut stored.definition));
+    Task::from_stored(stored)
 }
 
 impl World {

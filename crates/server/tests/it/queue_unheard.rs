@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use domain::task::TaskDefinition;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::on_both;
-use crate::queue_samples::{stored_task, task_id};
+use crate::queue_samples::{numbered, redefined, stored_task, task_id};
 use crate::world::World;
 
 /// The server on a socket.
@@ -73,9 +74,9 @@ async fn until_pending(world: &World, number: u32) {
 on_both!(parallel who_hangs_up_in_the_middle_of_the_answer_has_claimed_nothing, |world| {
     // More than the kernel keeps for somebody who does not read.
     const BYTES: usize = 8 * 1024 * 1024;
-    let mut task = stored_task(world).schedule(world.now()).unwrap().task;
-    task.id = task_id(1).parse().unwrap();
-    Arc::get_mut(&mut task.definition).unwrap().payload = json!({"blob": "x".repeat(BYTES)});
+    let large = |it: &mut TaskDefinition| it.payload = json!({"blob": "x".repeat(BYTES)});
+    let task = redefined(numbered(&stored_task(world), 1), large);
+    let task = task.schedule(world.now()).unwrap().task;
     assert!(world.write(move |tx| store::task_insert(tx, &task)).await);
     let open = Open::of(world).await;
     let mut stream = open.ask_for_work(world, 1).await;

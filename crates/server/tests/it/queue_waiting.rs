@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answer, Ask};
 use crate::database::on_both;
-use crate::queue_samples::{HOUR_MS, stop_time, stored_task, task_id};
+use crate::queue_samples::{HOUR_MS, numbered, stop_time, stored_task, task_id};
 use crate::samples::key;
 use crate::world::World;
 
@@ -172,8 +172,7 @@ on_both!(work_is_dealt_among_those_who_wait_in_rounds, |world| {
     world
         .write(move |tx| {
             for number in 1..=4 {
-                let mut task = task.clone();
-                task.id = task_id(number).parse().unwrap();
+                let task = numbered(&task, number);
                 assert!(store::task_insert(tx, &task)?);
             }
             Ok(())

@@ -1,7 +1,7 @@
 //! `reregisterWorker`: renewed credentials for who has the secret of the last registration.
 
 use domain::time::{HOUR_MS, MINUTE_MS};
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
@@ -45,11 +45,13 @@ async fn reregister(world: &World, secret: &Value) -> Answer {
     world.post("/worker/reregister", body(secret)).await
 }
 
-async fn change(world: &World, edit: impl Fn(&mut Worker) + Send + 'static) {
+async fn change(world: &World, edit: impl Fn(&mut StoredWorker) + Send + 'static) {
     let write = move |tx: &mut store::Tx<'_>| {
-        let mut worker = store::worker_get(tx, &key("pp/ee", "g", "w"))?.unwrap();
+        let mut worker = store::worker_get(tx, &key("pp/ee", "g", "w"))?
+            .unwrap()
+            .into_stored();
         edit(&mut worker);
-        store::worker_update(tx, &worker)
+        store::worker_update(tx, &Worker::from_stored(worker))
     };
     world.write(write).await;
 }

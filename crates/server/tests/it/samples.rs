@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::id::WorkerKey;
 use domain::time::Timestamp;
-use domain::worker::{Terms, Worker, WorkerState};
+use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::world::START_MS;
@@ -65,7 +65,7 @@ pub(crate) fn key(pool: &str, group: &str, id: &str) -> WorkerKey {
 /// A worker as a provider would have requested it.
 pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
     let now = Timestamp::from_millis(START_MS);
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: key(pool, group, id),
         provider_id: "google".parse().unwrap(),
         launch_config_id: None,
@@ -80,5 +80,5 @@ pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
         secret: None,
         previous_secret: None,
         version: Version::FIRST,
-    }
+    })
 }

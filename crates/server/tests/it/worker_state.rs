@@ -16,7 +16,7 @@ use server::tasks::{Outcomes, QueueClaims};
 use testing::sizes_around;
 
 use crate::database::on_both;
-use crate::queue_samples::{HOUR_MS, task_id};
+use crate::queue_samples::{HOUR_MS, numbered, task_id};
 use crate::samples::{DAY_MS, key, static_pool, static_worker};
 use crate::world::World;
 
@@ -348,14 +348,13 @@ on_both!(of_two_processes_one_collects, |world| {
 
 on_both!(many_outcomes_are_collected_in_batches, |world| {
     begin(world).await;
-    let mut task = crate::queue_samples::stored_task(world);
+    let task = crate::queue_samples::stored_task(world);
     let (group, worker) = ("g".parse().unwrap(), "w".parse().unwrap());
     let now = world.now();
     world
         .change(move |change| {
             for number in 0..1_100 {
-                task.id = task_id(number).parse().unwrap();
-                let waits = task.clone().schedule(now).unwrap().task;
+                let waits = numbered(&task, number).schedule(now).unwrap().task;
                 let runs = waits.claim(0, &group, &worker, now, now).unwrap().task;
                 let moved = runs.report(0, true, now).unwrap();
                 let news = moved

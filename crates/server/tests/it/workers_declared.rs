@@ -1,6 +1,6 @@
 //! Workers that people declare: created, changed, removed.
 
-use domain::worker::{Worker, WorkerState};
+use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
@@ -134,10 +134,10 @@ on_both!(
             .await
             .refused(404, "ResourceNotFound", text);
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 provider_id: "azure".parse().unwrap(),
-                ..worker("pp/ee", "g", "w")
-            })
+                ..worker("pp/ee", "g", "w").into_stored()
+            }))
             .await;
         let text = "not supported for this provider";
         world
@@ -169,10 +169,10 @@ on_both!(a_provider_out_of_service_takes_no_workers, |world| {
         .await
         .refused(503, "ProviderSetupFailed", text);
     world
-        .insert(Worker {
+        .insert(Worker::from_stored(StoredWorker {
             provider_id: "shaky".parse().unwrap(),
-            ..worker("pp/ee", "g", "w")
-        })
+            ..worker("pp/ee", "g", "w").into_stored()
+        }))
         .await;
     world
         .delete(WORKER)
@@ -325,11 +325,11 @@ on_both!(a_removed_static_worker_is_stopped, |world| {
 on_both!(a_removed_cloud_worker_is_stopping, |world| {
     with_pool(world).await;
     let launch_config_id = Some("lc-1".parse().unwrap());
-    let running = Worker {
+    let running = Worker::from_stored(StoredWorker {
         state: WorkerState::Running,
         launch_config_id,
-        ..worker("pp/ee", "g", "w")
-    };
+        ..worker("pp/ee", "g", "w").into_stored()
+    });
     world.insert(running).await;
     world.delete(WORKER).await.expect(200);
     assert_eq!(world.get(WORKER).await.expect(200)["state"], "stopping");
@@ -347,10 +347,10 @@ on_both!(removing_what_is_not_there_is_not_found, |world| {
         .get(WORKER)
         .await
         .refused(404, "ResourceNotFound", "Worker not found");
-    let stray = Worker {
+    let stray = Worker::from_stored(StoredWorker {
         provider_id: "nosuch".parse().unwrap(),
-        ..worker("pp/ee", "g", "w")
-    };
+        ..worker("pp/ee", "g", "w").into_stored()
+    });
     world.insert(stray).await;
     let text = "Provider nosuch does not exist";
     world
@@ -360,10 +360,10 @@ on_both!(removing_what_is_not_there_is_not_found, |world| {
 });
 
 on_both!(a_provider_that_cannot_end_a_worker_says_so, |world| {
-    let stray = Worker {
+    let stray = Worker::from_stored(StoredWorker {
         provider_id: "null-provider".parse().unwrap(),
-        ..worker("pp/ee", "g", "w")
-    };
+        ..worker("pp/ee", "g", "w").into_stored()
+    });
     world.insert(stray).await;
     let text = "not supported for this provider";
     world.delete(WORKER).await.refused(400, "InputError", text);

@@ -1,7 +1,7 @@
 //! Workers: listed by pool and group, shown, with what the queue knows of them.
 
 use domain::queue_worker::{QuarantineEntry, QueueWorker, TaskRun};
-use domain::worker::{Advice, Terms, Worker, WorkerState};
+use domain::worker::{Advice, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::database::{assert_snapshot, on_both};
@@ -25,12 +25,12 @@ async fn populate(world: &World) {
     for (age, (group, id, state, config)) in workers.into_iter().enumerate() {
         let fresh = worker("pp/ee", group, id);
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 state,
                 launch_config_id: config.map(|id| id.parse().unwrap()),
                 created: fresh.created.plus_seconds(age.try_into().unwrap()),
-                ..fresh
-            })
+                ..fresh.into_stored()
+            }))
             .await;
     }
     world.insert(worker("pp/other", "g1", "elsewhere")).await;
@@ -130,10 +130,10 @@ on_both!(a_worker_is_told_the_last_decision_about_it, |world| {
             ..Terms::default()
         };
         world
-            .insert(Worker {
+            .insert(Worker::from_stored(StoredWorker {
                 terms,
-                ..worker("pp/ee", "g", id)
-            })
+                ..worker("pp/ee", "g", id).into_stored()
+            }))
             .await;
         let told = world.get(&path(id)).await.expect(200);
         assert_eq!(told, json!({"terminate": terminate, "reason": reason}));

@@ -126,9 +126,12 @@ impl<'r, 'a> Cells<'r, 'a> {
 }
 
 /// Says which columns make up a type, by the shape of the type; `also` lists columns that are only written.
+/// `Worker(StoredWorker)` is a type whose fields only its module writes: rows are read into the type in
+/// the brackets.
 macro_rules! columns {
     (
-        $entity:ident: $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }
+        $entity:ident: $type:ident $(($stored:ident))?
+        { $($field:ident: $kind:ident $body:tt),+ $(,)? }
         $(also { $($also_kind:ident $also:literal = $value:expr),+ $(,)? })?
     ) => {
         impl $crate::engine::columns::Entity for $type {
@@ -150,11 +153,16 @@ macro_rules! columns {
             fn read(
                 cells: &mut $crate::engine::columns::Cells<'_, '_>,
             ) -> Result<Self, $crate::engine::row::BadRow> {
-                Ok(Self {
+                Ok($crate::engine::columns::columns!(@made $type $($stored)? {
                     $($field: $crate::engine::columns::columns!(@read cells $kind $body)),+
-                })
+                }))
             }
         }
+    };
+
+    (@made $type:ident { $($fields:tt)+ }) => { $type { $($fields)+ } };
+    (@made $type:ident $stored:ident { $($fields:tt)+ }) => {
+        $type::from_stored($stored { $($fields)+ })
     };
 
     (@name $columns:ident $type:ident { $($field:ident: $kind:ident $body:tt),+ $(,)? }) => {

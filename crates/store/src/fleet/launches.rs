@@ -2,7 +2,7 @@
 
 use domain::Version;
 use domain::id::{LaunchToken, PoolId, ProviderId};
-use domain::launch::{Launch, LaunchState};
+use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::time::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::engine::table::Table;
 use crate::engine::tx::{ALL_ROWS, Tx};
 use crate::engine::value::Value;
 
-columns! { launch: Launch {
+columns! { launch: Launch(StoredLaunch) {
     token: Key "token",
     pool_id: Fixed "worker_pool_id",
     provider_id: Fixed "provider_id",

@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::Timestamp;
-use domain::worker::{PreviousSecret, Worker, WorkerState};
+use domain::worker::{PreviousSecret, StoredWorker, Worker, WorkerState};
 
 use crate::engine::columns::{Cells, Field, columns, entity};
 use crate::engine::error::StoreError;
@@ -14,7 +14,7 @@ use crate::engine::tx::{ALL_ROWS, Tx};
 use crate::engine::value::Value;
 use crate::fleet::launches;
 
-columns! { worker: Worker {
+columns! { worker: Worker(StoredWorker) {
     key: WorkerKey {
         pool_id: Key "worker_pool_id",
         group: Key "worker_group",
@@ -171,7 +171,7 @@ pub fn worker_note_first_claim(
         return Ok(false);
     }
     let worker = worker_get(tx, key)?;
-    let token = worker.and_then(|worker| worker.terms.launch_token?.parse().ok());
+    let token = worker.and_then(|worker| worker.terms.launch_token.as_ref()?.parse().ok());
     if let Some(token) = token {
         launches::note_claimed(tx, &token)?;
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use domain::Version;
 use domain::id::TaskId;
-use domain::task::{Claim, Run, Task, TaskDocument, TaskState};
+use domain::task::{Claim, Run, StoredTask, Task, TaskDocument, TaskState};
 use domain::time::Timestamp;
 
 use crate::engine::cells::Cell;
@@ -315,12 +315,12 @@ pub(crate) fn task(row: &Row<'_>) -> Result<Task, BadRow> {
 pub(crate) fn read_task(cells: &mut Cells<'_, '_>) -> Result<Task, BadRow> {
     let id: TaskId = cells.next()?;
     let document: TaskDocument = cells.next()?;
-    Ok(Task {
+    Ok(Task::from_stored(StoredTask {
         definition: Arc::new(document.define(&id)?),
         id,
         priority: cells.next()?,
         retries_left: cells.next()?,
         runs: cells.next()?,
         version: cells.next()?,
-    })
+    }))
 }

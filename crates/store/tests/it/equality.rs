@@ -14,7 +14,7 @@ use store::{
 };
 
 use crate::samples::{
-    at, client, error, event, launch_config, pool, pool_id, queue_worker, worker, worker_key,
+    at, client, edit, error, event, launch_config, pool, pool_id, queue_worker, worker, worker_key,
 };
 use crate::world::Database;
 
@@ -96,17 +96,18 @@ fn perform(tx: &mut Tx<'_>, operation: &Operation) -> Result<String, StoreError>
             state: s,
         } => {
             let mut worker = worker("x/a", name(n / 8), name(*n));
-            worker.created = at((*created).into());
-            worker.expires = at((*created).into());
-            worker.state = state(*s);
-            worker.launch_config_id = (s % 3 > 0).then(|| "lc-1".parse().unwrap());
+            edit(&mut worker, |it| {
+                (it.created, it.expires) = (at((*created).into()), at((*created).into()));
+                it.state = state(*s);
+                it.launch_config_id = (s % 3 > 0).then(|| "lc-1".parse().unwrap());
+            });
             format!("{:?}", worker_insert(tx, &worker)?)
         }
         Operation::WorkerStop(n) => {
             match worker_get(tx, &worker_key("x/a", name(n / 8), name(*n)))? {
-                Some(mut worker) => {
-                    worker.leave(WorkerState::Stopped, at(9));
-                    format!("{:?}", worker_update(tx, &worker)?)
+                Some(worker) => {
+                    let stopped = worker.mark_stopped("", at(9));
+                    format!("{:?}", worker_update(tx, &stopped)?)
                 }
                 None => "none".to_owned(),
             }

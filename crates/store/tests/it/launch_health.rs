@@ -2,7 +2,7 @@
 
 use domain::Version;
 use domain::facts::LaunchRecord;
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::plan::{Health, Refusals, Tries};
 use domain::worker::WorkerState;
 use store::{
@@ -12,17 +12,17 @@ use store::{
 };
 
 use crate::launches::{launch, refused, token, unknown};
-use crate::samples::{at, pool_id, worker, worker_key};
+use crate::samples::{at, edit, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 /// Settled at this moment.
 fn settled(number: u8, state: LaunchState, made: u32, moment: i64) -> Launch {
-    Launch {
+    Launch::from_stored(StoredLaunch {
         state,
         made,
         last_modified: at(moment),
-        ..launch(number, "a/b", "lc", LaunchState::Open)
-    }
+        ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
+    })
 }
 
 /// Everything is heard, and nothing is late.
@@ -124,10 +124,10 @@ on_both!(
             };
             let moment = 2_000 + i64::from(number);
             write(&store, move |tx| {
-                let open = Launch {
+                let open = Launch::from_stored(StoredLaunch {
                     plan,
-                    ..launch(number, "a/b", "lc", LaunchState::Open)
-                };
+                    ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
+                });
                 launch_insert(tx, &open)?;
                 launch_update(tx, &settled(number, state.clone(), 3, moment))
             })
@@ -161,11 +161,11 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             for (number, moment) in [(1, 2_000), (2, 5_000), (3, 5_001)] {
-                let open = Launch {
+                let open = Launch::from_stored(StoredLaunch {
                     plan: i64::from(number),
                     created: at(moment),
-                    ..launch(number, "a/b", "lc", LaunchState::Open)
-                };
+                    ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
+                });
                 launch_insert(tx, &open)?;
                 let state = refused(Cause::Capacity);
                 launch_update(tx, &settled(number, state, 0, moment))?;
@@ -258,12 +258,14 @@ on_both!(
                 ("leaving", WorkerState::Stopping),
             ] {
                 let mut worker = worker("a/b", "g", id);
-                worker.state = state;
-                worker.terms.launch_token = Some(token(1).to_string());
+                edit(&mut worker, |it| {
+                    it.state = state;
+                    it.terms.launch_token = Some(token(1).to_string());
+                });
                 worker_insert(tx, &worker)?;
             }
             let mut declared = worker("a/b", "g", "declared");
-            declared.terms.launch_token = None;
+            edit(&mut declared, |it| it.terms.launch_token = None);
             worker_insert(tx, &declared).map(drop)
         })
         .await;

@@ -2,7 +2,7 @@
 
 use domain::Version;
 use domain::id::LaunchToken;
-use domain::launch::{Cause, Launch, LaunchState};
+use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
 use domain::supply::AwaitedLaunches;
 use domain::worker::{Advice, WorkerState};
 use serde_json::json;
@@ -15,7 +15,7 @@ use store::{
     worker_supply_quarantined_between,
 };
 
-use crate::samples::{at, pool, pool_id, queue_worker, worker, worker_key};
+use crate::samples::{at, edit, pool, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 pub(crate) fn token(number: u8) -> LaunchToken {
@@ -24,7 +24,7 @@ pub(crate) fn token(number: u8) -> LaunchToken {
 }
 
 pub(crate) fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -> Launch {
-    Launch {
+    Launch::from_stored(StoredLaunch {
         token: token(number),
         pool_id: pool_id(pool),
         provider_id: "cloud".parse().unwrap(),
@@ -39,7 +39,7 @@ pub(crate) fn launch(number: u8, pool: &str, config: &str, state: LaunchState) -
         created: at(1_000 + i64::from(number)),
         last_modified: at(1_000 + i64::from(number)),
         version: Version::FIRST,
-    }
+    })
 }
 
 pub(crate) fn refused(cause: Cause) -> LaunchState {
@@ -64,11 +64,12 @@ on_both!(a_launch_comes_back_as_it_was_stored, |database| {
         unknown(),
     ];
     for (number, state) in (1..).zip(states) {
-        let mut expected = launch(number, "a/b", "lc", state);
+        let mut expected = launch(number, "a/b", "lc", state).into_stored();
         if number == 2 {
             expected.max_price = None;
             expected.asked = Some(at(1_001));
         }
+        let expected = Launch::from_stored(expected);
         let stored = expected.clone();
         write(&store, move |tx| launch_insert(tx, &stored)).await;
         let found = read(&store, move |tx| launch_get(tx, &token(number))).await;
@@ -92,12 +93,12 @@ on_both!(an_outcome_is_written_once, |database| {
     })
     .await;
     let version = write(&store, |tx| {
-        let settled = Launch {
+        let settled = Launch::from_stored(StoredLaunch {
             state: LaunchState::Accepted,
             made: 2,
             last_modified: at(9_000),
-            ..launch(1, "a/b", "lc", LaunchState::Open)
-        };
+            ..launch(1, "a/b", "lc", LaunchState::Open).into_stored()
+        });
         launch_update(tx, &settled)
     })
     .await;
@@ -108,7 +109,7 @@ on_both!(an_outcome_is_written_once, |database| {
     let second: Result<_, StoreError> = second.await;
     assert!(second.is_err(), "the version was that of the first outcome");
     let found = read(&store, |tx| launch_get(tx, &token(1))).await.unwrap();
-    assert_eq!((found.state, found.made), (LaunchState::Accepted, 2));
+    assert_eq!((&found.state, found.made), (&LaunchState::Accepted, 2));
 });
 
 on_both!(
@@ -119,10 +120,10 @@ on_both!(
             launch_insert(tx, &launch(1, "a/b", "lc", LaunchState::Open))?;
             launch_insert(
                 tx,
-                &Launch {
+                &Launch::from_stored(StoredLaunch {
                     made: 1,
-                    ..launch(2, "a/b", "lc", unknown())
-                },
+                    ..launch(2, "a/b", "lc", unknown()).into_stored()
+                }),
             )?;
             launch_insert(tx, &launch(3, "a/b", "lc", LaunchState::Accepted))?;
             launch_insert(tx, &launch(4, "a/b", "other", refused(Cause::Capacity)))?;
@@ -255,13 +256,15 @@ on_both!(supply_is_grouped_by_what_workers_are_good_for, |database| {
         let mut add = |config: Option<&str>, state, draining: bool| {
             number += 1;
             let mut worker = worker("a/b", "g", &format!("w{number}"));
-            worker.launch_config_id = config.map(|id| id.parse().unwrap());
-            worker.state = state;
-            worker.capacity = 2;
-            worker.terms.advice = draining.then(|| Advice {
-                terminate: true,
-                reason: "over capacity".to_owned(),
-                decided_at: 0,
+            edit(&mut worker, |it| {
+                it.launch_config_id = config.map(|id| id.parse().unwrap());
+                it.state = state;
+                it.capacity = 2;
+                it.terms.advice = draining.then(|| Advice {
+                    terminate: true,
+                    reason: "over capacity".to_owned(),
+                    decided_at: 0,
+                });
             });
             worker_insert(tx, &worker)
         };
@@ -272,7 +275,7 @@ on_both!(supply_is_grouped_by_what_workers_are_good_for, |database| {
         add(None, WorkerState::Stopping, false)?;
         add(Some("lc"), WorkerState::Stopped, false)?;
         let mut elsewhere = worker("a/c", "g", "w");
-        elsewhere.state = WorkerState::Running;
+        edit(&mut elsewhere, |it| it.state = WorkerState::Running);
         worker_insert(tx, &elsewhere)?;
         let mut ill = queue_worker("a/b", "g", "w2");
         ill.quarantine_until = Some(at(5_000));
@@ -330,13 +333,13 @@ on_both!(
                 ("d", WorkerState::Stopped),
             ] {
                 let mut worker = worker("a/b", "g", id);
-                worker.state = state;
+                edit(&mut worker, |it| it.state = state);
                 worker_insert(tx, &worker)?;
             }
             Ok(())
         })
         .await;
-        let provider = worker("a/b", "g", "a").provider_id;
+        let provider = worker("a/b", "g", "a").into_stored().provider_id;
         let for_count = provider.clone();
         let count = read(&store, move |tx| worker_live_machines(tx, &for_count)).await;
         assert_eq!(count, 3);
@@ -385,7 +388,7 @@ on_both!(what_has_not_registered_in_time_is_overdue, |database| {
     let store = database.migrated().await;
     write(&store, |tx| {
         let mut late = worker("a/b", "g", "late");
-        late.state = WorkerState::Requested;
+        edit(&mut late, |it| it.state = WorkerState::Requested);
         worker_insert(tx, &late)?;
         worker_insert(tx, &worker("a/b", "g", "registered"))
     })
@@ -405,11 +408,11 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             let mut coming = worker("a/b", "g", "coming");
-            coming.state = WorkerState::Requested;
+            edit(&mut coming, |it| it.state = WorkerState::Requested);
             worker_insert(tx, &coming)?;
             pool_insert(tx, &pool("a/b", "elsewhere"))?;
             let mut coming = worker("a/c", "g", "coming");
-            coming.state = WorkerState::Requested;
+            edit(&mut coming, |it| it.state = WorkerState::Requested);
             worker_insert(tx, &coming)?;
             pool_insert(tx, &pool("a/c", coming.provider_id.as_str()))?;
             for (id, provider) in [("a/d", "second"), ("a/e", "sec"), ("a/f", "s_cond")] {
@@ -418,8 +421,10 @@ on_both!(
                     ["third", "second"].map(|id| id.parse().unwrap()).into();
                 pool_insert(tx, &of_several)?;
                 let mut coming = worker(id, "g", "coming");
-                coming.state = WorkerState::Requested;
-                coming.provider_id = provider.parse().unwrap();
+                edit(&mut coming, |it| {
+                    it.state = WorkerState::Requested;
+                    it.provider_id = provider.parse().unwrap();
+                });
                 worker_insert(tx, &coming)?;
             }
             Ok(())

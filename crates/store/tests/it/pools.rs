@@ -7,7 +7,7 @@ use store::{
     worker_insert, worker_live_providers,
 };
 
-use crate::samples::{at, launch_config, object, pool, pool_id, worker};
+use crate::samples::{at, edit, launch_config, object, pool, pool_id, worker};
 use crate::world::{on_both, read, write};
 
 on_both!(a_pool_comes_back_as_it_was_stored, |database| {
@@ -192,12 +192,14 @@ on_both!(
             }
             pool_insert(tx, &pool("a/m", "one"))?;
             let mut gone = worker("a/l1", "g", "gone");
-            gone.state = domain::worker::WorkerState::Stopped;
-            gone.provider_id = "three".parse().unwrap();
+            edit(&mut gone, |it| {
+                it.state = domain::worker::WorkerState::Stopped;
+                it.provider_id = "three".parse().unwrap();
+            });
             worker_insert(tx, &gone)?;
             for (id, provider) in [("w1", "two"), ("w2", "one"), ("w3", "one")] {
                 let mut live = worker("a/l1", "g", id);
-                live.provider_id = provider.parse().unwrap();
+                edit(&mut live, |it| it.provider_id = provider.parse().unwrap());
                 worker_insert(tx, &live)?;
             }
             Ok(())

@@ -7,7 +7,7 @@ use store::{
     worker_metadata_list,
 };
 
-use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::samples::{at, edit, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 on_both!(an_upsert_makes_the_row_and_replaces_it, |database| {
@@ -60,8 +60,10 @@ on_both!(metadata_is_filtered_and_paged_by_group_and_id, |database| {
             queue_worker_upsert(tx, &known)?;
         }
         let mut stopped = worker("a/b", "g1", "a");
-        stopped.state = WorkerState::Stopped;
-        stopped.launch_config_id = None;
+        edit(&mut stopped, |it| {
+            it.state = WorkerState::Stopped;
+            it.launch_config_id = None;
+        });
         worker_insert(tx, &stopped)?;
         worker_insert(tx, &worker("a/b", "g1", "b"))
     })
@@ -175,9 +177,11 @@ on_both!(
         let store = database.migrated().await;
         write(&store, |tx| {
             let mut ended = worker("a/a", "g", "ended");
-            ended.state = WorkerState::Stopped;
+            edit(&mut ended, |it| it.state = WorkerState::Stopped);
             let mut of_another = worker("a/a", "g", "of-another");
-            of_another.provider_id = "other".parse().unwrap();
+            edit(&mut of_another, |it| {
+                it.provider_id = "other".parse().unwrap()
+            });
             for worker in [
                 worker("a/a", "g", "w"),
                 worker("a/a", "h", "in-another-group"),

@@ -9,7 +9,7 @@ use domain::launch_config::LaunchConfig;
 use domain::pool::{Pool, PoolDefinition};
 use domain::queue_worker::{QuarantineEntry, QueueWorker, TaskRun};
 use domain::time::Timestamp;
-use domain::worker::{PreviousSecret, Terms, Worker, WorkerState};
+use domain::worker::{PreviousSecret, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn at(millis: i64) -> Timestamp {
@@ -58,7 +58,7 @@ pub(crate) fn worker_key(pool: &str, group: &str, id: &str) -> WorkerKey {
 }
 
 pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
-    Worker {
+    Worker::from_stored(StoredWorker {
         key: worker_key(pool, group, id),
         provider_id: "aws-1".parse().unwrap(),
         launch_config_id: Some("lc-1".parse().unwrap()),
@@ -80,7 +80,7 @@ pub(crate) fn worker(pool: &str, group: &str, id: &str) -> Worker {
             until: at(400),
         }),
         version: Version::FIRST,
-    }
+    })
 }
 
 pub(crate) fn error(pool: &str, number: u8, reported: i64) -> ErrorReport {
@@ -157,4 +157,11 @@ pub(crate) fn event(id: &str, pool: &str) -> Event {
             provider_id: "aws-1".parse().unwrap(),
         },
     }
+}
+
+/// Makes a worker another one, whatever moves it can make.
+pub(crate) fn edit(worker: &mut Worker, change: impl FnOnce(&mut StoredWorker)) {
+    let mut stored = worker.clone().into_stored();
+    change(&mut stored);
+    *worker = Worker::from_stored(stored);
 }

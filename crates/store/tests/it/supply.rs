@@ -10,7 +10,7 @@ use store::{
     worker_supply_fresh_between, worker_supply_silent_between, worker_update,
 };
 
-use crate::samples::{at, pool_id, queue_worker, worker, worker_key};
+use crate::samples::{at, edit, pool_id, queue_worker, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 const NOW: i64 = 100 * DAY_MS;
@@ -56,10 +56,14 @@ on_both!(
             for (number, signs) in rows.iter().enumerate() {
                 let id = format!("w{number:05}");
                 let mut worker = worker("a/b", "g", &id);
-                worker.capacity = 1;
-                worker.created = ago(DAY_MS);
+                edit(&mut worker, |it| {
+                    it.capacity = 1;
+                    it.created = ago(DAY_MS);
+                });
                 let declared = signs.registered == worker.created;
-                worker.terms.registered_at = (!declared).then_some(signs.registered.as_millis());
+                edit(&mut worker, |it| {
+                    it.terms.registered_at = (!declared).then_some(signs.registered.as_millis())
+                });
                 worker_insert(tx, &worker)?;
                 if signs.last_asked.is_none() && signs.last_task_ended.is_none() {
                     continue;
@@ -117,11 +121,13 @@ on_both!(
         write(&store, |tx| {
             let mut add = |pool, id, state, draining: bool| {
                 let mut worker = worker(pool, "g", id);
-                worker.state = state;
-                worker.terms.advice = draining.then(|| Advice {
-                    terminate: true,
-                    reason: "over capacity".to_owned(),
-                    decided_at: 0,
+                edit(&mut worker, |it| {
+                    it.state = state;
+                    it.terms.advice = draining.then(|| Advice {
+                        terminate: true,
+                        reason: "over capacity".to_owned(),
+                        decided_at: 0,
+                    });
                 });
                 worker_insert(tx, &worker)
             };
@@ -159,12 +165,14 @@ on_both!(
     |database| {
         let store = database.migrated().await;
         let mut told = worker("a/b", "g", "told");
-        told.terms.registered_at = Some(150);
-        told.terms.idle_hold_ms = Some(DEFAULT_IDLE_HOLD_MS);
-        told.terms.advice = Some(Advice {
-            terminate: true,
-            reason: "over capacity".to_owned(),
-            decided_at: 170,
+        edit(&mut told, |it| {
+            it.terms.registered_at = Some(150);
+            it.terms.idle_hold_ms = Some(DEFAULT_IDLE_HOLD_MS);
+            it.terms.advice = Some(Advice {
+                terminate: true,
+                reason: "over capacity".to_owned(),
+                decided_at: 170,
+            });
         });
         let plain = worker("a/b", "g", "plain");
         let stored = told.clone();
@@ -210,8 +218,10 @@ on_both!(
         // What changes is read as it is now.
         write(&store, |tx| {
             let mut worker = worker_get(tx, &worker_key("a/b", "g", "told"))?.unwrap();
-            worker.terms.advice = None;
-            worker.terms.registered_at = Some(160);
+            edit(&mut worker, |it| {
+                it.terms.advice = None;
+                it.terms.registered_at = Some(160);
+            });
             worker_update(tx, &worker)
         })
         .await;

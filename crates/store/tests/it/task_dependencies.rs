@@ -95,7 +95,11 @@ on_both!(an_end_releases_those_that_waited_for_it, |database| {
     assert_eq!(to_release(&store, 1, true).await, [8]);
     assert_eq!((open(&store, 8).await, open(&store, 9).await), (1, 0));
     let dependents = read(&store, |tx| task_dependents(tx, &task_id(1), None, 9)).await;
-    let ids: Vec<_> = dependents.items.into_iter().map(|task| task.id).collect();
+    let ids: Vec<_> = dependents
+        .items
+        .into_iter()
+        .map(|task| task.id.clone())
+        .collect();
     assert_eq!(ids, [task_id(8), task_id(9)]);
     let rest = read(&store, |tx| {
         task_dependents(tx, &task_id(1), Some(&task_id(8)), 9)

@@ -173,10 +173,7 @@ on_both!(
 
 on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
     let store = database.migrated().await;
-    let urgent = |mut task: Task, priority| {
-        task.priority = priority;
-        task
-    };
+    let urgent = |task: Task, priority| task.change_priority(priority).unwrap().task;
     insert(
         &store,
         vec![
@@ -203,7 +200,7 @@ on_both!(tasks_are_next_by_priority_and_then_by_arrival, |database| {
         task_list_pending(tx, &pool_id("a/b"), Some(places[1]), 9)
     });
     let rest = rest.await.items.into_iter();
-    let rest: Vec<TaskId> = rest.map(|row| row.task.id).collect();
+    let rest: Vec<TaskId> = rest.map(|row| row.task.id.clone()).collect();
     assert_eq!(rest, [task_id(4), task_id(3)]);
 });
 
@@ -319,7 +316,7 @@ on_both!(
             ))
         })
         .await;
-        let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
+        let listed: Vec<TaskId> = tasks.into_iter().map(|task| task.id.clone()).collect();
         assert_eq!(listed, [task_id(2), task_id(3)]);
         assert_eq!(active, [task_id(1), task_id(3)]);
         assert_eq!(size, 3);
@@ -454,7 +451,7 @@ async fn claim_all(store: Store, worker: String) -> Vec<TaskId> {
                     .claim(0, &group, &worker, at(10), at(50))
                     .unwrap();
                 task_update(tx, &before, &task)?;
-                Ok(Some(task.id))
+                Ok(Some(task.id.clone()))
             })
             .await;
         match claimed {

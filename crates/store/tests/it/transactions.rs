@@ -10,7 +10,7 @@ use store::{
     worker_update,
 };
 
-use crate::samples::{event, pool, pool_id, worker, worker_key};
+use crate::samples::{edit, event, pool, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 on_both!(every_statement_is_understood_by_the_database, |database| {
@@ -135,7 +135,7 @@ async fn add_one(store: Store) -> Result<(), StoreError> {
     store
         .write("add_one", |tx| {
             let mut worker = worker_get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
-            worker.capacity += 1;
+            edit(&mut worker, |it| it.capacity += 1);
             worker_update(tx, &worker).map(drop)
         })
         .await
@@ -361,7 +361,7 @@ async fn a_process_that_stands_still_in_a_transaction_holds_others_up_for_second
         let write = frozen.write("frozen", move |tx| {
             counted.fetch_add(1, Ordering::Relaxed);
             let mut worker = worker_get(tx, &worker_key("a/b", "g", "w"))?.unwrap();
-            worker.capacity += 1;
+            edit(&mut worker, |it| it.capacity += 1);
             worker_update(tx, &worker)?;
             if let Some((begun, frozen_until)) = once.take() {
                 begun.send(()).unwrap();

@@ -9,7 +9,7 @@ use store::{
     worker_get, worker_insert, worker_list, worker_list_live, worker_live_groups, worker_update,
 };
 
-use crate::samples::{at, pool_id, worker, worker_key};
+use crate::samples::{at, edit, pool_id, worker, worker_key};
 use crate::world::{on_both, read, write};
 
 fn names(workers: &[Worker]) -> Vec<String> {
@@ -18,18 +18,22 @@ fn names(workers: &[Worker]) -> Vec<String> {
 
 fn worker_in(state: WorkerState, id: &str, launch_config: Option<&str>) -> Worker {
     let mut worker = worker("a/b", "g", id);
-    worker.state = state;
-    worker.launch_config_id = launch_config.map(|id| id.parse().unwrap());
+    edit(&mut worker, |it| {
+        it.state = state;
+        it.launch_config_id = launch_config.map(|id| id.parse().unwrap());
+    });
     worker
 }
 
 on_both!(a_worker_comes_back_as_it_was_stored, |database| {
     let store = database.migrated().await;
     let mut bare = worker("a/b", "g", "bare");
-    bare.launch_config_id = None;
-    bare.secret = None;
-    bare.previous_secret = None;
-    bare.provider_data = serde_json::Value::Null;
+    edit(&mut bare, |it| {
+        it.launch_config_id = None;
+        it.secret = None;
+        it.previous_secret = None;
+        it.provider_data = serde_json::Value::Null;
+    });
     let expected = bare.clone();
     write(&store, move |tx| {
         assert!(worker_insert(tx, &worker("a/b", "g", "full"))?);
@@ -52,17 +56,19 @@ on_both!(an_update_writes_every_field, |database| {
     let changed = write(&store, |tx| {
         worker_insert(tx, &worker("a/b", "g", "w"))?;
         let mut changed = worker_in(WorkerState::Stopped, "w", None);
-        changed.provider_id = "other".parse().unwrap();
-        changed.capacity = 7;
-        changed.expires = at(1);
-        changed.last_modified = at(2);
-        changed.last_checked = at(3);
-        changed.terms.registered_at = Some(4);
-        changed.provider_data = serde_json::json!([1, 2]);
-        changed.secret = None;
-        changed.previous_secret = None;
-        changed.version = worker_update(tx, &changed)?;
-        Ok(changed)
+        edit(&mut changed, |it| {
+            it.provider_id = "other".parse().unwrap();
+            it.capacity = 7;
+            it.expires = at(1);
+            it.last_modified = at(2);
+            it.last_checked = at(3);
+            it.terms.registered_at = Some(4);
+            it.provider_data = serde_json::json!([1, 2]);
+            it.secret = None;
+            it.previous_secret = None;
+        });
+        let version = worker_update(tx, &changed)?;
+        Ok(changed.with_version(version))
     })
     .await;
     let found = read(&store, |tx| worker_get(tx, &worker_key("a/b", "g", "w"))).await;
@@ -79,10 +85,12 @@ on_both!(lists_are_newest_first_and_filtered, |database| {
             ("g1", "d", 3),
         ] {
             let mut worker = worker("a/b", group, id);
-            worker.created = at(created);
+            edit(&mut worker, |it| it.created = at(created));
             if id == "c" {
-                worker.state = WorkerState::Stopped;
-                worker.launch_config_id = None;
+                edit(&mut worker, |it| {
+                    it.state = WorkerState::Stopped;
+                    it.launch_config_id = None;
+                });
             }
             worker_insert(tx, &worker)?;
         }
@@ -127,7 +135,7 @@ on_both!(
                     &format!("w{number}"),
                 );
                 // Several share a moment, so the rest of the key must decide.
-                worker.created = at(number / 4);
+                edit(&mut worker, |it| it.created = at(number / 4));
                 worker_insert(tx, &worker)?;
             }
             Ok(())
@@ -151,7 +159,7 @@ on_both!(
                 seen.extend(names(&page));
                 let group = filter.group.as_ref().map_or("g2", |group| group.as_str());
                 let mut newer = worker("a/b", group, &format!("new-{group}-{added}"));
-                newer.created = at(1_000 + added);
+                edit(&mut newer, |it| it.created = at(1_000 + added));
                 write(&store, move |tx| worker_insert(tx, &newer)).await;
             }
             let old: BTreeSet<_> = seen.iter().filter(|name| !name.contains("/new-")).collect();
@@ -176,7 +184,7 @@ on_both!(
             worker_insert(tx, &worker("a/b", "g", "6"))?;
             worker_insert(tx, &worker_in(WorkerState::Stopped, "4", None))?;
             let mut other = worker("a/b", "g", "5");
-            other.provider_id = "other".parse().unwrap();
+            edit(&mut other, |it| it.provider_id = "other".parse().unwrap());
             worker_insert(tx, &other)
         })
         .await;
@@ -234,7 +242,7 @@ on_both!(counts_add_up_by_state_and_by_launch_config, |database| {
     assert_eq!(between[0], (pool_id("a/b"), counts));
     let between = write(&store, |tx| {
         let mut other = worker_in(WorkerState::Running, "6", None);
-        other.provider_id = "other".parse().unwrap();
+        edit(&mut other, |it| it.provider_id = "other".parse().unwrap());
         worker_insert(tx, &other)?;
         worker_counts_by_provider_between(tx, &pool_id("a/a"), &pool_id("a/d"))
     })
@@ -275,7 +283,7 @@ on_both!(
         write(&store, |tx| {
             for number in 0..5 {
                 let mut worker = worker("a/b", "g", &format!("w{number}"));
-                worker.expires = at(number);
+                edit(&mut worker, |it| it.expires = at(number));
                 worker_insert(tx, &worker)?;
             }
             Ok(())

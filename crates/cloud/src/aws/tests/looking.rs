@@ -9,7 +9,7 @@ use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::context_at;
+use crate::provider_tests::{context_at, edit};
 use crate::testing::{Fixture as _, contract};
 use crate::{BidRequest, CloudError, Machines as _, Provider as _, Sighting};
 
@@ -29,7 +29,7 @@ async fn one_unknown_machine_does_not_hide_the_others() {
     let mut workers = moto.launch(FIRST_TOKEN, 3).await.unwrap();
     for id in ["i-0123456789abcdef0", "no-instance-id"] {
         let mut unknown = workers[0].clone();
-        unknown.key.id = id.parse().unwrap();
+        edit(&mut unknown, |it| it.key.id = id.parse().unwrap());
         workers.push(unknown);
     }
     moto.provider.end(&workers[1]).await.unwrap();

@@ -14,7 +14,7 @@ use crate::aws::machines::{
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::{DescribeInstances, DescribeRegions, EmptyResponse};
 use crate::aws::{AwsConfig, AwsProvider};
-use crate::provider_tests::{ROOT_URL, TestClock, context_at, worker};
+use crate::provider_tests::{ROOT_URL, TestClock, context_at, edit, worker};
 use crate::{CloudError, Machines as _, Provider as _, Sighting};
 use domain::worker::{Worker, WorkerState};
 
@@ -59,8 +59,10 @@ fn page(instances: &[String], next: &str) -> String {
 
 fn row(id: &str) -> Worker {
     let mut worker = worker(WorkerState::Running);
-    worker.key.group = "us-west-2".parse().unwrap();
-    worker.key.id = id.parse().unwrap();
+    edit(&mut worker, |it| {
+        it.key.group = "us-west-2".parse().unwrap();
+        it.key.id = id.parse().unwrap();
+    });
     worker
 }
 
@@ -280,7 +282,9 @@ async fn many_machines_of_a_region_are_looked_at_by_one_call_for_each_batch() {
         let rows = rows(&ids);
         let mut seen = provider.look(&rows).await.unwrap();
         seen.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let expected = rows.into_iter().map(|it| (it.key, Sighting::NotFound));
+        let expected = rows
+            .into_iter()
+            .map(|it| (it.into_stored().key, Sighting::NotFound));
         assert_eq!(seen, expected.collect::<Vec<_>>());
         let expected = (batches(count, LOOK_BATCH), ids);
         assert_eq!(named(&proxy, "DescribeInstances"), expected);

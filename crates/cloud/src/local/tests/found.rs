@@ -36,10 +36,12 @@ async fn workers_of_another_host_are_neither_seen_nor_ended_here() {
     let machine = Machine::new().await;
     let ours = machine.launch(TOKEN, 1).await.unwrap().remove(0);
     let mut theirs = ours.clone();
-    theirs.key.group = "other-host".parse().unwrap();
-    theirs.key.id = format!("{OTHER_TOKEN}-0").parse().unwrap();
+    edit(&mut theirs, |it| {
+        it.key.group = "other-host".parse().unwrap();
+        it.key.id = format!("{OTHER_TOKEN}-0").parse().unwrap();
+    });
     let seen = machine.provider.look(&[theirs.clone(), ours.clone()]).await;
-    assert_eq!(seen.unwrap(), [(ours.key, Sighting::Alive)]);
+    assert_eq!(seen.unwrap(), [(ours.key.clone(), Sighting::Alive)]);
     let refused = machine.provider.end(&theirs).await.unwrap_err();
     assert!(matches!(refused, CloudError::Unavailable(_)), "{refused:?}");
     assert!(
@@ -53,7 +55,7 @@ async fn a_host_that_was_renamed_still_knows_its_workers() {
     let machine = Machine::new().await;
     let mut worker = machine.launch(TOKEN, 1).await.unwrap().remove(0);
     let record = machine.file(&worker, "launch.json");
-    worker.key.group = "old-name".parse().unwrap();
+    edit(&mut worker, |it| it.key.group = "old-name".parse().unwrap());
     let mut launch: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     launch["workerGroup"] = json!("old-name");
     fs::write(&record, launch.to_string()).unwrap();
@@ -114,8 +116,10 @@ async fn each_worker_is_seen_in_batches_of_a_look() {
     for count in sizes_around("cloud::local::LOOK_BATCH", LOOK_BATCH) {
         let named = |number: usize| {
             let mut worker = worker(WorkerState::Running);
-            worker.key.group = machine.provider.0.group.clone();
-            worker.key.id = format!("w{number}").parse().unwrap();
+            edit(&mut worker, |it| {
+                it.key.group = machine.provider.0.group.clone();
+                it.key.id = format!("w{number}").parse().unwrap();
+            });
             worker
         };
         let workers: Vec<Worker> = (0..count).map(named).collect();
@@ -126,7 +130,9 @@ async fn each_worker_is_seen_in_batches_of_a_look() {
             n_looks += 1;
         }
         assert_eq!(n_looks, count.div_ceil(LOOK_BATCH));
-        let all = workers.into_iter().map(|it| (it.key, Sighting::NotFound));
+        let all = workers
+            .into_iter()
+            .map(|it| (it.into_stored().key, Sighting::NotFound));
         assert_eq!(seen, all.collect::<Vec<_>>());
     }
 }

@@ -182,7 +182,7 @@ fn what_a_worker_ran_is_taken_away_once_it_is_gone() {
 fn what_a_worker_never_heard_of_is_tried_again_without_using_up_a_retry() {
     let claim_of = |task: &Task| task.runs[0].claim.clone().unwrap();
     let mut task = running();
-    task.retries_left = 0;
+    task.0.retries_left = 0;
     let unheard = claim_of(&task);
     let moved = task.clone().give_back(0, &unheard, at(3)).unwrap();
     assert_eq!(moved.news, [TaskNews::Exception(0), TaskNews::Pending(1)]);

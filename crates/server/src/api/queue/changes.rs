@@ -26,7 +26,7 @@ pub(super) async fn schedule(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn rerun(mut call: Call) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
-    let rerun = queue::rerun(&call.app.engine, call.name, call.now, task.id);
+    let rerun = queue::rerun(&call.app.engine, call.name, call.now, task.id.clone());
     status_reply(&rerun.await?)
 }
 
@@ -52,7 +52,7 @@ async fn authorized(
 ) -> Result<Reply, ApiError> {
     let task = load(&call).await?;
     call.authorize(params(&task)).await?;
-    status_reply(&moved(&call, task.id, step).await?)
+    status_reply(&moved(&call, task.id.clone(), step).await?)
 }
 
 fn params(task: &Task) -> Params {

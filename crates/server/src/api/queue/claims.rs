@@ -73,7 +73,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params).await?;
     let run_id = run_id(&call)?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
-    let claimed = queue::claim_task(&call.app.engine, call.now, task.id, run_id, worker);
+    let claimed = queue::claim_task(&call.app.engine, call.now, task.id.clone(), run_id, worker);
     let task = claimed.await?;
     let mut reply = reply_for_run(&call, &task, run_id)?;
     reply["task"] = json!(task.document());

@@ -87,7 +87,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
 }
 
 pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
-    let id = load(&call).await?.id;
+    let id = load(&call).await?.id.clone();
     let page = call.page::<(String,)>()?;
     let after: Option<TaskId> = match &page.after {
         Some((id,)) => Some(id.parse()?),

@@ -1,0 +1,38 @@
+//! The states of workers, launches and tasks change only by their moves.
+
+use regex::Regex;
+
+use crate::tidy::rust_files;
+
+/// Makes a worker, launch or task of any fields, whatever moves allow.
+const UNCHECKED: &str = r"\bfrom_stored\b";
+/// Reads rows.
+const MAY_CALL: [&str; 2] = [
+    "crates/store/src/engine/columns.rs",
+    "crates/store/src/queue/tasks.rs",
+];
+/// They define it.
+const DEFINE: [&str; 3] = [
+    "crates/domain/src/launch.rs",
+    "crates/domain/src/task.rs",
+    "crates/domain/src/worker.rs",
+];
+/// Built for tests only.
+const TESTING: &str = "crates/cloud/src/testing.rs";
+
+#[test]
+fn only_the_store_makes_states_without_a_move() {
+    let unchecked = Regex::new(UNCHECKED).unwrap();
+    let mut callers = Vec::new();
+    for (path, text) in rust_files(&["src"]) {
+        let is_test = path.ends_with("tests.rs") || path.contains("/tests/");
+        if is_test || path == TESTING || DEFINE.contains(&path.as_str()) {
+            continue;
+        }
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        if unchecked.is_match(text) {
+            callers.push(path);
+        }
+    }
+    assert_eq!(callers, MAY_CALL);
+}
