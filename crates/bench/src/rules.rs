@@ -60,7 +60,7 @@ fn in_own_process() -> anyhow::Result<Value> {
 
 /// Compiles and edits, and prints the figures.
 pub(crate) fn part() -> anyhow::Result<()> {
-    let market = Arc::new(sample::market());
+    let market = Arc::new(sample::catalog());
     let document = sample::document(0);
     let compile = || -> anyhow::Result<Compilation> {
         let configuration = Configuration::parse(&document).map_err(strange)?;

@@ -1,7 +1,7 @@
 //! Worker configurations: rule sets, the worker types that they are for, and the pools that follow from them.
 //!
 //! `docs/rules.md` says what they mean to their authors. Here a document is parsed into a [`Configuration`], and
-//! [`Compilation`] makes pools of it, given what the providers present ([`Market`]).
+//! [`Compilation`] makes pools of it, given what the providers present ([`ProviderCatalog`]).
 
 mod adoption;
 mod compilation;
@@ -10,9 +10,9 @@ mod compiler;
 mod difference;
 mod given_ids;
 mod lineup;
-mod market;
 mod places;
 mod problem;
+mod provider_catalog;
 mod settings;
 mod stored;
 #[cfg(test)]
@@ -34,8 +34,10 @@ pub use self::difference::{
 };
 pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
 pub use self::lineup::{LinedUp, Lineup, NotLinedUp};
-pub use self::market::{Completed, Market, Place, Takes, Wares};
 pub use self::problem::{Problem, Problems, rules_behind};
+pub use self::provider_catalog::{
+    CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
+};
 pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting};
 pub use self::stored::{Action, BadAction, StoredConfiguration, VersionRecord, WorkerTypeRecord};
 
@@ -80,7 +82,7 @@ impl WorkerType {
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
-    pub fn presented(&self) -> Attributes {
+    pub fn attributes(&self) -> Attributes {
         [("workerType", self.name())].into_iter().collect()
     }
 }

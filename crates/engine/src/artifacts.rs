@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use domain::id::TaskId;
 
-use crate::wakeups::Wakeups;
+use crate::keyed_wakeups::KeyedWakeups;
 
 pub use creating::create;
 pub use error::ArtifactError;
@@ -35,7 +35,7 @@ pub struct Artifacts {
     /// `None`: this server keeps none, because nobody said where.
     pub folder: Option<Folder>,
     /// Wakes those who follow the log of a run when it has grown.
-    pub grown: Wakeups<(TaskId, u32)>,
+    pub grown: KeyedWakeups<(TaskId, u32)>,
 }
 
 impl Artifacts {
@@ -48,7 +48,7 @@ impl Artifacts {
         }
         Self {
             folder: folder.map(Folder::new),
-            grown: Wakeups::default(),
+            grown: KeyedWakeups::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Purge requests: which caches the workers of a pool are to delete before they run their next task.
+//! Purge requests: caches that the workers of a pool delete before their next task.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::Engine;
 
 /// How long a request is kept.
 const KEPT_MS: i64 = DAY_MS;
-/// How many caches of one pool can have a request at the same time: workers get them in one list.
+/// At most this many caches of one pool have a request: workers get them in one list.
 pub const MAX_CACHES: u32 = 1_000;
 
-/// Why a request is not taken.
+/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CachePurgeError {
     #[error(
@@ -25,7 +25,7 @@ pub enum CachePurgeError {
     Store(#[from] StoreError),
 }
 
-/// Notes that the workers of a pool are to delete their caches of this name made before now.
+/// Asks the workers of a pool to delete their caches of this name that were made before now.
 pub async fn request(
     engine: &Arc<Engine>,
     now: Timestamp,

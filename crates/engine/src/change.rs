@@ -1,7 +1,7 @@
-//! One change: the transaction that writes it, its moment, new ids, and who is woken once it is committed.
+//! One change: its transaction, its time, new ids, and the wake-ups to send after the commit.
 //!
-//! Workflows take a `Change`, and neither `Engine` nor a clock, so that what they need and what follows from them can
-//! be seen from their parameters.
+//! Workflows take a `Change` instead of `Engine` or a clock, so that their parameters show their
+//! inputs and effects.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,7 @@ use store::{StoreError, Tx};
 
 use crate::random::Random;
 
+/// A transaction, with everything a workflow needs beside it.
 pub struct Change<'a, 'tx> {
     pub tx: &'a mut Tx<'tx>,
     pub now: Timestamp,
@@ -19,14 +20,14 @@ pub struct Change<'a, 'tx> {
     wakeups: PendingWakeups,
 }
 
-/// Who is woken once the change can be seen. A lost wake-up only delays.
+/// Wake-ups to send after the commit. A lost wake-up only delays work.
 #[derive(Debug, Default)]
 pub struct PendingWakeups {
     /// Pools to plan.
     pub(super) pools: BTreeSet<PoolId>,
-    /// Queues whose waiting workers may get tasks.
+    /// Queues with pending tasks for waiting workers.
     pub(super) queues: BTreeSet<PoolId>,
-    /// Tasks with dependents that may be free by now.
+    /// Tasks whose dependents may be ready to schedule.
     pub(super) releases: Vec<TaskId>,
     /// Providers with machines to end.
     pub(super) endings: BTreeSet<ProviderId>,
@@ -42,12 +43,12 @@ impl<'a, 'tx> Change<'a, 'tx> {
         }
     }
 
-    /// 22 characters that name something new.
+    /// A new unique id of 22 characters.
     pub fn new_id(&self) -> String {
         self.ids.slugid()
     }
 
-    /// Writes events that clients and other processes hear of after the commit.
+    /// Writes events, which are published to clients and other processes after the commit.
     pub fn announce(
         &mut self,
         bodies: impl IntoIterator<Item = EventBody>,
@@ -68,18 +69,18 @@ impl<'a, 'tx> Change<'a, 'tx> {
         self.wakeups.pools.insert(pool.clone());
     }
 
-    /// There may be work in this queue: for the workers that wait for it, and for new ones.
+    /// This queue may have pending tasks: wakes waiting workers and the planner of the pool.
     pub fn wake_queue(&mut self, queue: &PoolId) {
         self.wakeups.queues.insert(queue.clone());
         self.wakeups.pools.insert(queue.clone());
     }
 
-    /// A worker of this provider has been told to go: its machine can be ended.
+    /// A worker of this provider is stopping: its machine can be ended.
     pub fn wake_ending(&mut self, provider: &ProviderId) {
         self.wakeups.endings.insert(provider.clone());
     }
 
-    /// Has the dependents of this task looked at again after the commit, by whatever process.
+    /// Checks the dependents of this task again after the commit, in any process.
     pub fn release_later(&mut self, task: &TaskId) -> Result<(), StoreError> {
         store::task_look_again(self.tx, task, self.now)?;
         self.wakeups.releases.push(task.clone());

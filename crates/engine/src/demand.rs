@@ -1,4 +1,4 @@
-//! How much work waits: in the queue here, or in that of a Taskcluster deployment.
+//! The number of pending tasks, from the embedded queue or from that of a Taskcluster deployment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use domain::worker::Worker;
 
 use crate::measures::DEMAND_FAILURES;
 
-/// Where tasks wait.
-pub enum Demands {
-    /// In our own store.
+/// The queue that has the tasks.
+pub enum DemandSource {
+    /// The queue of this server, in its store.
     Embedded,
     Outside {
         queue: TaskclusterQueue,
-        /// Where it publishes that a task waits.
+        /// Publishes an event for each pending task.
         pulse: Option<Broker>,
     },
 }
 
-impl Demands {
+impl DemandSource {
     pub fn is_outside(&self) -> bool {
         matches!(self, Self::Outside { .. })
     }
 
-    /// The queue, if it is not ours.
+    /// The outside queue, if one is configured.
     pub fn outside(&self) -> Option<&TaskclusterQueue> {
         match self {
             Self::Embedded => None,
@@ -45,10 +45,10 @@ impl Demands {
         }
     }
 
-    /// What an outside queue says about these pools; nothing, if the queue is ours, since that can be
-    /// read together with all else. A pool that is not in the answer could not be asked about: what is
-    /// known of it stays. An error means that of none anything is known.
-    pub async fn of(&self, pools: &[PoolId]) -> Result<BTreeMap<PoolId, Demand>, String> {
+    /// The demand of these pools in an outside queue. The embedded queue gives an empty answer, since
+    /// its demand is read together with the other facts. A pool without an answer keeps its known
+    /// demand. An error means that no pool has an answer.
+    pub async fn read(&self, pools: &[PoolId]) -> Result<BTreeMap<PoolId, Demand>, String> {
         let Self::Outside { queue, .. } = self else {
             return Ok(BTreeMap::new());
         };
@@ -67,25 +67,26 @@ impl Demands {
         };
         metrics::counter!(DEMAND_FAILURES).increment(problems.len() as u64);
         if known.is_empty() {
-            return Err(format!("the demand is not known: {}", with_causes(problem)));
+            return Err(format!("the demand is unknown: {}", with_causes(problem)));
         }
         tracing::warn!(pool.id = %pool, error = %problem, pools.n_unknown = problems.len(),
-            "the demand of {} pools is not known, that of {pool} for one: {}",
+            "the demand of {} pools is unknown, among them {pool}: {}",
             problems.len(), with_causes(problem));
         Ok(known)
     }
 
-    /// Who works on something in this outside queue; nobody that is known of, if the queue is ours.
-    pub async fn busy(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
+    /// The workers that have claimed tasks of an outside queue. The embedded queue gives an empty
+    /// answer.
+    pub async fn busy_workers(&self, pool: &PoolId) -> Result<BusyWorkers, DemandError> {
         match self {
             Self::Embedded => Ok(BusyWorkers::new()),
             Self::Outside { queue, .. } => queue.busy(pool).await,
         }
     }
 
-    /// What an outside queue knows of these workers. `None`: it could not be asked about all of them,
-    /// and a worker that it does not mention would be taken for one that it never saw.
-    pub async fn activity(
+    /// The state of these workers in an outside queue. `None`: not all of them could be queried, and
+    /// a worker without an answer would be mistaken for a worker unknown to the queue.
+    pub async fn worker_activity(
         &self,
         workers: &[Worker],
         now: Timestamp,
@@ -98,13 +99,13 @@ impl Demands {
             let pool = &of_pool[0].key.pool_id;
             match queue.workers(pool).await {
                 Ok(activity) => known.extend(activity.into_iter().map(|activity| {
-                    let worker = as_worker(pool, activity, now);
+                    let worker = to_queue_worker(pool, activity, now);
                     (worker.key.clone(), worker)
                 })),
                 Err(problem) => {
                     metrics::counter!(DEMAND_FAILURES).increment(1);
                     tracing::warn!(pool.id = %pool, error = %problem,
-                        "what the queue knows of the workers of {pool} is not known: {}",
+                        "the state of the workers of {pool} in the queue is unknown: {}",
                         with_causes(&problem));
                     return None;
                 }
@@ -114,8 +115,8 @@ impl Demands {
     }
 }
 
-/// The other side keeps its own record; ours of it is good for the moment.
-pub fn as_worker(pool: &PoolId, activity: WorkerActivity, now: Timestamp) -> QueueWorker {
+/// Converts the record of an outside queue, which keeps it.
+pub fn to_queue_worker(pool: &PoolId, activity: WorkerActivity, now: Timestamp) -> QueueWorker {
     let key = WorkerKey {
         pool_id: pool.clone(),
         group: activity.group,

@@ -1,4 +1,4 @@
-//! What the workflows share, and how they write a change.
+//! The state that workflows share, and the method by which they write a change.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use domain::time::{Clock, Timestamp};
 use store::{Store, StoreError, Tx};
 
 use crate::artifacts::Artifacts;
+use crate::availability::Availability;
 use crate::change::{Change, PendingWakeups};
 use crate::configurations::{Compilations, PayloadSchemas};
-use crate::demand::Demands;
-use crate::fleet::{LaunchAnswers, Launching};
+use crate::demand::DemandSource;
+use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
-use crate::listening::Listening;
 use crate::queue::Queue;
 use crate::random::Random;
-use crate::wake::Wake;
+use crate::wakeups::Wakeups;
 
+/// One for the process: the store, the clock, the providers and the state in memory.
 pub struct Engine {
     /// Where clients reach us, without a trailing slash.
     pub root_url: String,
@@ -28,35 +29,35 @@ pub struct Engine {
     pub random: Arc<Random>,
     pub providers: Providers,
     pub queue: Queue,
-    pub wake: Wake,
-    /// Where tasks wait.
-    pub demands: Demands,
-    pub launching: Launching,
-    /// Where registrations wait that came before their launch was answered.
+    pub wakeups: Wakeups,
+    /// Reports how many tasks are pending.
+    pub demand_source: DemandSource,
+    pub launch_tracker: LaunchTracker,
+    /// Registrations that arrived before the provider answered their launch wait here.
     pub launch_answers: LaunchAnswers,
-    pub listening: Listening,
+    pub availability: Availability,
     pub artifacts: Artifacts,
     pub schemas: Schemas,
     pub keyring: Arc<Keyring>,
     /// Signs the credentials of workers.
     pub issuer: WorkerIssuer,
-    /// What follows from the worker configurations.
+    /// Compiled worker configurations.
     pub compilations: Compilations,
     pub payload_schemas: PayloadSchemas,
-    /// A worker that has claimed a task says within this time that it is still at it.
+    /// A claim lasts this long; the worker reclaims the run before that.
     pub claim_seconds: u32,
 }
 
 impl Engine {
-    /// From which moments on signs of workers count.
+    /// The moments from which on activity of workers counts.
     pub fn horizon(&self, now: Timestamp) -> Horizon {
-        let embedded = !self.demands.is_outside();
-        Horizon::new(now, embedded.then(|| self.listening.since(now)))
+        let embedded = !self.demand_source.is_outside();
+        Horizon::new(now, embedded.then(|| self.availability.since(now)))
     }
 
     /// Writes one change; afterwards its events are published and its wake-ups sent.
     ///
-    /// Runs again from the start, with nothing left of the run before, when others were in the way.
+    /// After a conflict with another transaction, `f` runs again from the start.
     pub async fn change<T, E, F>(
         self: &Arc<Self>,
         name: &'static str,
@@ -72,7 +73,7 @@ impl Engine {
         self.follow_up(written)
     }
 
-    /// As `change`, and what was written survives a power cut.
+    /// Like `change`; the transaction also survives a power cut.
     pub async fn change_durably<T, E, F>(
         self: &Arc<Self>,
         name: &'static str,
@@ -88,7 +89,7 @@ impl Engine {
         self.follow_up(written)
     }
 
-    /// One run of a change in its transaction.
+    /// Runs a change once in its transaction.
     fn attempt<T, E, F>(
         &self,
         now: Timestamp,
@@ -106,22 +107,22 @@ impl Engine {
     }
 
     fn follow_up<T, E>(self: &Arc<Self>, written: Result<(T, PendingWakeups), E>) -> Result<T, E> {
-        self.wake.publish.notify_one();
+        self.wakeups.publish.notify_one();
         let (result, wakeups) = written?;
-        self.send(wakeups);
+        self.send_wakeups(wakeups);
         Ok(result)
     }
 
-    /// Only after the commit: whoever is woken reads what is there.
-    fn send(self: &Arc<Self>, wakeups: PendingWakeups) {
+    /// Called after the commit: the loops that are woken read the committed state.
+    fn send_wakeups(self: &Arc<Self>, wakeups: PendingWakeups) {
         for queue in &wakeups.queues {
-            self.queue.broker.ring(self, queue);
+            self.queue.dispatcher.wake(self, queue);
         }
         for pool in &wakeups.pools {
-            self.wake.pool(pool);
+            self.wakeups.wake_pool(pool);
         }
         for provider in &wakeups.endings {
-            self.wake.ending(provider).notify_one();
+            self.wakeups.ending(provider).notify_one();
         }
         self.queue.releases.add(wakeups.releases);
     }

@@ -1,33 +1,33 @@
-//! The fleet: what is decided about workers, and how it is carried out.
+//! The fleet: plans, launches, scans and the end of machines.
 //!
-//! Facts are read, `domain::plan` decides, the decision is written, and only then does a cloud hear of it.
-//! Every change is a guarded write with its events, so any process may die on any line and any two may do the
-//! same work at once.
+//! Facts are read, `domain::plan` decides, the decision is written, and only then is a cloud called.
+//! Every change is a guarded write with its events. So any process may crash on any line, and two
+//! processes may do the same work at once.
 
-mod answers;
 mod bids;
-mod changes;
 mod decide;
-mod ending;
 mod facts;
-mod launching;
-mod outlook;
-mod overriding;
-mod problems;
+mod launch_answers;
+mod launch_deadlines;
+mod launches;
+mod outside_facts;
+mod override_events;
+mod pool_errors;
+mod reconcile;
 mod regions;
 mod scan;
-mod scanned;
-mod timing;
-mod unsettled;
+mod scan_result;
+mod termination;
+mod worker_end;
 
-pub use answers::LaunchAnswers;
-pub use changes::{gone, told_to_go};
-pub use decide::{Decided, ReplayError, decide, is_planned, preview, replay};
-pub use ending::{Ender, EndingLimits};
-pub use facts::{add_launch_configs, page_of_facts, page_of_supply};
-pub use launching::{Launching, launch};
-pub use overriding::{end_override, tell_pause, wake_target};
-pub use problems::{Problem, report};
+pub use decide::{CommittedPlan, ReplayError, decide, is_planned, preview, replay};
+pub use facts::{add_launch_configs, read_facts, read_supply};
+pub use launch_answers::LaunchAnswers;
+pub use launches::{LaunchTracker, start_launches};
+pub use override_events::{announce_pause, end_override, wake_target};
+pub use pool_errors::{ErrorDetails, report_pool_error};
+pub use reconcile::settle_old_launches;
 pub use scan::{ScanLimits, Scanner};
-pub use scanned::Scanned;
-pub use unsettled::settle_old;
+pub use scan_result::ScanResult;
+pub use termination::{TerminationLimits, Terminator};
+pub use worker_end::{mark_stopped, request_stop};

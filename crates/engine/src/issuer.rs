@@ -1,9 +1,9 @@
-//! In whose name workers and runs of tasks get credentials.
+//! The client that issues the credentials of workers and runs.
 
 use access::Secret;
 use access::certificate::Issuer;
 
-/// Our own identity.
+/// The server's own client id and access token.
 #[derive(Clone, Debug)]
 pub struct WorkerIssuer {
     pub client_id: String,

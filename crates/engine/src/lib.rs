@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod artifacts;
+pub mod availability;
 pub mod cache_purges;
 pub mod change;
 pub mod clock;
@@ -10,17 +11,16 @@ pub mod demand;
 mod engine;
 pub mod fleet;
 pub mod issuer;
-pub mod listening;
+pub mod keyed_wakeups;
 pub mod measures;
 pub mod overrides;
 pub mod pools;
 pub mod queue;
 pub mod random;
 pub mod rate_limit;
-pub mod turns;
-pub mod unheard;
-pub mod wake;
+pub mod undo_guard;
 pub mod wakeups;
+pub mod work_limiter;
 pub mod workers;
 
 pub use engine::Engine;

@@ -1,4 +1,4 @@
-//! What the workflows measure: the names of their metrics, and how long things take.
+//! Names of the metrics that workflows record, and a stopwatch.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub fn seconds(millis: i64) -> f64 {
     seconds
 }
 
-/// Measures how long something took; decisions never depend on it.
+/// Measures elapsed time for metrics; decisions never depend on it.
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -1,4 +1,4 @@
-//! Overrides: set and taken back by people.
+//! Sets and removes overrides.
 
 use std::sync::Arc;
 
@@ -13,27 +13,25 @@ use crate::change::Change;
 use crate::fleet;
 use crate::pools::PoolError;
 
-/// So many overrides may be in force: each is looked at in every decision.
+/// At most this many overrides are in force: every plan evaluates each of them.
 const MAX_IN_FORCE: usize = 1_000;
 
-/// Why an override is not set or taken back.
+/// Why an override is not set or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum OverrideError {
     #[error("Override does not exist")]
     NotThere,
     #[error("{0}")]
     NoTarget(String),
-    #[error("Override {0} is about something else: remove it first, or choose another name")]
+    #[error("Override {0} has another target: remove it first, or choose another name")]
     OtherTarget(OverrideId),
-    #[error(
-        "{MAX_IN_FORCE} overrides are in force: remove some, or pause a provider or region as a whole"
-    )]
+    #[error("{MAX_IN_FORCE} overrides are in force: remove some, or pause a provider or region")]
     TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Gives an override, or changes the one of its name. The same again is a repeat of a request whose answer was lost.
+/// Creates or changes the override of this name. A repeated request changes nothing.
 pub async fn set(
     engine: &Arc<Engine>,
     asked: Override,
@@ -41,11 +39,11 @@ pub async fn set(
 ) -> Result<Override, OverrideError> {
     let (inner, now) = (Arc::clone(engine), audit.created);
     let written = engine.change("override_set", now, move |change| {
-        target_exists(&inner, change.tx, &asked.target)?;
+        check_target(&inner, change.tx, &asked.target)?;
         fleet::wake_target(change, &asked);
         let known = match store::override_get(change.tx, &asked.id)? {
             Some(known) if !known.is_in_force(now) => {
-                forget(change, known)?;
+                delete_ended(change, known)?;
                 None
             }
             known => known,
@@ -73,24 +71,24 @@ pub async fn set(
         if !given.is_pause()
             && let Some(known) = &known
         {
-            fleet::tell_pause(change, known, PauseChange::Resumed)?;
+            fleet::announce_pause(change, known, PauseChange::Resumed)?;
         }
-        fleet::tell_pause(change, &given, PauseChange::Paused)?;
+        fleet::announce_pause(change, &given, PauseChange::Paused)?;
         store::audit_insert(change.tx, &audit)?;
         Ok(given)
     });
     written.await
 }
 
-/// Makes room for one of the same name.
-fn forget(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), StoreError> {
+/// Deletes an override that is no longer in force, so that its name is free.
+fn delete_ended(change: &mut Change<'_, '_>, mut known: Override) -> Result<(), StoreError> {
     if known.ended.is_none() {
         fleet::end_override(change, &mut known)?;
     }
     store::override_delete(change.tx, &known)
 }
 
-/// Takes an override back, if it is still about what it was about when its caller was let in.
+/// Removes an override, if its target is still the one for which the caller was authorised.
 pub async fn remove(
     engine: &Arc<Engine>,
     seen: Override,
@@ -104,7 +102,7 @@ pub async fn remove(
         };
         store::override_delete(change.tx, &known)?;
         if known.ended.is_none() {
-            fleet::tell_pause(change, &known, PauseChange::Resumed)?;
+            fleet::announce_pause(change, &known, PauseChange::Resumed)?;
         }
         fleet::wake_target(change, &known);
         store::audit_insert(change.tx, &audit)?;
@@ -113,7 +111,7 @@ pub async fn remove(
     written.await
 }
 
-fn target_exists(engine: &Engine, tx: &mut Tx<'_>, target: &Target) -> Result<(), OverrideError> {
+fn check_target(engine: &Engine, tx: &mut Tx<'_>, target: &Target) -> Result<(), OverrideError> {
     match target {
         Target::Pool(id) => {
             store::pool_get(tx, id)?.ok_or_else(no_such_pool)?;

@@ -1,40 +1,40 @@
-//! The queue: what moves a task from state to state, and the workers that wait for work.
+//! The queue: the transitions of tasks, and the workers that wait for them.
 
-mod broker;
-mod changing;
-mod claiming;
-mod creating;
-mod credentials;
+mod change_task;
+mod claim_dispatcher;
+mod claim_task;
+mod claim_work;
+mod create_task;
 mod error;
-mod giving_back;
-mod groups;
-mod lines;
-mod moves;
-mod one_claim;
+mod queue_workers;
 mod releases;
-mod worker_gone;
-mod workers;
+mod return_claims;
+mod task_credentials;
+mod task_groups;
+mod transitions;
+mod waiting_workers;
+mod worker_claims;
 
 use crate::issuer::WorkerIssuer;
 
-pub use broker::Broker;
-pub use changing::{change_task, rerun};
-pub use creating::create;
-pub use credentials::credentials;
+pub use change_task::{change_task, rerun};
+pub use claim_dispatcher::ClaimDispatcher;
+pub use claim_task::{claim_task, reclaim};
+pub use create_task::create_task;
 pub use error::TaskError;
-pub use groups::{cancel_group, change_group_priority, seal_group};
-pub use lines::NotServed;
-pub use moves::{RELEASED_AT_ONCE, carry_out, follow, look_again};
-pub use one_claim::{claim_task, reclaim};
+pub use queue_workers::{declare_worker, quarantine_worker};
 pub use releases::Releases;
-pub use worker_gone::{worker_gone, worker_gone_with};
-pub use workers::{declare_worker, quarantine_worker};
+pub use task_credentials::issue_task_credentials;
+pub use task_groups::{cancel_group, change_group_priority, seal_group};
+pub use transitions::{RELEASE_BATCH, announce_news, apply_transition, release_dependents};
+pub use waiting_workers::ClaimError;
+pub use worker_claims::{release_worker_claims, release_worker_claims_up_to};
 
-/// What the queue keeps in memory. It is all hints and waiting workers: nothing is lost with it.
+/// The state of the queue in memory: wake-ups and waiting workers. Nothing is lost with it.
 pub struct Queue {
     /// Signs the credentials of runs.
     pub issuer: WorkerIssuer,
-    pub broker: Broker,
+    pub dispatcher: ClaimDispatcher,
     pub releases: Releases,
 }
 
@@ -42,7 +42,7 @@ impl Queue {
     pub fn new(issuer: WorkerIssuer) -> Self {
         Self {
             issuer,
-            broker: Broker::default(),
+            dispatcher: ClaimDispatcher::default(),
             releases: Releases::default(),
         }
     }

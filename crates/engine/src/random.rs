@@ -1,4 +1,4 @@
-//! Chance: ids and secrets that nobody guesses.
+//! Random ids and secrets.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use access::Secret;
 use access::slugid;
 use rand::Rng;
 
-/// The source of chance, one for the process; tests seed it.
+/// The random number generator of the process. Tests seed it.
 pub struct Random(Mutex<Box<dyn Rng + Send>>);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         take(&mut **source)
     }
 
-    /// 22 characters that name something new.
+    /// A new unique id of 22 characters.
     pub fn slugid(&self) -> String {
         self.with(|source| slugid::nice(source))
     }
@@ -33,7 +33,7 @@ impl Random {
             .to_string()
     }
 
-    /// 44 characters that nobody guesses.
+    /// A new secret of 44 characters.
     pub fn secret(&self) -> Secret {
         self.with(|source| Secret::new(slugid::secret(source)))
     }

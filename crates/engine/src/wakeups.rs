@@ -1,105 +1,226 @@
-//! Wakes those who wait for one thing among many: the log of a run that grows, a launch that is answered.
+//! Wakes background loops of this process before their next interval.
+//!
+//! A wake-up carries no data: the loop that is woken reads the store. A lost wake-up only delays work.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use domain::id::{PoolId, ProviderId};
+use domain::plan::LONGEST_PAUSE_MS;
+use domain::time::Timestamp;
+use tokio::sync::Notify;
 
-type Senders<K> = Arc<Mutex<HashMap<K, watch::Sender<()>>>>;
+/// No wake-up is scheduled later than this. A later one is from before the clock was set back.
+const LONGEST_DELAY_MS: i64 = 2 * LONGEST_PAUSE_MS;
 
-/// One sender for each key that somebody waits for: never more than there are listeners.
-pub struct Wakeups<K: Clone + Eq + Hash>(Senders<K>);
-
-/// Somebody who waits for a key.
-pub struct Listener<K: Clone + Eq + Hash> {
-    senders: Senders<K>,
-    key: K,
-    receiver: watch::Receiver<()>,
+/// One notification for each loop that can be woken.
+#[derive(Default)]
+pub struct Wakeups {
+    /// The outbox may have events to publish.
+    pub publish: Arc<Notify>,
+    /// A provider needs to refresh its prices.
+    pub refresh: Arc<Notify>,
+    /// A pool may need more or fewer workers.
+    pub provision: Arc<Notify>,
+    /// A worker of the provider is stopping.
+    ending: Mutex<BTreeMap<ProviderId, Arc<Notify>>>,
+    /// The pools to plan, and when.
+    pools: Mutex<BTreeMap<PoolId, PlanTime>>,
 }
 
-impl<K: Clone + Eq + Hash> Default for Wakeups<K> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
+/// When to plan a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlanTime {
+    Now,
+    /// Then, or as soon as the pool is woken.
+    At(Timestamp),
+    /// Not earlier, even if the pool is woken.
+    NotBefore(Timestamp),
 }
 
-impl<K: Clone + Eq + Hash> Wakeups<K> {
-    /// All who listen to this key look now.
-    pub fn wake(&self, key: &K) {
-        let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = senders.get(key) {
-            sender.send_replace(());
+impl PlanTime {
+    /// Milliseconds until then.
+    fn wait_ms(self, now: Timestamp) -> i64 {
+        match self {
+            Self::Now => 0,
+            Self::At(at) | Self::NotBefore(at) => match at.millis_since(now) {
+                wait @ 0..=LONGEST_DELAY_MS => wait,
+                _ => 0,
+            },
         }
     }
-
-    pub fn listen(&self, key: &K) -> Listener<K> {
-        let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = senders.entry(key.clone()).or_default();
-        Listener {
-            receiver: sender.subscribe(),
-            key: key.clone(),
-            senders: Arc::clone(&self.0),
-        }
-    }
-
-    /// How many wait for this key.
-    pub fn n_listeners(&self, key: &K) -> usize {
-        let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        senders.get(key).map_or(0, watch::Sender::receiver_count)
-    }
 }
 
-impl<K: Clone + Eq + Hash> Listener<K> {
-    /// Whether the key was woken since the last time; false after this time. The caller looks again either way.
-    pub async fn woken_within(&mut self, limit: Duration) -> bool {
-        let changed = tokio::time::timeout(limit, self.receiver.changed()).await;
-        changed.is_ok()
-    }
-}
-
-impl<K: Clone + Eq + Hash> Drop for Listener<K> {
-    fn drop(&mut self) {
-        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_last = senders
-            .get(&self.key)
-            .is_some_and(|sender| sender.receiver_count() <= 1);
-        if is_last {
-            senders.remove(&self.key);
+impl Wakeups {
+    /// The demand, the config or the workers of this pool have changed.
+    pub fn wake_pool(&self, id: &PoolId) {
+        let mut pools = self.pools();
+        match pools.get_mut(id) {
+            Some(PlanTime::NotBefore(_)) => return,
+            Some(time) => *time = PlanTime::Now,
+            None => {
+                pools.insert(id.clone(), PlanTime::Now);
+            }
         }
+        drop(pools);
+        self.provision.notify_one();
+    }
+
+    /// Plans the pool at this moment, unless it is woken before.
+    pub fn wake_pool_at(&self, id: &PoolId, at: Timestamp) {
+        let mut pools = self.pools();
+        match pools.get_mut(id) {
+            Some(PlanTime::Now | PlanTime::NotBefore(_)) => return,
+            Some(PlanTime::At(earlier)) if *earlier <= at => return,
+            Some(time @ PlanTime::At(_)) => *time = PlanTime::At(at),
+            None => {
+                pools.insert(id.clone(), PlanTime::At(at));
+            }
+        }
+        drop(pools);
+        self.provision.notify_one();
+    }
+
+    /// Plans the pool at this moment and not before, however often it is woken meanwhile.
+    pub fn hold_pool(&self, id: &PoolId, until: Timestamp) {
+        self.pools().insert(id.clone(), PlanTime::NotBefore(until));
+    }
+
+    /// The notification of the loop that ends the machines of this provider.
+    pub fn ending(&self, id: &ProviderId) -> Arc<Notify> {
+        let mut loops = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(loops.entry(id.clone()).or_default())
+    }
+
+    /// Takes the pools to plan now: at most this many, and none that is busy. The others stay.
+    pub fn take_due_pools(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        busy: &BTreeSet<PoolId>,
+    ) -> Vec<PoolId> {
+        let mut pools = self.pools();
+        let due = pools
+            .iter()
+            .filter(|(id, time)| time.wait_ms(now) == 0 && !busy.contains(id));
+        let due: Vec<PoolId> = due.map(|(id, _)| id.clone()).take(limit).collect();
+        for id in &due {
+            pools.remove(id);
+        }
+        due
+    }
+
+    /// Milliseconds until the next pool that is not busy is to be planned; `None`: no such pool.
+    pub fn next_pool_ms(&self, now: Timestamp, busy: &BTreeSet<PoolId>) -> Option<i64> {
+        let pools = self.pools();
+        let waits = pools.iter().filter(|(id, _)| !busy.contains(id));
+        waits.map(|(_, time)| time.wait_ms(now)).min()
+    }
+
+    /// Takes all pools that are to be planned now or later.
+    pub fn take_pools(&self) -> BTreeSet<PoolId> {
+        std::mem::take(&mut *self.pools()).into_keys().collect()
+    }
+
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<PoolId, PlanTime>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
+    fn pool(name: &str) -> PoolId {
+        format!("p/{name}").parse().unwrap()
+    }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_wake_up_before_the_wait_is_not_lost() {
-        let wakeups = Wakeups::default();
-        wakeups.wake(&"a");
-        let (mut first, mut second) = (wakeups.listen(&"a"), wakeups.listen(&"a"));
-        let mut other = wakeups.listen(&"b");
-        let start = tokio::time::Instant::now();
-        wakeups.wake(&"a");
-        assert!(first.woken_within(LONG).await);
-        assert!(second.woken_within(LONG).await);
-        assert!(start.elapsed() < LONG);
-        assert!(!other.woken_within(LONG).await);
-        assert!(start.elapsed() >= LONG);
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_000_000_000 + millis)
+    }
+
+    fn taken(wake: &Wakeups, now: Timestamp) -> Vec<PoolId> {
+        wake.take_due_pools(now, usize::MAX, &BTreeSet::new())
+    }
+
+    fn next(wake: &Wakeups, now: Timestamp) -> Option<i64> {
+        wake.next_pool_ms(now, &BTreeSet::new())
     }
 
     #[test]
-    fn a_sender_is_dropped_with_its_last_listener() {
-        let wakeups = Wakeups::default();
-        let (first, second) = (wakeups.listen(&"a"), wakeups.listen(&"a"));
-        assert_eq!(wakeups.n_listeners(&"a"), 2);
-        drop(first);
-        assert_eq!(wakeups.0.lock().unwrap().len(), 1);
-        drop(second);
-        assert!(wakeups.0.lock().unwrap().is_empty());
+    fn a_pool_that_is_woken_twice_is_planned_once() {
+        let wake = Wakeups::default();
+        wake.wake_pool(&pool("a"));
+        wake.wake_pool(&pool("a"));
+        wake.wake_pool_at(&pool("a"), at(500));
+        assert_eq!(taken(&wake, at(0)), [pool("a")]);
+        assert_eq!((taken(&wake, at(500)), next(&wake, at(0))), (vec![], None));
+    }
+
+    #[test]
+    fn a_pool_is_planned_at_its_moment_or_when_it_is_woken() {
+        let wake = Wakeups::default();
+        wake.wake_pool_at(&pool("a"), at(500));
+        wake.wake_pool_at(&pool("a"), at(300));
+        wake.wake_pool_at(&pool("a"), at(900));
+        wake.wake_pool_at(&pool("b"), at(400));
+        assert_eq!(
+            (taken(&wake, at(0)), next(&wake, at(0))),
+            (vec![], Some(300))
+        );
+        wake.wake_pool(&pool("b"));
+        assert_eq!(taken(&wake, at(0)), [pool("b")]);
+        assert_eq!(taken(&wake, at(299)), []);
+        assert_eq!(taken(&wake, at(300)), [pool("a")]);
+    }
+
+    #[test]
+    fn a_pool_that_is_held_back_is_not_woken() {
+        let wake = Wakeups::default();
+        wake.hold_pool(&pool("a"), at(100));
+        wake.wake_pool(&pool("a"));
+        wake.wake_pool_at(&pool("a"), at(50));
+        assert_eq!(
+            (taken(&wake, at(99)), next(&wake, at(0))),
+            (vec![], Some(100))
+        );
+        assert_eq!(taken(&wake, at(100)), [pool("a")]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_delays_no_pool() {
+        let wake = Wakeups::default();
+        wake.wake_pool_at(&pool("a"), at(LONGEST_DELAY_MS));
+        wake.wake_pool_at(&pool("b"), at(LONGEST_DELAY_MS + 1));
+        wake.hold_pool(&pool("c"), at(3_600_000));
+        assert_eq!(taken(&wake, at(0)), [pool("b"), pool("c")]);
+    }
+
+    #[test]
+    fn pools_are_taken_up_to_a_limit_and_busy_ones_are_not() {
+        for limit in [1, 3, 20] {
+            for count in sizes_around("server::tasks::provision::PAGE", limit) {
+                let wake = Wakeups::default();
+                let all: Vec<_> = (0..count)
+                    .map(|number| pool(&format!("n{number:03}")))
+                    .collect();
+                all.iter().for_each(|id| wake.wake_pool(id));
+                let mut seen = Vec::new();
+                while seen.len() < count {
+                    let some = wake.take_due_pools(at(0), limit, &BTreeSet::new());
+                    assert_eq!(some.len(), limit.min(count - seen.len()));
+                    seen.extend(some);
+                }
+                assert_eq!((seen, next(&wake, at(0))), (all, None));
+            }
+        }
+        let wake = Wakeups::default();
+        wake.wake_pool(&pool("a"));
+        let busy = BTreeSet::from([pool("a")]);
+        assert_eq!(wake.take_due_pools(at(0), 9, &busy), []);
+        assert_eq!(wake.next_pool_ms(at(0), &busy), None);
+        assert_eq!(taken(&wake, at(0)), [pool("a")]);
     }
 }

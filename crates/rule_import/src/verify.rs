@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::configuration::{CONFIG_KEYS, Compilation, CompiledPool, Configuration, Market, Wares};
+use domain::configuration::{
+    CONFIG_KEYS, Compilation, CompiledPool, Configuration, ProviderCatalog, ProviderEntry,
+};
 use domain::id::ProviderId;
 use serde_json::{Map, Value, json};
 
@@ -17,8 +19,8 @@ pub(super) fn compiled(document: &Value, sources: &[Source]) -> Result<Compilati
         content.remove("workerConfigurationId");
     }
     let configuration = Configuration::parse(&content).map_err(|problems| problems.to_string())?;
-    let market = Arc::new(market(sources)?);
-    Compilation::new(configuration, market).map_err(|problems| problems.to_string())
+    let catalog = Arc::new(catalog(sources)?);
+    Compilation::new(configuration, catalog).map_err(|problems| problems.to_string())
 }
 
 /// Says of one pool what is not as it was.
@@ -41,8 +43,8 @@ pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), 
 }
 
 /// The providers, which present what no pool has asked for: all places stand in the rules, and no others.
-fn market(sources: &[Source]) -> Result<Market, String> {
-    let mut providers: BTreeMap<ProviderId, Wares> = BTreeMap::new();
+fn catalog(sources: &[Source]) -> Result<ProviderCatalog, String> {
+    let mut providers: BTreeMap<ProviderId, ProviderEntry> = BTreeMap::new();
     let clouds = super::source::clouds(sources);
     for source in sources {
         let id: ProviderId = source
@@ -52,18 +54,18 @@ fn market(sources: &[Source]) -> Result<Market, String> {
         let elsewhere = super::cloud::condition_names()
             .map(|name| (name.to_owned(), format!("another-{name}")))
             .collect();
-        let mut wares = Wares::launching(vec![elsewhere]);
+        let mut entry = ProviderEntry::launching(vec![elsewhere]);
         if source.takes == Takes::Declarations {
-            wares.takes = domain::configuration::Takes::Declarations;
+            entry.takes = domain::configuration::WorkerSource::Declarations;
         }
         if let Some(cloud) = clouds.get(&source.provider) {
-            wares.fills = cloud.fills();
+            entry.fills = cloud.fills();
         }
-        providers.insert(id, wares);
+        providers.insert(id, entry);
     }
-    Ok(Market {
+    Ok(ProviderCatalog {
         providers,
-        ..Market::default()
+        ..ProviderCatalog::default()
     })
 }
 

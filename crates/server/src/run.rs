@@ -89,7 +89,7 @@ pub async fn run(
     if let Err(problem) = tasks::leave_broker(&app).await {
         tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
     }
-    app.engine.launching.finish().await;
+    app.engine.launch_tracker.finish().await;
     app.engine.store.close().await;
     Ok(())
 }

@@ -17,15 +17,15 @@ use domain::time::{Clock, DAY_MS, Timestamp};
 use domain::worker_credentials::ISSUER_SCOPES;
 use engine::Engine;
 use engine::artifacts::Artifacts;
+use engine::availability::Availability;
 use engine::configurations::{Compilations, PayloadSchemas};
-use engine::demand::Demands;
-use engine::fleet::{LaunchAnswers, Launching};
+use engine::demand::DemandSource;
+use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
-use engine::listening::Listening;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::rate_limit::{RateLimited, RealPauses};
-use engine::wake::Wake;
+use engine::wakeups::Wakeups;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
@@ -158,7 +158,7 @@ async fn assemble(
         tracing::info!("migrated the database: {applied}");
     }
     let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
-    let demands = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
+    let demand_source = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
     let providers = Providers::new(configured.into_iter().chain(further).collect());
@@ -176,11 +176,11 @@ async fn assemble(
         random: Arc::new(random),
         providers,
         queue: Queue::new(queue_issuer),
-        wake: Wake::default(),
-        demands,
-        launching: Launching::default(),
+        wakeups: Wakeups::default(),
+        demand_source,
+        launch_tracker: LaunchTracker::default(),
         launch_answers: LaunchAnswers::default(),
-        listening: Listening::new(now),
+        availability: Availability::new(now),
         artifacts: Artifacts::new(config.artifact_folder()),
         schemas,
         keyring,
@@ -210,9 +210,9 @@ fn open_demands(
     outside: Option<&OutsideQueue>,
     clock: &Arc<dyn Clock>,
     random: &Random,
-) -> Result<Demands, StartError> {
+) -> Result<DemandSource, StartError> {
     let Some(outside) = outside else {
-        return Ok(Demands::Embedded);
+        return Ok(DemandSource::Embedded);
     };
     let seed = random.with(|random| random.next_u64());
     let queue = TaskclusterQueue::new(QueueAccess {
@@ -224,7 +224,7 @@ fn open_demands(
     })?;
     let pulse = outside.pulse.as_ref();
     let pulse = pulse.map(|pulse| pulse.broker("queue.taskcluster.pulse"));
-    Ok(Demands::Outside {
+    Ok(DemandSource::Outside {
         queue,
         pulse: pulse.transpose()?,
     })

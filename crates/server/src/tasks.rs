@@ -25,7 +25,7 @@ mod tls_files;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::listening::LOOK_EVERY;
+use engine::availability::PROBE_INTERVAL;
 
 pub use artifacts::{ArtifactLimits, Artifacts};
 pub use batches::Batches;
@@ -60,27 +60,27 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let fleet = &app.config.fleet;
     driver.start_woken(
         every(1),
-        Arc::clone(&app.engine.wake.publish),
+        Arc::clone(&app.engine.wakeups.publish),
         Publish(own()),
     );
-    let bell = Arc::clone(&app.engine.queue.releases.bell);
+    let bell = Arc::clone(&app.engine.queue.releases.wakeup);
     driver.start_woken(every(5), bell, QueueReleases(engine()));
-    driver.start(LOOK_EVERY, CheckVitals(own()));
+    driver.start(PROBE_INTERVAL, CheckVitals(own()));
     driver.start(every(60), ProviderSetup(engine()));
     driver.start_woken(
         every(300),
-        Arc::clone(&app.engine.wake.refresh),
+        Arc::clone(&app.engine.wakeups.refresh),
         Refresh(engine()),
     );
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }
     if plays(Role::Provisioner) {
-        let bell = Arc::clone(&app.engine.wake.provision);
+        let bell = Arc::clone(&app.engine.wakeups.provision);
         driver.start_woken(fleet.round(), bell, Provision::new(engine()));
         driver.start(fleet.round(), Rounds(engine()));
         driver.start(every(5), Overrides(engine()));
-        if let Some(pulse) = app.engine.demands.pulse() {
+        if let Some(pulse) = app.engine.demand_source.pulse() {
             driver.start(every(1), Hints::new(own(), pulse));
         }
     }
@@ -89,7 +89,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
             driver.start(fleet.scan(), scan);
         }
         for ending in Ending::each(&app.engine) {
-            let bell = app.engine.wake.ending(ending.provider_id());
+            let bell = app.engine.wakeups.ending(ending.provider_id());
             driver.start_woken(fleet.scan(), bell, ending);
         }
     }
@@ -105,10 +105,10 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         }
     }
     if plays(Role::Housekeeper) {
-        if let Some(pulse) = app.engine.demands.pulse() {
+        if let Some(pulse) = app.engine.demand_source.pulse() {
             driver.start(every(1), OutsideOutcomes::new(engine(), pulse));
         }
-        if !app.engine.demands.is_outside() {
+        if !app.engine.demand_source.is_outside() {
             driver.start(every(1), Outcomes(own()));
         }
         driver.start(every(2), QueueClaims(engine()));

@@ -134,7 +134,7 @@ impl Host {
     }
 
     pub(crate) async fn stop(&self) {
-        self.app.engine.launching.finish().await;
+        self.app.engine.launch_tracker.finish().await;
         self.app.engine.store.close().await;
     }
 }

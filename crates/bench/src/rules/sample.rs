@@ -1,6 +1,6 @@
 //! A rule set of the size that large fleets have.
 
-use domain::configuration::{Market, Wares};
+use domain::configuration::{ProviderCatalog, ProviderEntry};
 use serde_json::{Map, Value, json};
 
 const WORKER_TYPES: usize = 400;
@@ -9,7 +9,7 @@ const ZONES: usize = 3;
 const RULES: usize = 200;
 
 /// One provider with six regions of three zones.
-pub(crate) fn market() -> Market {
+pub(crate) fn catalog() -> ProviderCatalog {
     let mut places = Vec::new();
     for region in 0..REGIONS {
         for zone in 0..ZONES {
@@ -20,14 +20,14 @@ pub(crate) fn market() -> Market {
             places.push(pairs.into_iter().collect());
         }
     }
-    let mut wares = Wares::launching(places);
-    wares
+    let mut entry = ProviderEntry::launching(places);
+    entry
         .fills
         .insert("region".to_owned(), "/region".to_owned());
-    let mut market = Market::default();
+    let mut catalog = ProviderCatalog::default();
     let id = "ec2".parse().expect("this is the name of a provider");
-    market.providers.insert(id, wares);
-    market
+    catalog.providers.insert(id, entry);
+    catalog
 }
 
 /// The rules, of which one, about one worker type, says this number.

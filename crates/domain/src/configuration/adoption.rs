@@ -113,7 +113,7 @@ fn replacement(stored: &StoredPool, before: &LaunchConfig, after: &LinedUp) -> R
         before: Way {
             provider_id: before.provider_id(&stored.pool).clone(),
             id: before.id.clone(),
-            presented: after.presented.clone(),
+            attributes: after.attributes.clone(),
             configuration: before.configuration.clone(),
         },
         after: wanted_way(after),
@@ -128,7 +128,7 @@ fn wanted_way(config: &LinedUp) -> Way {
     Way {
         provider_id: config.provider_id.clone(),
         id: config.id.clone(),
-        presented: config.presented.clone(),
+        attributes: config.attributes.clone(),
         configuration: config.configuration.clone(),
     }
 }
@@ -142,7 +142,7 @@ fn known_way(stored: &StoredPool, config: &LaunchConfig, worker_type: &WorkerTyp
     ];
     Way {
         id: config.id.clone(),
-        presented: conditions.into_iter().collect::<Attributes>(),
+        attributes: conditions.into_iter().collect::<Attributes>(),
         configuration: config.configuration.clone(),
         provider_id,
     }
@@ -218,7 +218,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::configuration::{Compilation, Configuration, Lineup, Market, Wares};
+    use crate::configuration::{
+        Compilation, Configuration, Lineup, ProviderCatalog, ProviderEntry,
+    };
     use crate::launch_config::{id_of, reconcile};
     use crate::time::Timestamp;
 
@@ -273,11 +275,11 @@ mod tests {
         }));
         let document = json!({"workerTypes": ["p/a"], "rules": rules});
         let configuration = Configuration::parse(&document).unwrap();
-        let market = Market {
-            providers: [("ec2".parse().unwrap(), Wares::launching(Vec::new()))].into(),
-            ..Market::default()
+        let catalog = ProviderCatalog {
+            providers: [("ec2".parse().unwrap(), ProviderEntry::launching(Vec::new()))].into(),
+            ..ProviderCatalog::default()
         };
-        let compiled = Compilation::new(configuration, Arc::new(market)).unwrap();
+        let compiled = Compilation::new(configuration, Arc::new(catalog)).unwrap();
         let compiled = &compiled.pools[0];
         let mut definition = stored.pool.definition.clone();
         definition.owner.clone_from(&compiled.owner);
@@ -389,7 +391,7 @@ mod tests {
             let new = (0..n_new).rev().map(|zone| LinedUp {
                 id: format!("lc-{zone}").parse().unwrap(),
                 provider_id: "ec2".parse().unwrap(),
-                presented: Attributes::default(),
+                attributes: Attributes::default(),
                 configuration: object(in_zone(zone, "b", json!({}))),
             });
             let new: Vec<_> = new.collect();

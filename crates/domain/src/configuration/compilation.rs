@@ -7,8 +7,8 @@ use rules::{Attributes, Evaluator};
 
 use super::compiled::{CompiledLaunchConfig, CompiledPool};
 use super::compiler::Compiler;
-use super::market::{Completed, Market};
 use super::problem::Problems;
+use super::provider_catalog::{CompletedIds, ProviderCatalog};
 use super::{Configuration, WorkerType};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 
@@ -16,16 +16,19 @@ use crate::id::{LaunchConfigId, PoolId, ProviderId};
 #[derive(Clone, Debug)]
 pub struct Compilation {
     pub configuration: Configuration,
-    pub market: Arc<Market>,
+    pub catalog: Arc<ProviderCatalog>,
     evaluator: Evaluator,
     /// One for each worker type, in their order. Those that an edit did not touch are the same as before.
     pub pools: Vec<Arc<CompiledPool>>,
 }
 
 impl Compilation {
-    pub fn new(configuration: Configuration, market: Arc<Market>) -> Result<Self, Problems> {
+    pub fn new(
+        configuration: Configuration,
+        catalog: Arc<ProviderCatalog>,
+    ) -> Result<Self, Problems> {
         let evaluator = Evaluator::new(&configuration.rules);
-        let mut compiler = Compiler::new(&evaluator, &market, &configuration.launch_config_ids);
+        let mut compiler = Compiler::new(&evaluator, &catalog, &configuration.launch_config_ids);
         let worker_types = configuration.worker_types.iter();
         let pools: Vec<_> = worker_types
             .filter_map(|worker_type| compiler.pool(worker_type))
@@ -33,14 +36,18 @@ impl Compilation {
         compiler.finish()?;
         Ok(Self {
             configuration,
-            market,
+            catalog,
             evaluator,
             pools,
         })
     }
 
     /// Compiles the next version; pools to which the edit makes no difference are taken over.
-    pub fn succeed(&self, next: Configuration, market: Arc<Market>) -> Result<Self, Problems> {
+    pub fn succeed(
+        &self,
+        next: Configuration,
+        catalog: Arc<ProviderCatalog>,
+    ) -> Result<Self, Problems> {
         let (evaluator, change) = self.evaluator.succeed(&next.rules);
         let known: BTreeMap<&WorkerType, &Arc<CompiledPool>> = self
             .pools
@@ -51,8 +58,8 @@ impl Compilation {
         // What is a section and what a misspelt setting depends on all providers that rules name.
         let is_comparable = named == self.configuration.named_providers()
             && next.launch_config_ids == self.configuration.launch_config_ids
-            && self.market.is_same_for(&market, &named);
-        let mut compiler = Compiler::new(&evaluator, &market, &next.launch_config_ids);
+            && self.catalog.is_same_for(&catalog, &named);
+        let mut compiler = Compiler::new(&evaluator, &catalog, &next.launch_config_ids);
         let mut pools = Vec::with_capacity(next.worker_types.len());
         for worker_type in &next.worker_types {
             let before = known.get(worker_type).copied();
@@ -78,16 +85,16 @@ impl Compilation {
         compiler.finish()?;
         Ok(Self {
             configuration: next,
-            market,
+            catalog,
             evaluator,
             pools,
         })
     }
 
     /// Providers have been asked: this is what they made of launch configs.
-    pub fn complete(&mut self, completed: Completed) {
-        if self.market.completed != completed {
-            Arc::make_mut(&mut self.market).completed = completed;
+    pub fn complete(&mut self, completed: CompletedIds) {
+        if self.catalog.completed != completed {
+            Arc::make_mut(&mut self.catalog).completed = completed;
         }
     }
 
@@ -114,7 +121,7 @@ impl Compilation {
         config: &CompiledLaunchConfig,
     ) -> LaunchConfigId {
         let known = self
-            .market
+            .catalog
             .completed
             .id(pool.pool_id(), provider_id, &config.id);
         known.unwrap_or_else(|| config.id.clone())
@@ -124,13 +131,13 @@ impl Compilation {
     pub fn presentations(&self) -> Vec<Attributes> {
         let mut all = Vec::new();
         for pool in &self.pools {
-            all.push(pool.worker_type.presented());
+            all.push(pool.worker_type.attributes());
             for provider in &pool.providers {
                 all.extend(
                     provider
                         .launch_configs
                         .iter()
-                        .map(|config| config.presented.clone()),
+                        .map(|config| config.attributes.clone()),
                 );
                 all.extend(provider.disabled.iter().chain(&provider.repeated).cloned());
             }

@@ -6,7 +6,7 @@ use rules::{Attributes, RuleSetDiff};
 use serde_json::{Map, Value};
 
 use super::WorkerType;
-use super::market::Takes;
+use super::provider_catalog::WorkerSource;
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 
 #[derive(Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct CompiledPool {
 #[derive(Debug, PartialEq)]
 pub struct CompiledProvider {
     pub id: ProviderId,
-    pub takes: Takes,
+    pub takes: WorkerSource,
     pub section: String,
     /// What the pool's config holds for a provider whose workers are declared by people.
     pub declared: Map<String, Value>,
@@ -43,7 +43,7 @@ pub struct CompiledLaunchConfig {
     /// By what the rules say: its provider may complete it, and then it is known by another.
     pub id: LaunchConfigId,
     /// The first evaluation that gave it.
-    pub presented: Attributes,
+    pub attributes: Attributes,
     /// As its provider wants it.
     pub configuration: Map<String, Value>,
     /// Where it is another one than the pool's.
@@ -58,7 +58,7 @@ impl CompiledPool {
     /// Whether any of its providers launches workers.
     pub fn launches(&self) -> bool {
         let mut providers = self.providers.iter();
-        providers.any(|provider| provider.takes == Takes::Launches)
+        providers.any(|provider| provider.takes == WorkerSource::Launches)
     }
 
     /// With the provider of each.
@@ -78,18 +78,18 @@ impl CompiledPool {
     }
 
     pub(super) fn is_touched(&self, change: &RuleSetDiff) -> bool {
-        let presented = self.worker_type.presented();
-        change.affects(&presented)
-            || change.may_affect(&presented)
+        let attributes = self.worker_type.attributes();
+        change.affects(&attributes)
+            || change.may_affect(&attributes)
                 && self.providers.iter().any(|provider| {
                     let configs = provider
                         .launch_configs
                         .iter()
-                        .map(|config| &config.presented);
+                        .map(|config| &config.attributes);
                     configs
                         .chain(&provider.disabled)
                         .chain(&provider.repeated)
-                        .any(|presented| change.affects(presented))
+                        .any(|attributes| change.affects(attributes))
                 })
     }
 }

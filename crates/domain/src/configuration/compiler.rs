@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::given_ids::{GivenIds, Issue};
-use super::market::{Market, Place, Takes, Wares};
 use super::places::{listed, places};
 use super::problem::{Problem, Problems, below, rules_behind};
+use super::provider_catalog::{Place, ProviderCatalog, ProviderEntry, WorkerSource};
 use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 128 << 20;
 
 pub(super) struct Compiler<'a> {
     evaluator: &'a Evaluator,
-    market: &'a Market,
+    catalog: &'a ProviderCatalog,
     named: BTreeSet<String>,
     given_ids: Issue<'a>,
     problems: Problems,
@@ -38,12 +38,12 @@ pub(super) struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     pub(super) fn new(
         evaluator: &'a Evaluator,
-        market: &'a Market,
+        catalog: &'a ProviderCatalog,
         given_ids: &'a GivenIds,
     ) -> Self {
         Self {
             evaluator,
-            market,
+            catalog,
             given_ids: Issue::of(given_ids),
             named: named_providers(evaluator.set().rules()),
             problems: Problems::default(),
@@ -90,33 +90,33 @@ impl<'a> Compiler<'a> {
         if self.is_over {
             return None;
         }
-        let presented = worker_type.presented();
-        let values = self.evaluator.evaluate(&presented);
+        let attributes = worker_type.attributes();
+        let values = self.evaluator.evaluate(&attributes);
         let mut reader = Reader {
             evaluator: self.evaluator,
-            presented: &presented,
+            attributes: &attributes,
             values: &values,
             named: &self.named,
             problems: &mut self.problems,
         };
-        let settings = PoolSettings::read(&mut reader, self.market);
+        let settings = PoolSettings::read(&mut reader, self.catalog);
         let n_bytes_before = self.n_bytes;
         let mut regions = Regions::new(settings.regions.as_deref());
         let mut providers = Vec::with_capacity(settings.providers.len());
-        for (id, options, wares) in &settings.providers {
+        for (id, options, entry) in &settings.providers {
             let opted = Opted {
                 worker_type,
-                presented: &presented,
+                attributes: &attributes,
                 values: &values,
                 settings: &settings,
                 id,
                 options,
-                wares,
+                entry,
             };
             providers.push(self.provider(&opted, &mut regions));
         }
         for problem in regions.unused() {
-            self.wrong(&presented, "/regions", problem);
+            self.wrong(&attributes, "/regions", problem);
         }
         let n_launch_configs: usize = providers
             .iter()
@@ -126,7 +126,7 @@ impl<'a> Compiler<'a> {
             let text = format!(
                 "give {n_launch_configs} launch configs together; a pool has at most {MAX_LAUNCH_CONFIGS}"
             );
-            self.wrong(&presented, "/providers", text);
+            self.wrong(&attributes, "/providers", text);
         }
         let n_bytes = self.n_bytes - n_bytes_before;
         self.problems.is_empty().then(|| {
@@ -147,28 +147,28 @@ impl<'a> Compiler<'a> {
     fn provider(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> CompiledProvider {
         let mut compiled = CompiledProvider {
             id: opted.id.clone(),
-            takes: opted.wares.takes,
+            takes: opted.entry.takes,
             section: opted.options.section.clone(),
             declared: Map::new(),
             launch_configs: Vec::new(),
             disabled: Vec::new(),
             repeated: Vec::new(),
         };
-        match opted.wares.takes {
-            Takes::Nothing => {}
-            Takes::Declarations => {
+        match opted.entry.takes {
+            WorkerSource::Nothing => {}
+            WorkerSource::Declarations => {
                 let section = opted.values.get(&opted.options.section);
                 if let Some(Value::Object(section)) = section {
                     compiled.declared = section.clone();
                 } else if section.is_some() {
                     self.wrong(
-                        opted.presented,
+                        opted.attributes,
                         &below("", &compiled.section),
                         "must be an object",
                     );
                 }
             }
-            Takes::Launches => self.launch_configs(opted, regions, &mut compiled),
+            WorkerSource::Launches => self.launch_configs(opted, regions, &mut compiled),
         }
         compiled
     }
@@ -184,11 +184,11 @@ impl<'a> Compiler<'a> {
         };
         let mut known: BTreeMap<LaunchConfigId, usize> = BTreeMap::new();
         for place in &found {
-            let presented = opted.presented_at(place);
-            match self.launch_config(opted, place, &presented) {
+            let attributes = opted.presented_at(place);
+            match self.launch_config(opted, place, &attributes) {
                 Some(Outcome::Disabled) => {
                     self.count(1, 0);
-                    compiled.disabled.push(presented);
+                    compiled.disabled.push(attributes);
                 }
                 Some(Outcome::Made(config)) => {
                     let first = known.get(&config.id);
@@ -201,7 +201,7 @@ impl<'a> Compiler<'a> {
                         // Where nothing depends on the place, one launch config stands for all of them.
                         Some(first) if first.configuration == config.configuration => {
                             self.count(1, 0);
-                            compiled.repeated.push(presented);
+                            compiled.repeated.push(attributes);
                         }
                         Some(first) => self.one_id_twice(opted, first, &config),
                     }
@@ -215,19 +215,19 @@ impl<'a> Compiler<'a> {
     }
 
     fn places(&mut self, opted: &Opted<'_>, regions: &mut Regions<'_>) -> Option<Vec<Place>> {
-        let found = places(opted.wares, opted.options.places.as_ref());
+        let found = places(opted.entry, opted.options.places.as_ref());
         match found {
             Ok(found) => match regions.narrow(&found) {
                 Ok(left) => Some(left),
                 Err(text) => {
                     let text = format!("leaves nothing of the provider {}: {text}", opted.id);
-                    self.wrong(opted.presented, "/regions", text);
+                    self.wrong(opted.attributes, "/regions", text);
                     None
                 }
             },
             Err((pointer, text)) => {
                 let pointer = format!("{}/places{pointer}", opted.pointer());
-                self.wrong(opted.presented, &pointer, text);
+                self.wrong(opted.attributes, &pointer, text);
                 None
             }
         }
@@ -243,26 +243,26 @@ impl<'a> Compiler<'a> {
         let text = format!(
             "gives the launch config the id {}, which is also that of another one with {}. An id stands for one content, \
              of which `workerManager` is no part: `launchConfigIds` can give each an id of its own",
-            second.id, first.presented
+            second.id, first.attributes
         );
-        self.wrong(&second.presented, &pointer, text);
+        self.wrong(&second.attributes, &pointer, text);
     }
 
     fn launch_config(
         &mut self,
         opted: &Opted<'_>,
         place: &Place,
-        presented: &Attributes,
+        attributes: &Attributes,
     ) -> Option<Outcome> {
-        let result = self.evaluator.evaluate(presented);
+        let result = self.evaluator.evaluate(attributes);
         let mut reader = Reader {
             evaluator: self.evaluator,
-            presented,
+            attributes,
             values: &result,
             named: &self.named,
             problems: &mut self.problems,
         };
-        reader.refuse_unknown(&opted.settings.providers, self.market);
+        reader.refuse_unknown(&opted.settings.providers, self.catalog);
         if reader.flag("disabled") {
             return Some(Outcome::Disabled);
         }
@@ -298,17 +298,17 @@ impl<'a> Compiler<'a> {
             reader.wrong(&format!("{section}/workerManager/providerId"), text);
             return None;
         }
-        fill(&mut configuration, opted.wares, place);
+        fill(&mut configuration, opted.entry, place);
         match self.id(opted, &mut configuration) {
             Ok(id) => Some(Outcome::Made(CompiledLaunchConfig {
                 id,
-                presented: presented.clone(),
+                attributes: attributes.clone(),
                 configuration,
                 payload_schema,
             })),
             Err(problem) => {
                 let pointer = format!("{section}/workerManager/launchConfigId");
-                self.wrong(presented, &pointer, problem);
+                self.wrong(attributes, &pointer, problem);
                 None
             }
         }
@@ -337,13 +337,13 @@ impl<'a> Compiler<'a> {
         id_of(pool_id, configuration).map_err(|bad| bad.to_string())
     }
 
-    fn wrong(&mut self, presented: &Attributes, pointer: &str, message: impl Into<String>) {
+    fn wrong(&mut self, attributes: &Attributes, pointer: &str, message: impl Into<String>) {
         if self.problems.are_enough() {
             return self.problems.add_unseen();
         }
-        let rules = rules_behind(self.evaluator, presented, pointer);
+        let rules = rules_behind(self.evaluator, attributes, pointer);
         self.problems
-            .add(Problem::at(pointer, message).when(presented).by(rules));
+            .add(Problem::at(pointer, message).when(attributes).by(rules));
     }
 }
 
@@ -356,13 +356,13 @@ enum Outcome {
 struct Opted<'a> {
     worker_type: &'a WorkerType,
     /// For the pool as a whole.
-    presented: &'a Attributes,
+    attributes: &'a Attributes,
     /// Those of the pool.
     values: &'a Map<String, Value>,
     settings: &'a PoolSettings,
     id: &'a ProviderId,
     options: &'a ProviderOptions,
-    wares: &'a Wares,
+    entry: &'a ProviderEntry,
 }
 
 impl Opted<'_> {
@@ -383,10 +383,10 @@ impl Opted<'_> {
 }
 
 /// Puts what the place implies where the provider wants it, unless something is there.
-fn fill(configuration: &mut Map<String, Value>, wares: &Wares, place: &Place) {
-    for (name, pointer) in &wares.fills {
+fn fill(configuration: &mut Map<String, Value>, entry: &ProviderEntry, place: &Place) {
+    for (name, pointer) in &entry.fills {
         // A condition of the configuration's own means what its rules make of it.
-        let is_presented = wares.places.iter().any(|place| place.contains_key(name));
+        let is_presented = entry.places.iter().any(|place| place.contains_key(name));
         if let Some(value) = place.get(name).filter(|_| is_presented) {
             put_unless_there(configuration, pointer, value);
         }
@@ -511,10 +511,10 @@ mod tests {
         let document = json!({"workerTypes": worker_types, "rules": [rule]});
         let configuration = Configuration::parse(&document).map_err(|bad| bad.to_string())?;
         let evaluator = Evaluator::new(&configuration.rules);
-        let (market, ids) = (Market::assumed(), GivenIds::default());
+        let (catalog, ids) = (ProviderCatalog::assumed(), GivenIds::default());
         let within = || Compiler {
             max_evaluations: 20,
-            ..Compiler::new(&evaluator, &market, &ids)
+            ..Compiler::new(&evaluator, &catalog, &ids)
         };
         let (mut compiler, mut heir) = (within(), within());
         let types = configuration.worker_types.iter();
@@ -555,8 +555,8 @@ mod tests {
             }
         }
         let evaluator = Evaluator::new(&rules::RuleSet::parse(&json!([])).unwrap());
-        let (market, ids) = (Market::assumed(), GivenIds::default());
-        let mut compiler = Compiler::new(&evaluator, &market, &ids);
+        let (catalog, ids) = (ProviderCatalog::assumed(), GivenIds::default());
+        let mut compiler = Compiler::new(&evaluator, &catalog, &ids);
         compiler.count(MAX_EVALUATIONS, 0);
         assert!(!compiler.is_over);
         compiler.count(1, 0);

@@ -59,7 +59,7 @@ impl PoolDifference {
 pub struct Way {
     pub provider_id: ProviderId,
     pub id: LaunchConfigId,
-    pub presented: Attributes,
+    pub attributes: Attributes,
     pub configuration: Map<String, Value>,
 }
 
@@ -165,7 +165,7 @@ type Ways = BTreeMap<LaunchConfigId, Way>;
 /// Those that the other side does not have, by the place of each.
 fn only_in<'a>(these: &'a Ways, others: &Ways) -> BTreeMap<&'a Attributes, &'a Way> {
     let only = these.iter().filter(|(id, _)| !others.contains_key(*id));
-    only.map(|(_, way)| (&way.presented, way)).collect()
+    only.map(|(_, way)| (&way.attributes, way)).collect()
 }
 
 fn ways(side: Option<Side<'_>>) -> Ways {
@@ -177,7 +177,7 @@ fn ways(side: Option<Side<'_>>) -> Ways {
         let way = Way {
             provider_id: provider_id.clone(),
             id: id.clone(),
-            presented: config.presented.clone(),
+            attributes: config.attributes.clone(),
             configuration: config.configuration.clone(),
         };
         (id, way)

@@ -20,7 +20,7 @@ pub struct Lineup {
 pub struct LinedUp {
     pub id: LaunchConfigId,
     pub provider_id: ProviderId,
-    pub presented: Attributes,
+    pub attributes: Attributes,
     pub configuration: Map<String, Value>,
 }
 
@@ -29,14 +29,14 @@ pub enum NotLinedUp {
     #[error(transparent)]
     Id(#[from] BadId),
     #[error(
-        "With {presented}: the launch config of the provider {provider_id} would have the id {id}, which is that of another \
+        "With {attributes}: the launch config of the provider {provider_id} would have the id {id}, which is that of another \
          one in {pool_id} (with {other}): an id can stand for one launch config only"
     )]
     Taken {
         id: LaunchConfigId,
         pool_id: PoolId,
         provider_id: ProviderId,
-        presented: Attributes,
+        attributes: Attributes,
         other: Attributes,
     },
 }
@@ -80,7 +80,7 @@ impl Lineup {
         self.configs.push(LinedUp {
             id: id.clone(),
             provider_id: provider.id.clone(),
-            presented: config.presented.clone(),
+            attributes: config.attributes.clone(),
             configuration: completed,
         });
         Ok(id)
@@ -106,8 +106,8 @@ impl Lineup {
             id,
             pool_id: self.pool_id.clone(),
             provider_id: provider.id.clone(),
-            presented: config.presented.clone(),
-            other: other.presented.clone(),
+            attributes: config.attributes.clone(),
+            other: other.attributes.clone(),
         }
     }
 }

@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use rules::Pattern;
 use serde_json::Value;
 
-use super::market::{Place, Wares};
+use super::provider_catalog::{Place, ProviderEntry};
 use crate::pool::MAX_LAUNCH_CONFIGS;
 
 /// Of one provider, for one worker type: each may give a launch config of its pool.
 const MAX_PLACES: usize = MAX_LAUNCH_CONFIGS;
-/// These are presented by us.
+/// These are offered by us.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
 
 /// The places of a provider in their order, each once; or what is wrong, and where below `places`.
 pub(super) fn places(
-    wares: &Wares,
+    entry: &ProviderEntry,
     wanted: Option<&Value>,
 ) -> Result<Vec<Place>, (String, String)> {
     let nowhere_in_particular = [Place::new()];
-    let presented: &[Place] = match wares.places.is_empty() {
+    let offered: &[Place] = match entry.places.is_empty() {
         true => &nowhere_in_particular,
-        false => &wares.places,
+        false => &entry.places,
     };
     let mut found = Found::default();
     match wanted {
-        None => presented
+        None => offered
             .iter()
             .try_for_each(|place| found.add(place.clone())),
         // Each gives a place of its own, or is needless.
@@ -38,7 +38,7 @@ pub(super) fn places(
         )),
         Some(Value::Array(entries)) => entries.iter().enumerate().try_for_each(|(index, entry)| {
             let at = |(below, text): (String, String)| (format!("/{index}{below}"), text);
-            refine(presented, entry, &mut found).map_err(at)
+            refine(offered, entry, &mut found).map_err(at)
         }),
         Some(_) => {
             let text =
@@ -78,8 +78,8 @@ impl Found {
     }
 }
 
-/// One entry: every presented place that it admits, in every combination of the conditions that it adds.
-fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (String, String)> {
+/// One entry: every offered place that it admits, in every combination of the conditions that it adds.
+fn refine(offered: &[Place], entry: &Value, found: &mut Found) -> Result<(), (String, String)> {
     let Value::Object(entry) = entry else {
         let text = "must be a mapping from condition names to a value or a list of values";
         return Err((String::new(), text.to_owned()));
@@ -89,10 +89,10 @@ fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (
         let at = |text: String| (format!("/{name}"), text);
         if RESERVED.contains(&name.as_str()) {
             return Err(at(format!(
-                "`{name}` is presented anyway; it cannot be a place"
+                "`{name}` is offered anyway; it cannot be a place"
             )));
         }
-        if presented.iter().any(|place| place.contains_key(name)) {
+        if offered.iter().any(|place| place.contains_key(name)) {
             filters.push((name, patterns(value).map_err(at)?));
         } else {
             own.push((name, each_once(texts(value).map_err(at)?)));
@@ -100,7 +100,7 @@ fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (
     }
     let mut matched = vec![false; filters.len()];
     let mut any = false;
-    for place in presented {
+    for place in offered {
         let mut fits = true;
         for ((name, patterns), matched) in filters.iter().zip(&mut matched) {
             let value = place.get(*name);
@@ -123,7 +123,7 @@ fn refine(presented: &[Place], entry: &Value, found: &mut Found) -> Result<(), (
             format!("/{name}"),
             format!(
                 "nothing that the provider presents matches; it presents {}",
-                listed(presented, name)
+                listed(offered, name)
             ),
         ),
         None => {
@@ -172,9 +172,9 @@ fn each_once(mut texts: Vec<&str>) -> Vec<&str> {
 }
 
 /// The values that places have for a condition, as far as one reads on.
-pub(super) fn listed(presented: &[Place], name: &str) -> String {
+pub(super) fn listed(offered: &[Place], name: &str) -> String {
     const MAX_NAMED: usize = 20;
-    let values: BTreeSet<&str> = presented
+    let values: BTreeSet<&str> = offered
         .iter()
         .filter_map(|place| place.get(name))
         .map(String::as_str)
@@ -198,9 +198,9 @@ mod tests {
         (0..count).map(|number| format!("n{number}")).collect()
     }
 
-    fn wares(count: usize) -> Wares {
+    fn entry(count: usize) -> ProviderEntry {
         let place = |name: String| Place::from([("zone".to_owned(), name)]);
-        Wares::launching(names(count).into_iter().map(place).collect())
+        ProviderEntry::launching(names(count).into_iter().map(place).collect())
     }
 
     /// Checks that `count` places are found, or, above the limit, the expected problem.
@@ -220,17 +220,17 @@ mod tests {
         let too_many = "there are more than 2000 places";
         for count in sizes_around("domain::configuration::places::MAX_PLACES", MAX_PLACES) {
             // About a provider that presents nothing there is one place.
-            gives(count.max(1), places(&wares(count), None), too_many);
+            gives(count.max(1), places(&entry(count), None), too_many);
             if count == 0 {
                 continue;
             }
             let each = json!([{"zone": "n*", "size": "s"}]);
-            gives(count, places(&wares(count), Some(&each)), too_many);
+            gives(count, places(&entry(count), Some(&each)), too_many);
             let own = json!([{"size": names(count)}]);
-            gives(count, places(&wares(0), Some(&own)), too_many);
+            gives(count, places(&entry(0), Some(&own)), too_many);
             let one_by_one: Value = names(count).iter().map(|n| json!({"size": n})).collect();
             let too_long = "entries; at most 2000 are possible";
-            gives(count, places(&wares(0), Some(&one_by_one)), too_long);
+            gives(count, places(&entry(0), Some(&one_by_one)), too_long);
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
             .into_iter()
             .map(|name| (name, json!(same)))
             .collect();
-        let found = places(&wares(0), Some(&json!([conditions, conditions]))).unwrap();
+        let found = places(&entry(0), Some(&json!([conditions, conditions]))).unwrap();
         assert_eq!(found.len(), 1);
     }
 }

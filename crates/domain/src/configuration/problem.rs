@@ -10,7 +10,7 @@ const MAX_PROBLEMS: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The evaluation in which it shows; `None`: in the document itself.
-    pub presented: Option<Attributes>,
+    pub attributes: Option<Attributes>,
     /// A JSON pointer into the document, or into the result of the evaluation.
     pub pointer: String,
     pub message: String,
@@ -39,14 +39,14 @@ impl Problem {
 
     /// Is the same wrong, by the same rules, in another evaluation?
     fn is_like(&self, other: &Self) -> bool {
-        self.presented.is_some()
-            && other.presented.is_some()
+        self.attributes.is_some()
+            && other.attributes.is_some()
             && (&self.pointer, &self.message, &self.rules)
                 == (&other.pointer, &other.message, &other.rules)
     }
 
-    pub(super) fn when(mut self, presented: &Attributes) -> Self {
-        self.presented = Some(presented.clone());
+    pub(super) fn when(mut self, attributes: &Attributes) -> Self {
+        self.attributes = Some(attributes.clone());
         self
     }
 
@@ -58,10 +58,10 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(presented) = &self.presented {
+        if let Some(attributes) = &self.attributes {
             match self.n_like_it {
-                0 => write!(f, "with {presented}: ")?,
-                more => write!(f, "with {presented} and {more} more: ")?,
+                0 => write!(f, "with {attributes}: ")?,
+                more => write!(f, "with {attributes} and {more} more: ")?,
             }
         }
         if !self.pointer.is_empty() {
@@ -101,7 +101,7 @@ impl Problems {
     pub(super) fn add_rules(&mut self, wrong: &rules::Problems) {
         for problem in wrong.list() {
             self.add(Problem {
-                presented: None,
+                attributes: None,
                 pointer: format!("/rules{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
@@ -169,10 +169,10 @@ pub(super) fn below(pointer: &str, key: &str) -> String {
 const MAX_RULES: usize = 5;
 
 /// The rules that had to do with a value, or, if there is no such value, with the nearest one around it.
-pub fn rules_behind(evaluator: &Evaluator, presented: &Attributes, pointer: &str) -> Vec<String> {
+pub fn rules_behind(evaluator: &Evaluator, attributes: &Attributes, pointer: &str) -> Vec<String> {
     let mut pointer = pointer;
     while !pointer.is_empty() {
-        let steps = evaluator.explain(presented, pointer).steps;
+        let steps = evaluator.explain(attributes, pointer).steps;
         if !steps.is_empty() {
             let skipped = steps.len().saturating_sub(MAX_RULES);
             let ids = steps.into_iter().skip(skipped).map(|step| step.rule_id);

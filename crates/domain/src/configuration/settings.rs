@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
-use super::market::{Market, Takes, Wares};
 use super::places;
 use super::problem::{Problem, Problems, below, rules_behind};
+use super::provider_catalog::{ProviderCatalog, ProviderEntry, WorkerSource};
 use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
 
@@ -49,7 +49,7 @@ pub(super) struct PoolSettings {
     pub(super) description: String,
     pub(super) email_on_error: bool,
     pub(super) config: Map<String, Value>,
-    pub(super) providers: Vec<(ProviderId, ProviderOptions, Wares)>,
+    pub(super) providers: Vec<(ProviderId, ProviderOptions, ProviderEntry)>,
     pub(super) regions: Option<Vec<Pattern>>,
     pub(super) payload_schema: Option<Arc<Value>>,
     pub(super) check_payload: bool,
@@ -58,7 +58,7 @@ pub(super) struct PoolSettings {
 /// Reads values one after the other, and keeps what is wrong with them.
 pub(super) struct Reader<'a> {
     pub(super) evaluator: &'a Evaluator,
-    pub(super) presented: &'a Attributes,
+    pub(super) attributes: &'a Attributes,
     pub(super) values: &'a Map<String, Value>,
     /// Providers that some rule opts in to, for whichever worker type.
     pub(super) named: &'a BTreeSet<String>,
@@ -66,10 +66,11 @@ pub(super) struct Reader<'a> {
 }
 
 impl PoolSettings {
-    pub(super) fn read(reader: &mut Reader<'_>, market: &Market) -> Self {
-        let providers = reader.providers(market);
-        reader.refuse_unknown(&providers, market);
-        let launches = |(_, _, wares): &(_, _, Wares)| wares.takes == Takes::Launches;
+    pub(super) fn read(reader: &mut Reader<'_>, catalog: &ProviderCatalog) -> Self {
+        let providers = reader.providers(catalog);
+        reader.refuse_unknown(&providers, catalog);
+        let launches =
+            |(_, _, entry): &(_, _, ProviderEntry)| entry.takes == WorkerSource::Launches;
         let config = reader.config(providers.iter().any(launches));
         Self {
             owner: reader.text("owner"),
@@ -93,9 +94,9 @@ pub(super) fn differing_key<'k>(
     keys.copied().find(|key| pool.get(*key) != place.get(*key))
 }
 
-pub(super) fn out_of_service<'m>(market: &'m Market, name: &str) -> Option<&'m str> {
+pub(super) fn out_of_service<'m>(catalog: &'m ProviderCatalog, name: &str) -> Option<&'m str> {
     let id = name.parse::<ProviderId>().ok()?;
-    market.out_of_service.get(&id).map(String::as_str)
+    catalog.out_of_service.get(&id).map(String::as_str)
 }
 
 /// Whether rule sets give it a meaning, so that no section can be called so.
@@ -109,8 +110,10 @@ impl Reader<'_> {
         if self.problems.are_enough() {
             return self.problems.add_unseen();
         }
-        let rules = rules_behind(self.evaluator, self.presented, pointer);
-        let problem = Problem::at(pointer, message).when(self.presented).by(rules);
+        let rules = rules_behind(self.evaluator, self.attributes, pointer);
+        let problem = Problem::at(pointer, message)
+            .when(self.attributes)
+            .by(rules);
         self.problems.add(problem);
     }
 
@@ -163,7 +166,10 @@ impl Reader<'_> {
         config
     }
 
-    fn providers(&mut self, market: &Market) -> Vec<(ProviderId, ProviderOptions, Wares)> {
+    fn providers(
+        &mut self,
+        catalog: &ProviderCatalog,
+    ) -> Vec<(ProviderId, ProviderOptions, ProviderEntry)> {
         let listed = match self.values.get("providers") {
             None => return Vec::new(),
             Some(Value::Object(listed)) => listed,
@@ -178,22 +184,22 @@ impl Reader<'_> {
             let pointer = below("/providers", name);
             let options = self.options(&pointer, name, options);
             let found = name.parse::<ProviderId>().ok();
-            let found = found.and_then(|id| market.of(&id).map(|wares| (id, wares)));
+            let found = found.and_then(|id| catalog.of(&id).map(|entry| (id, entry)));
             match found {
-                Some((id, wares)) if options.exact => {
-                    let takes = wares.takes;
-                    let nothing = Wares::launching(Vec::new());
-                    providers.push((id, options, Wares { takes, ..nothing }));
+                Some((id, entry)) if options.exact => {
+                    let takes = entry.takes;
+                    let nothing = ProviderEntry::launching(Vec::new());
+                    providers.push((id, options, ProviderEntry { takes, ..nothing }));
                 }
-                Some((id, wares)) => providers.push((id, options, wares)),
-                None if let Some(why) = out_of_service(market, name) => {
+                Some((id, entry)) => providers.push((id, options, entry)),
+                None if let Some(why) = out_of_service(catalog, name) => {
                     let text = format!("what the provider presents is not known now: {why}");
-                    let problem = Problem::at(&pointer, text).when(self.presented);
+                    let problem = Problem::at(&pointer, text).when(self.attributes);
                     self.problems.add_outage(problem);
                 }
                 None => {
                     let known: Vec<&str> =
-                        market.providers.keys().map(ProviderId::as_str).collect();
+                        catalog.providers.keys().map(ProviderId::as_str).collect();
                     let text = format!(
                         "there is no provider {name:?}; there are: {}",
                         known.join(", ")
@@ -249,16 +255,16 @@ impl Reader<'_> {
     /// A misspelt setting must not be taken for a section that nobody asks for.
     pub(super) fn refuse_unknown(
         &mut self,
-        providers: &[(ProviderId, ProviderOptions, Wares)],
-        market: &Market,
+        providers: &[(ProviderId, ProviderOptions, ProviderEntry)],
+        catalog: &ProviderCatalog,
     ) {
         for key in self.values.keys() {
             let is_section = providers
                 .iter()
                 .any(|(_, options, _)| options.section == *key);
-            let is_provider = self.named.contains(key) || market.knows(key);
+            let is_provider = self.named.contains(key) || catalog.knows(key);
             // Without a server, and with nobody opted in to, any name might be a provider's.
-            let might_be = market.is_assumed && providers.is_empty();
+            let might_be = catalog.is_assumed && providers.is_empty();
             if !(is_setting(key) || is_section || is_provider || might_be) {
                 let text = "is neither a setting nor the section of a provider that this worker type opts in to \
                             with `providers`";

@@ -18,9 +18,9 @@ fn place(pairs: &[(&str, &str)]) -> Place {
 }
 
 /// `ec2` with three zones in two regions, `datacentre` with declared workers.
-fn market() -> Arc<Market> {
-    let mut market = Market::default();
-    let mut ec2 = Wares::launching(vec![
+fn catalog() -> Arc<ProviderCatalog> {
+    let mut catalog = ProviderCatalog::default();
+    let mut ec2 = ProviderEntry::launching(vec![
         place(&[("region", "us-east-1"), ("availabilityZone", "us-east-1a")]),
         place(&[("region", "us-east-1"), ("availabilityZone", "us-east-1b")]),
         place(&[("region", "us-west-2"), ("availabilityZone", "us-west-2a")]),
@@ -30,21 +30,22 @@ fn market() -> Arc<Market> {
         "availabilityZone".to_owned(),
         "/launchConfig/Placement/AvailabilityZone".to_owned(),
     );
-    market.providers.insert("ec2".parse().unwrap(), ec2);
-    market
-        .providers
-        .insert("other".parse().unwrap(), Wares::launching(Vec::new()));
-    let datacentre = Wares {
-        takes: Takes::Declarations,
-        ..Wares::launching(Vec::new())
+    catalog.providers.insert("ec2".parse().unwrap(), ec2);
+    catalog.providers.insert(
+        "other".parse().unwrap(),
+        ProviderEntry::launching(Vec::new()),
+    );
+    let datacentre = ProviderEntry {
+        takes: WorkerSource::Declarations,
+        ..ProviderEntry::launching(Vec::new())
     };
-    market
+    catalog
         .providers
         .insert("datacentre".parse().unwrap(), datacentre);
-    market
+    catalog
         .out_of_service
         .insert("broken".parse().unwrap(), "its set-up failed".to_owned());
-    Arc::new(market)
+    Arc::new(catalog)
 }
 
 fn rule(id: &str, conditions: Value, values: Value) -> Value {
@@ -59,7 +60,7 @@ fn basics(values: Value) -> Value {
 
 fn compile(worker_types: &[&str], rules: &[Value]) -> Result<Compilation, Problems> {
     let document = json!({"workerTypes": worker_types, "rules": rules});
-    Compilation::new(Configuration::parse(&document)?, market())
+    Compilation::new(Configuration::parse(&document)?, catalog())
 }
 
 fn wrong(rules: &[Value]) -> String {
@@ -72,7 +73,7 @@ fn launch_configs(compilation: &Compilation) -> Vec<(String, Value)> {
         .iter()
         .flat_map(|pool| pool.launch_configs());
     configs
-        .map(|(_, config)| (config.presented.to_string(), json!(config.configuration)))
+        .map(|(_, config)| (config.attributes.to_string(), json!(config.configuration)))
         .collect()
 }
 
@@ -88,7 +89,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_that_nobody_launches_workers_for
          "values": {"ec2": {"SubnetID": "sn-302433abcdef"}}},
     ]});
     let configuration = Configuration::parse(&document).unwrap();
-    let compilation = Compilation::new(configuration, market()).unwrap();
+    let compilation = Compilation::new(configuration, catalog()).unwrap();
     let pools: Vec<_> = compilation
         .pools
         .iter()
@@ -99,7 +100,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_that_nobody_launches_workers_for
         ["worker-manager/build-opt", "worker-manager/build-dbg"]
     );
     assert!(compilation.pools[0].providers.is_empty());
-    let presented: Attributes = [
+    let attributes: Attributes = [
         ("provider", "ec2"),
         ("region", "us-east-1"),
         ("availabilityZone", "us-east-1a"),
@@ -107,7 +108,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_that_nobody_launches_workers_for
     .into_iter()
     .collect();
     assert_eq!(
-        Value::Object((*compilation.evaluator().evaluate(&presented)).clone()),
+        Value::Object((*compilation.evaluator().evaluate(&attributes)).clone()),
         json!({
             "scalingRatio": 1,
             "owner": "build-team@my-open-source-project.com",
@@ -187,7 +188,7 @@ fn with_given_ids(ids: &Value, x: u8) -> Result<Compilation, Problems> {
     let basics = basics(json!({"providers": {"other": options}, "other": {"x": x}}));
     let document = json!({"workerTypes": ["build"], "rules": [basics, zone("a"), zone("b")],
         "launchConfigIds": ids});
-    Compilation::new(Configuration::parse(&document)?, market())
+    Compilation::new(Configuration::parse(&document)?, catalog())
 }
 
 fn ids(compilation: &Compilation) -> Vec<String> {
@@ -216,7 +217,7 @@ fn another_given_id_compiles_the_pools_anew() {
     let computed = ids(&with_given_ids(&json!({}), 1).unwrap());
     let before = with_given_ids(&json!({}), 1).unwrap();
     let wanted = with_given_ids(&json!({(computed[1].as_str()): "mine"}), 1).unwrap();
-    let next = before.succeed(wanted.configuration, market()).unwrap();
+    let next = before.succeed(wanted.configuration, catalog()).unwrap();
     assert_eq!(ids(&next), [computed[0].as_str(), "mine"]);
 }
 
@@ -242,9 +243,9 @@ fn a_condition_that_no_provider_presents_fills_nothing() {
         basics(json!({"providers": {"ec2": {"section": "ec2"}}})),
         rule("all", Value::Null, json!({"ec2": {}})),
     ];
-    let mut own = (*market()).clone();
-    for wares in own.providers.values_mut() {
-        wares.places.clear();
+    let mut own = (*catalog()).clone();
+    for entry in own.providers.values_mut() {
+        entry.places.clear();
     }
     let mut document = json!({"workerTypes": ["build"], "rules": rules});
     document["rules"][0]["values"]["providers"]["ec2"]["places"] = json!([{"region": "mars"}]);
@@ -288,7 +289,7 @@ fn where_nothing_depends_on_the_place_one_launch_config_stands_for_all() {
     next.push(rule("third", json!({"n": "3"}), json!({"other": {"a": 3}})));
     let document = json!({"workerTypes": ["build"], "rules": next});
     let after = compilation
-        .succeed(Configuration::parse(&document).unwrap(), market())
+        .succeed(Configuration::parse(&document).unwrap(), catalog())
         .unwrap();
     assert_eq!(launch_configs(&after).len(), 2);
 }
@@ -399,7 +400,7 @@ fn each_mistake_about_places_and_launch_configs_is_told_with_its_place() {
         ),
         (
             json!({"providers": {"ec2": {"places": [{"provider": "ec2"}]}}}),
-            "/providers/ec2/places/0/provider: `provider` is presented anyway",
+            "/providers/ec2/places/0/provider: `provider` is offered anyway",
         ),
         (
             json!({"providers": {"ec2": {"places": [{"size": 1}]}}}),
@@ -453,7 +454,8 @@ fn a_section_may_stand_where_another_worker_type_opts_in_to_its_provider() {
         rule("not b", json!({"workerType": "b"}), json!({"providers": {"elsewhere": null}})),
     ]});
     let configuration = Configuration::parse(&document).unwrap();
-    let compilation = Compilation::new(configuration, Arc::new(Market::assumed())).unwrap();
+    let compilation =
+        Compilation::new(configuration, Arc::new(ProviderCatalog::assumed())).unwrap();
     let n_configs = compilation
         .pools
         .iter()
@@ -529,8 +531,8 @@ fn an_edit_takes_over_the_pools_that_it_does_not_touch() {
     };
     let parse =
         |b| Configuration::parse(&json!({"workerTypes": ["a", "b"], "rules": rules(b)})).unwrap();
-    let before = Compilation::new(parse(1), market()).unwrap();
-    let after = before.succeed(parse(2), market()).unwrap();
+    let before = Compilation::new(parse(1), catalog()).unwrap();
+    let after = before.succeed(parse(2), catalog()).unwrap();
     assert!(Arc::ptr_eq(&before.pools[0], &after.pools[0]));
     assert!(!Arc::ptr_eq(&before.pools[1], &after.pools[1]));
     let changes = difference(Some(&before), Some(&after));
@@ -544,7 +546,7 @@ fn an_edit_takes_over_the_pools_that_it_does_not_touch() {
             after: Some(json!(2))
         }]
     );
-    let same = after.succeed(parse(2), market()).unwrap();
+    let same = after.succeed(parse(2), catalog()).unwrap();
     assert!(
         after
             .pools

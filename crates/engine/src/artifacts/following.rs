@@ -16,7 +16,7 @@ use super::log_file::state;
 use super::reading::{ByteStream, Reader};
 use super::run_log::{blocking, is_elsewhere};
 use crate::Engine;
-use crate::wakeups::Listener;
+use crate::keyed_wakeups::Listener;
 
 /// Another process may have written: without a wake-up, a follower looks this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -83,7 +83,7 @@ impl Follower {
             if is_over {
                 return Ok(None);
             }
-            let woken = self.listener.woken_within(LOOK_AGAIN).await;
+            let woken = self.listener.wait(LOOK_AGAIN).await;
             self.quiet = if woken { 0 } else { self.quiet.wrapping_add(1) };
         }
     }

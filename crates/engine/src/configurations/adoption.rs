@@ -81,7 +81,7 @@ pub(super) async fn compare(
         Ok::<_, StoreError>(found)
     });
     let Found { conflicts, pools } = read.await?;
-    let compared = engine.compilations.in_turn(move || {
+    let compared = engine.compilations.run_limited(move || {
         let pools = pools
             .iter()
             .map(|(judged, stored)| (stored.pool.id.clone(), compared(&id, judged, stored)));

@@ -5,14 +5,14 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::Version;
-use domain::configuration::{Compilation, Configuration, Market, StoredConfiguration};
+use domain::configuration::{Compilation, Configuration, ProviderCatalog, StoredConfiguration};
 use domain::id::ConfigurationId;
 use store::StoreError;
 use tracing::warn;
 
 use super::ConfigurationError;
 use crate::Engine;
-use crate::turns::Turns;
+use crate::work_limiter::WorkLimiter;
 
 /// Of so many configurations the last version is kept.
 const MAX_KEPT: usize = 64;
@@ -23,14 +23,14 @@ const MAX_AT_ONCE: usize = 2;
 
 pub struct Compilations {
     kept: Mutex<Kept>,
-    turns: Turns,
+    limiter: WorkLimiter,
 }
 
 impl Default for Compilations {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            turns: Turns::new(MAX_AT_ONCE),
+            limiter: WorkLimiter::new(MAX_AT_ONCE),
         }
     }
 }
@@ -70,11 +70,11 @@ impl Compilations {
     }
 
     /// Compiles beside other work, when it is its turn.
-    pub async fn in_turn<T: Send + 'static>(
+    pub async fn run_limited<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        self.turns.run(compute).await
+        self.limiter.run(compute).await
     }
 }
 
@@ -150,11 +150,11 @@ pub(super) async fn usable(
     let (document, market) = (stored.document.clone(), stored.market.clone());
     let compile = move || {
         let configuration = Configuration::parse(&document).map_err(|bad| bad.to_string())?;
-        let market = Market::from_json(&market).map_err(|bad| bad.to_string())?;
+        let market = ProviderCatalog::from_json(&market).map_err(|bad| bad.to_string())?;
         let compilation = Compilation::new(configuration.clone(), Arc::new(market));
         Ok((configuration, compilation.map_err(|bad| bad.to_string())))
     };
-    let compiled: Result<_, String> = engine.compilations.in_turn(compile).await?;
+    let compiled: Result<_, String> = engine.compilations.run_limited(compile).await?;
     let (configuration, compilation) = compiled.map_err(corrupt)?;
     let compilation = compilation.map(Arc::new);
     match &compilation {
@@ -177,7 +177,7 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
-    use crate::turns;
+    use crate::work_limiter;
 
     fn id(number: usize) -> ConfigurationId {
         format!("c{number}").parse().unwrap()
@@ -187,7 +187,7 @@ mod tests {
     fn the_last_versions_of_the_configurations_used_last_are_kept() {
         let document = json!({"workerTypes": [], "rules": []});
         let configuration = Configuration::parse(&document).unwrap();
-        let market = Arc::new(Market::default());
+        let market = Arc::new(ProviderCatalog::default());
         let compilation = Arc::new(Compilation::new(configuration, market).unwrap());
         let (old, new) = (Version(1), Version(2));
         for count in sizes_around("engine::configurations::cache::MAX_KEPT", MAX_KEPT) {
@@ -211,7 +211,8 @@ mod tests {
     #[tokio::test]
     async fn so_many_configurations_are_compiled_at_a_time() {
         for count in sizes_around("engine::configurations::cache::MAX_AT_ONCE", MAX_AT_ONCE) {
-            turns::tests::check(&Compilations::default().turns, count, MAX_AT_ONCE).await;
+            work_limiter::tests::check_limit(&Compilations::default().limiter, count, MAX_AT_ONCE)
+                .await;
         }
     }
 }

@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 use store::{StoreError, Tx};
 
 use crate::Engine;
-use crate::turns::Turns;
+use crate::work_limiter::WorkLimiter;
 
 /// At most this many trees are taken apart or put together at once: each takes memory and a core.
-static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(2));
+static LIMITER: LazyLock<WorkLimiter> = LazyLock::new(|| WorkLimiter::new(2));
 
 /// Why documentation is not kept, or cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub async fn put_documentation(
     audit: AuditEntry,
 ) -> Result<Record, DocumentationError> {
     let now = audit.created;
-    let (record, tarball) = TURNS.run(move || packed(subject, &upload, now)).await??;
+    let (record, tarball) = LIMITER.run(move || packed(subject, &upload, now)).await??;
     let written = engine.change("documentation_put", now, move |change| {
         let tx = &mut *change.tx;
         if !store::documentation_subject_exists(tx, &record.subject)? {
@@ -158,14 +158,14 @@ impl Tarballs {
                     worker_type,
                     configuration,
                 };
-                Ok(TURNS.run(move || both.joined()).await??)
+                Ok(LIMITER.run(move || both.joined()).await??)
             }
         }
     }
 
     /// All of it as a page of HTML.
     pub async fn into_page(self, name: String) -> Result<String, DocumentationError> {
-        let page = TURNS.run(move || {
+        let page = LIMITER.run(move || {
             let (worker_type, configuration) = self.trees()?;
             documentation::page(&name, worker_type.as_ref(), configuration.as_ref())
                 .map_err(|refusal| not_readable(&refusal))

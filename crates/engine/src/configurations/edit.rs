@@ -8,7 +8,7 @@ use std::sync::Arc;
 use domain::Version;
 use domain::audit::AuditEntry;
 use domain::configuration::{
-    Action, Compilation, Configuration, Market, StoredConfiguration, VersionRecord,
+    Action, Compilation, Configuration, ProviderCatalog, StoredConfiguration, VersionRecord,
 };
 use domain::documentation::Subject;
 use domain::id::ConfigurationId;
@@ -148,7 +148,7 @@ async fn replace<E>(
     let compilation = before.and_then(|before| before.compilation);
     if let (Some(known), Some(compilation)) = (&known, compilation)
         && known.document == document
-        && market.is_same_for(&compilation.market, &next.named_providers())
+        && market.is_same_for(&compilation.catalog, &next.named_providers())
     {
         return Ok(Some(known.clone()));
     }
@@ -160,7 +160,7 @@ async fn replace<E>(
     let stored = StoredConfiguration {
         id: edit.id.clone(),
         document,
-        market: after.market.to_json(),
+        market: after.catalog.to_json(),
         created: known.as_ref().map_or(now, |known| known.created),
         last_modified: now,
         version: known
@@ -196,9 +196,9 @@ pub(super) async fn compile(
     engine: &Engine,
     before: Option<Arc<Compilation>>,
     next: Configuration,
-    market: Arc<Market>,
+    market: Arc<ProviderCatalog>,
 ) -> Result<Compilation, ConfigurationError> {
-    let compiling = engine.compilations.in_turn(move || match before {
+    let compiling = engine.compilations.run_limited(move || match before {
         Some(before) => before.succeed(next, market),
         None => Compilation::new(next, market),
     });

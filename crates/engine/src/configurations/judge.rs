@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud::ValidateError;
 use contract::{Invalid, PayloadSchema};
 use domain::configuration::{
-    Compilation, CompiledPool, CompiledProvider, Completed, Configuration, LinedUp, Lineup, Takes,
-    WorkerType, rules_behind,
+    Compilation, CompiledPool, CompiledProvider, CompletedIds, Configuration, LinedUp, Lineup,
+    WorkerSource, WorkerType, rules_behind,
 };
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciled, reconcile, split_off};
@@ -31,7 +31,7 @@ pub(super) struct Judged {
     /// Worker types that the configuration has no longer.
     pub(super) gone: Vec<PoolId>,
     /// Of all its pools, also those that stay as they are.
-    pub(super) completed: Completed,
+    pub(super) completed: CompletedIds,
 }
 
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Judged {
             gone: worker_types
                 .map(|worker_type| worker_type.pool_id().clone())
                 .collect(),
-            completed: Completed::default(),
+            completed: CompletedIds::default(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl JudgedPool {
     fn clash(&self, id: &LaunchConfigId) -> String {
         let mut configs = self.launch_configs.iter();
         let config = configs.find(|config| config.id == *id);
-        let with = config.map(|config| format!("With {}: ", config.presented));
+        let with = config.map(|config| format!("With {}: ", config.attributes));
         format!(
             "{}the pool {} has a launch config `{id}` with other content already. Nothing was changed; give the new content another \
              `launchConfigId`, or none.",
@@ -100,7 +100,7 @@ pub(super) async fn judge(
     let mut judged = Judged {
         pools: Vec::new(),
         gone: Vec::new(),
-        completed: Completed::default(),
+        completed: CompletedIds::default(),
     };
     let mut refusals = Refusals::default();
     let known = before.and_then(|before| before.compilation);
@@ -112,7 +112,7 @@ pub(super) async fn judge(
                 .is_some_and(|pool| Arc::ptr_eq(pool, compiled))
         {
             let completed = &mut judged.completed;
-            completed.take_over(pool_id, &known.market.completed);
+            completed.take_over(pool_id, &known.catalog.completed);
             continue;
         }
         match pool(engine, after, compiled, &mut judged.completed).await {
@@ -170,7 +170,7 @@ async fn pool(
     engine: &Engine,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
-    completed: &mut Completed,
+    completed: &mut CompletedIds,
 ) -> Result<JudgedPool, ConfigurationError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
     let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
@@ -227,13 +227,13 @@ fn check_definition(
         &mut body,
     );
     judged.map_err(|invalid| {
-        let presented = compiled.worker_type.presented();
+        let attributes = compiled.worker_type.attributes();
         let lines = invalid.problems.iter().map(|problem| {
-            let rules = rules_behind(compilation.evaluator(), &presented, &problem.pointer);
+            let rules = rules_behind(compilation.evaluator(), &attributes, &problem.pointer);
             line(&problem.pointer, &problem.message, &rules)
         });
         let lines: Vec<String> = lines.collect();
-        let text = format!("With {presented}:\n{}", lines.join("\n"));
+        let text = format!("With {attributes}:\n{}", lines.join("\n"));
         ConfigurationError::Refused(text)
     })
 }
@@ -244,20 +244,20 @@ fn check_payload_schemas(
     compiled: &CompiledPool,
 ) -> Result<(), ConfigurationError> {
     let of_pool = compiled.payload_schema.as_ref();
-    let of_pool = of_pool.map(|schema| (compiled.worker_type.presented(), schema));
+    let of_pool = of_pool.map(|schema| (compiled.worker_type.attributes(), schema));
     let of_places = compiled.launch_configs().filter_map(|(_, config)| {
         let schema = config.payload_schema.as_ref()?;
-        Some((config.presented.clone(), schema))
+        Some((config.attributes.clone(), schema))
     });
     let mut fine: Vec<&Value> = Vec::new();
-    for (presented, schema) in of_pool.into_iter().chain(of_places) {
+    for (attributes, schema) in of_pool.into_iter().chain(of_places) {
         if fine.contains(&schema.as_ref()) {
             continue;
         }
         PayloadSchema::compile(schema).map_err(|bad| {
-            let rules = rules_behind(compilation.evaluator(), &presented, "/payloadSchema");
+            let rules = rules_behind(compilation.evaluator(), &attributes, "/payloadSchema");
             let what = line("/payloadSchema", &bad.to_string(), &rules);
-            let text = format!("With {presented}:\n{what}");
+            let text = format!("With {attributes}:\n{what}");
             ConfigurationError::Refused(text)
         })?;
         fine.push(schema);
@@ -277,13 +277,13 @@ async fn checked(
     let mut config = compiled.config.clone();
     config.retain(|key, _| !PLANNING_KEYS.contains(&key.as_str()));
     match provider.takes {
-        Takes::Nothing => return Ok(None),
-        Takes::Launches => {
+        WorkerSource::Nothing => return Ok(None),
+        WorkerSource::Launches => {
             let configs = provider.launch_configs.iter();
             let configs = configs.map(|config| Value::Object(config.configuration.clone()));
             config.insert("launchConfigs".to_owned(), configs.collect());
         }
-        Takes::Declarations => {
+        WorkerSource::Declarations => {
             // What is for launching providers of the same pool is not for this one.
             config.retain(|key, _| key == "lifecycle");
             config.extend(provider.declared.clone());
@@ -336,19 +336,19 @@ fn refusal(
             rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
         let config = index.parse::<usize>().ok();
         let config = config.and_then(|index| provider.launch_configs.get(index));
-        let (presented, pointer) = match config {
+        let (attributes, pointer) = match config {
             Some(config) => {
                 let pointer = format!("/{}/{rest}", provider.section);
                 (
-                    config.presented.clone(),
+                    config.attributes.clone(),
                     pointer.trim_end_matches('/').to_owned(),
                 )
             }
-            None => (compiled.worker_type.presented(), problem.pointer.clone()),
+            None => (compiled.worker_type.attributes(), problem.pointer.clone()),
         };
-        let rules = rules_behind(compilation.evaluator(), &presented, &pointer);
+        let rules = rules_behind(compilation.evaluator(), &attributes, &pointer);
         format!(
-            "with {presented}: {}",
+            "with {attributes}: {}",
             line(&pointer, &problem.message, &rules)
         )
     });

@@ -1,13 +1,13 @@
 //! What the providers of this deployment present to rule sets.
 
 use cloud::Provider;
-use domain::configuration::{Market, Takes, Wares};
+use domain::configuration::{ProviderCatalog, ProviderEntry, WorkerSource};
 use domain::id::ProviderId;
 
 use crate::Engine;
 
-pub(super) fn market(engine: &Engine) -> Market {
-    let mut market = Market::default();
+pub(super) fn market(engine: &Engine) -> ProviderCatalog {
+    let mut market = ProviderCatalog::default();
     for (id, _) in engine.providers.listed() {
         match wares(engine, id) {
             Ok(wares) => market.providers.insert(id.clone(), wares).map(drop),
@@ -18,20 +18,20 @@ pub(super) fn market(engine: &Engine) -> Market {
 }
 
 /// What one provider presents, or why it cannot say so now.
-pub fn wares(engine: &Engine, id: &ProviderId) -> Result<Wares, String> {
+pub fn wares(engine: &Engine, id: &ProviderId) -> Result<ProviderEntry, String> {
     let provider = engine.providers.get(id);
     let provider = provider.map_err(|problem| problem.to_string())?;
-    Ok(Wares {
+    Ok(ProviderEntry {
         takes: takes(provider.as_ref()),
         places: provider.places().map_err(|unknown| unknown.to_string())?,
         fills: provider.fills(),
     })
 }
 
-fn takes(provider: &dyn Provider) -> Takes {
+fn takes(provider: &dyn Provider) -> WorkerSource {
     match (provider.machines(), provider.declarer()) {
-        (Some(_), _) => Takes::Launches,
-        (None, Some(_)) => Takes::Declarations,
-        (None, None) => Takes::Nothing,
+        (Some(_), _) => WorkerSource::Launches,
+        (None, Some(_)) => WorkerSource::Declarations,
+        (None, None) => WorkerSource::Nothing,
     }
 }

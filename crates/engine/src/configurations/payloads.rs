@@ -16,7 +16,7 @@ use serde_json::Value;
 use store::{StoreError, Tx};
 
 use crate::Engine;
-use crate::turns::Turns;
+use crate::work_limiter::WorkLimiter;
 
 /// So many compiled schemas are kept.
 const MAX_KEPT: usize = 256;
@@ -31,14 +31,14 @@ type By = (ConfigurationId, Version);
 /// Compiled payload schemas of the worker types that ask for judgements.
 pub struct PayloadSchemas {
     kept: Mutex<BTreeMap<PoolId, (By, Arc<PayloadSchema>)>>,
-    turns: Turns,
+    limiter: WorkLimiter,
 }
 
 impl Default for PayloadSchemas {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            turns: Turns::new(MAX_AT_ONCE),
+            limiter: WorkLimiter::new(MAX_AT_ONCE),
         }
     }
 }
@@ -105,7 +105,7 @@ pub async fn judge_payload(
     match engine.payload_schemas.get(pool_id) {
         Some((by, schema)) => {
             let payload = payload.clone();
-            let problems = in_turn(engine, move || schema.validate(&payload).err());
+            let problems = run_limited(engine, move || schema.validate(&payload).err());
             let problems = problems.await?.unwrap_or_default();
             Ok(Some(Verdict { by, problems }))
         }
@@ -128,7 +128,7 @@ pub async fn learn_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(
         return Ok(());
     };
     let schema = worker_type.payload_schema.unwrap_or(Value::Bool(true));
-    let compiled = in_turn(engine, move || PayloadSchema::compile(&schema)).await?;
+    let compiled = run_limited(engine, move || PayloadSchema::compile(&schema)).await?;
     // It was compiled when it was written.
     let compiled = compiled.map_err(|bad| {
         let name = WorkerType::from(pool_id.clone());
@@ -160,12 +160,12 @@ pub fn payload_standing(
     })
 }
 
-async fn in_turn<T: Send + 'static>(
+async fn run_limited<T: Send + 'static>(
     engine: &Engine,
     compute: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PayloadError> {
-    let turns = &engine.payload_schemas.turns;
-    turns
+    let limiter = &engine.payload_schemas.limiter;
+    limiter
         .run_within(MAX_WAIT, compute)
         .await?
         .ok_or(PayloadError::TooMany)
@@ -195,7 +195,7 @@ mod tests {
     use testing::sizes_around;
 
     use super::*;
-    use crate::turns;
+    use crate::work_limiter;
 
     #[test]
     fn so_many_schemas_are_kept_and_the_one_learnt_last_is_among_them() {
@@ -226,7 +226,12 @@ mod tests {
     #[tokio::test]
     async fn so_many_payloads_are_judged_at_a_time() {
         for count in sizes_around("engine::configurations::payloads::MAX_AT_ONCE", MAX_AT_ONCE) {
-            turns::tests::check(&PayloadSchemas::default().turns, count, MAX_AT_ONCE).await;
+            work_limiter::tests::check_limit(
+                &PayloadSchemas::default().limiter,
+                count,
+                MAX_AT_ONCE,
+            )
+            .await;
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cloud::BidRequest;
 use domain::Version;
 use domain::configuration::{
-    Compilation, Configuration, Market, PoolChange, PoolDifference, RuleChange, VersionRecord, Way,
-    difference, rule_changes,
+    Compilation, Configuration, PoolChange, PoolDifference, ProviderCatalog, RuleChange,
+    VersionRecord, Way, difference, rule_changes,
 };
 use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
@@ -94,10 +94,10 @@ pub async fn compare_versions(
     from: VersionRecord,
     to: VersionRecord,
 ) -> Result<EditPlan, ConfigurationError> {
-    let compared = engine.compilations.in_turn(move || {
+    let compared = engine.compilations.run_limited(move || {
         let compiled = |record: &VersionRecord| {
             let configuration = Configuration::parse(&record.document).ok()?;
-            let market = Market::from_json(&record.market).ok()?;
+            let market = ProviderCatalog::from_json(&record.market).ok()?;
             Compilation::new(configuration, Arc::new(market)).ok()
         };
         let (before, after) = (compiled(&from), compiled(&to));

@@ -1,4 +1,4 @@
-//! What a pool's providers would give for its launch configs, each asked for its own.
+//! Collects the bids of a pool's providers, each for its own launch configs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use domain::plan::Bid;
 
 use crate::Engine;
 
-/// In the order of the launch configs. A provider that is not in service takes away nothing but its own offers.
+/// Bids in the order of the launch configs. A provider that is out of service gives errors instead.
 pub(super) fn ask(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
     let mut bids = ask_all(engine, facts);
     if facts.overrides.iter().any(Override::is_pause) {
@@ -65,7 +65,7 @@ fn ask_one(
         Some(machines) => {
             let bids = bids(machines, facts, launch_configs);
             if machines.wants_refresh() {
-                engine.wake.refresh.notify_one();
+                engine.wakeups.refresh.notify_one();
             }
             bids
         }

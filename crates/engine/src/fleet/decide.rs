@@ -1,7 +1,7 @@
-//! One decision about one pool: read, plan, write. What is to be launched is returned.
+//! One decision about one pool: reads, plans and writes, and returns the launches to start.
 //!
-//! The plan that counts is made inside the transaction that writes it, from the facts that hold
-//! there. The plan before it only shows whether there is anything to write.
+//! The plan that counts is made in the transaction that writes it, from the facts in that
+//! transaction. The plan before it only shows whether there is anything to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use domain::supply::Horizon;
 use domain::time::HOUR_MS;
 use store::{PlanRecord, StoreError, Tx};
 
-use super::facts::page_of_facts;
-use super::outlook::Outlook;
-use super::problems::{Problem, report};
+use super::facts::read_facts;
+use super::outside_facts::OutsideFacts;
+use super::pool_errors::{ErrorDetails, report_pool_error};
 use crate::Engine;
 use crate::change::Change;
 
-/// Plans of a pool that are kept.
+/// This many plans of a pool are kept.
 const KEPT_PLANS: i64 = 100;
 /// One launch asks for at most this many machines; a larger award becomes several launches.
 const MAX_MACHINES: u32 = 50;
 
-/// A decision that was written down.
-pub struct Decided {
+/// A plan that was written.
+pub struct CommittedPlan {
     pub number: i64,
     pub plan: Plan,
-    /// To be carried out now, each with its launch config.
+    /// To be started now, each with its launch config.
     pub launches: Vec<(Launch, Arc<LaunchConfig>)>,
     pub pool: Pool,
 }
 
-/// Whether the pool has, or has had, a provider that makes machines. The workers of other providers
-/// are declared by people.
+/// Whether the pool has or had a provider that makes machines. Workers of other providers are
+/// declared by people.
 pub fn is_planned(engine: &Engine, pool: &Pool) -> bool {
     let previous = pool.previous_provider_ids.iter();
     let mut ids = pool.provider_ids().chain(previous);
@@ -47,36 +47,39 @@ pub fn is_planned(engine: &Engine, pool: &Pool) -> bool {
     })
 }
 
-/// Decides and writes the decision. `None`: there is nothing to do.
-pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> Result<Option<Decided>, StoreError> {
+/// Plans a pool and writes the plan. `None`: the plan does nothing.
+pub async fn decide(
+    engine: &Arc<Engine>,
+    facts: Facts,
+) -> Result<Option<CommittedPlan>, StoreError> {
     if facts.is_asleep() {
         return Ok(None);
     }
     let pool_id = facts.id().clone();
-    let (outlook, planned) = look(engine, facts).await?;
+    let (outside, planned) = plan_without_writing(engine, facts).await?;
     let Some((snapshot, plan)) = planned else {
         return Ok(None);
     };
     if let Some(at) = plan.again_at {
-        engine.wake.pool_at(&pool_id, at);
+        engine.wakeups.wake_pool_at(&pool_id, at);
     }
     if plan.is_idle() || is_known_alarm(engine, &snapshot, &plan).await? {
         return Ok(None);
     }
-    // Pools that share a provider with a limit would only be in each other's way.
-    let shared = outlook.max_machines.keys().cloned().collect();
-    let _turns = engine.launching.take_turns(shared).await;
-    // The queue may have taken its time to answer.
+    // Concurrent plans of pools that share a limited provider would conflict.
+    let shared = outside.max_machines.keys().cloned().collect();
+    let _locks = engine.launch_tracker.lock_decisions(shared).await;
+    // The queue may have answered slowly.
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
     engine
         .change_durably("plan_commit", now, move |change| {
-            commit(change, &pool_id, &outlook, &horizon)
+            commit(change, &pool_id, &outside, &horizon)
         })
         .await
 }
 
-/// A plan that does nothing but raise the alarm is written once an hour, not at every look.
+/// A plan that only raises an alarm is written once an hour, not each time.
 async fn is_known_alarm(
     engine: &Engine,
     snapshot: &Snapshot,
@@ -97,58 +100,58 @@ async fn is_known_alarm(
     Ok(is_recent && had_alarm)
 }
 
-/// What would be decided now; nothing is written, and nothing happens. `None`: the pool's config
-/// cannot be planned by.
+/// The plan that would be made now; nothing is written. `None`: the config of the pool is invalid
+/// for planning.
 pub async fn preview(
     engine: &Arc<Engine>,
     facts: Facts,
 ) -> Result<Option<(Snapshot, Plan)>, StoreError> {
-    Ok(look(engine, facts).await?.1)
+    Ok(plan_without_writing(engine, facts).await?.1)
 }
 
 /// Plans without writing.
-async fn look(
+async fn plan_without_writing(
     engine: &Arc<Engine>,
     facts: Facts,
-) -> Result<(Arc<Outlook>, Option<(Snapshot, Plan)>), StoreError> {
-    let outlook = Arc::new(Outlook::ask(engine, &facts).await);
-    // Most pools need no further question to the store.
-    let snapshot = if outlook.needs_store(&facts) {
-        let outlook = Arc::clone(&outlook);
+) -> Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>), StoreError> {
+    let outside = Arc::new(OutsideFacts::ask(engine, &facts).await);
+    // Most pools need no further query.
+    let snapshot = if outside.needs_store(&facts) {
+        let outside = Arc::clone(&outside);
         engine
             .store
-            .scan("plan_look", move |tx| outlook.read_snapshot(tx, &facts))
+            .scan("plan_look", move |tx| outside.read_snapshot(tx, &facts))
             .await?
     } else {
-        outlook.snapshot(&facts, &Rooms::new())
+        outside.snapshot(&facts, &Rooms::new())
     };
-    let seed = outlook.seed;
+    let seed = outside.seed;
     let planned = snapshot.map(|snapshot| {
         let plan = Input::plan(&snapshot, seed);
         (snapshot, plan)
     });
-    Ok((outlook, planned))
+    Ok((outside, planned))
 }
 
 fn commit(
     change: &mut Change<'_, '_>,
     pool_id: &PoolId,
-    outlook: &Outlook,
+    outside: &OutsideFacts,
     horizon: &Horizon,
-) -> Result<Option<Decided>, StoreError> {
+) -> Result<Option<CommittedPlan>, StoreError> {
     let number = store::turn_take(change.tx, &format!("pool:{pool_id}"))?;
-    let Some(facts) = read_again(change.tx, pool_id, outlook, horizon)? else {
+    let Some(facts) = reread_facts(change.tx, pool_id, outside, horizon)? else {
         return Ok(None);
     };
-    // Of launch configs and overrides that changed meanwhile the next plan decides.
-    if !outlook.is_about(&facts) {
+    // After a change of launch configs or overrides, the next plan decides.
+    if !outside.is_about(&facts) {
         return Ok(None);
     }
-    let Some(snapshot) = outlook.read_snapshot(change.tx, &facts)? else {
+    let Some(snapshot) = outside.read_snapshot(change.tx, &facts)? else {
         return Ok(None);
     };
     let input = Input {
-        seed: outlook.seed,
+        seed: outside.seed,
         snapshot,
     };
     let plan = input.replay();
@@ -170,7 +173,7 @@ fn commit(
         plan: plan.to_json(),
     };
     store::plan_insert(change.tx, &record, input.pack().as_deref(), KEPT_PLANS)?;
-    Ok(Some(Decided {
+    Ok(Some(CommittedPlan {
         number,
         plan,
         launches,
@@ -178,27 +181,26 @@ fn commit(
     }))
 }
 
-/// The facts as they are inside the transaction that writes.
-fn read_again(
+/// Reads the facts again, in the transaction that writes.
+fn reread_facts(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
-    outlook: &Outlook,
+    outside: &OutsideFacts,
     horizon: &Horizon,
 ) -> Result<Option<Facts>, StoreError> {
     let Some(pool) = store::pool_get(tx, pool_id)? else {
         return Ok(None);
     };
-    // In the order of the names, so that decisions for different pools do not wait for each other
-    // in a circle.
-    for id in outlook.max_machines.keys() {
+    // In the order of the names, so that decisions for different pools do not deadlock.
+    for id in outside.max_machines.keys() {
         store::turn_take(tx, &format!("provider:{id}"))?;
     }
-    let demand = match outlook.demand {
+    let demand = match outside.demand {
         Some(demand) => demand,
         None => store::task_demand_up_to(tx, pool_id, horizon.now, most_pending(&pool))?,
     };
     let demand = BTreeMap::from([(pool_id.clone(), demand)]);
-    Ok(page_of_facts(tx, vec![pool], &demand, horizon)?.pop())
+    Ok(read_facts(tx, vec![pool], &demand, horizon)?.pop())
 }
 
 fn insert_launches(
@@ -213,7 +215,7 @@ fn insert_launches(
         let Some(config) = configs.find(|config| config.id == award.launch_config_id) else {
             continue;
         };
-        for launch in intents(change, facts, config, award, number) {
+        for launch in new_launches(change, facts, config, award, number) {
             store::launch_insert(change.tx, &launch)?;
             launches.push((launch, Arc::clone(config)));
         }
@@ -221,8 +223,8 @@ fn insert_launches(
     Ok(launches)
 }
 
-/// Makes the plan with this number again from the input that was stored with it. `None`: there is no
-/// such plan, or its input was too large to be kept.
+/// Makes the plan with this number again, from the input that was stored with it. `None`: the plan
+/// does not exist, or its input was too large to store.
 pub fn replay(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<Plan>, ReplayError> {
     let Some(packed) = store::plan_input(tx, pool_id, number)? else {
         return Ok(None);
@@ -239,7 +241,7 @@ pub enum ReplayError {
     Input(#[from] domain::plan::BadInput),
 }
 
-/// Reports tasks for which nothing can be launched to the pool's owner, at most once an hour.
+/// Reports tasks without a usable launch config to the owner of the pool, at most once an hour.
 fn report_unserved(
     change: &mut Change<'_, '_>,
     pool: &Pool,
@@ -258,7 +260,7 @@ fn report_unserved(
     }
     let mut extra = serde_json::Map::new();
     extra.insert("code".to_owned(), "no-usable-launch-config".into());
-    let problem = Problem {
+    let problem = ErrorDetails {
         kind: "provision-error",
         title: "No launch config can be used",
         description: format!(
@@ -269,11 +271,11 @@ fn report_unserved(
         launch_config_id: None,
         worker: None,
     };
-    report(change, &pool.id, &pool.definition.provider_id, &problem)
+    report_pool_error(change, &pool.id, &pool.definition.provider_id, &problem)
 }
 
-/// The launches of an award, each small enough for any cloud.
-fn intents(
+/// The launches of an award, each of bounded size.
+fn new_launches(
     change: &Change<'_, '_>,
     facts: &Facts,
     config: &LaunchConfig,
@@ -297,7 +299,7 @@ fn intents(
     launches
 }
 
-/// The machines of an award in parts of at most `most`.
+/// Splits the machines of an award into parts of at most `most`.
 fn parts(machines: u32, most: u32) -> Vec<u32> {
     let mut parts = Vec::new();
     let mut left = machines;

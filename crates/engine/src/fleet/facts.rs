@@ -1,4 +1,4 @@
-//! Reads the facts about pools: a page of them at a time, in a handful of grouped queries.
+//! Reads the facts about pools: a page of pools at a time, in a few grouped queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
 use store::{HealthWindow, StoreError, Tx};
 
-/// The window in which launches tell of the health of their launch config.
+/// Launches of this period count for the health of their launch config.
 const HEALTH_WINDOW_MS: i64 = HOUR_MS;
 
 /// Facts about pools that follow each other in the order of their ids.
-pub fn page_of_facts(
+pub fn read_facts(
     tx: &mut Tx<'_>,
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
     horizon: &Horizon,
 ) -> Result<Vec<Facts>, StoreError> {
-    let mut facts = page_of_supply(tx, pools, demand, horizon)?;
+    let mut facts = read_supply(tx, pools, demand, horizon)?;
     read_launch_configs(tx, &mut facts, horizon.now)?;
     Ok(facts)
 }
 
-/// The same without launch configs: enough to find out which pools are content.
-pub fn page_of_supply(
+/// The same without launch configs: enough to find out which pools need no plan.
+pub fn read_supply(
     tx: &mut Tx<'_>,
     pools: Vec<Pool>,
     demand: &BTreeMap<PoolId, Demand>,
@@ -39,7 +39,7 @@ pub fn page_of_supply(
     };
     let (first, last) = (first.id.clone(), last.id.clone());
     let now = horizon.now;
-    let mut inventories = inventories(tx, horizon, &first, &last)?;
+    let mut inventories = read_inventories(tx, horizon, &first, &last)?;
     let archived = store::worker_pools_with_archived_between(tx, &first, &last)?;
     let overrides = store::override_list_in_force(tx, now)?;
     let facts = pools.into_iter().map(|pool| {
@@ -54,8 +54,8 @@ pub fn page_of_supply(
     Ok(facts.collect())
 }
 
-/// What each of the pools has; those that have nothing are absent.
-fn inventories(
+/// The workers and launches of each pool; pools without any are absent.
+fn read_inventories(
     tx: &mut Tx<'_>,
     horizon: &Horizon,
     first: &PoolId,
@@ -90,7 +90,7 @@ fn inventories(
     Ok(all)
 }
 
-/// Fills in the launch configs, and how they have been doing.
+/// Adds the launch configs and their health.
 fn read_launch_configs(
     tx: &mut Tx<'_>,
     facts: &mut [Facts],
@@ -100,7 +100,7 @@ fn read_launch_configs(
         return Ok(());
     };
     let (first, last) = (first.pool.id.clone(), last.pool.id.clone());
-    let mut configs = grouped(
+    let mut configs = group_by_pool(
         store::launch_config_active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
@@ -110,7 +110,7 @@ fn read_launch_configs(
         launched_before: now.plus_millis(-START_UP_MS),
         registered_before: now.plus_millis(-FIRST_CLAIM_MS),
     };
-    let mut records = grouped(
+    let mut records = group_by_pool(
         store::launch_health_between(tx, &window, &first, &last)?,
         |(pool, _, _)| pool.clone(),
     );
@@ -126,7 +126,7 @@ fn read_launch_configs(
     Ok(())
 }
 
-fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
+fn group_by_pool<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec<T>> {
     let mut groups: BTreeMap<PoolId, Vec<T>> = BTreeMap::new();
     for row in rows {
         groups.entry(pool(&row)).or_default().push(row);
@@ -134,7 +134,7 @@ fn grouped<T>(rows: Vec<T>, pool: impl Fn(&T) -> PoolId) -> BTreeMap<PoolId, Vec
     groups
 }
 
-/// Adds the launch configs, which a page of supply lacks.
+/// Adds the launch configs, which `read_supply` leaves out.
 pub fn add_launch_configs(tx: &mut Tx<'_>, mut facts: Facts) -> Result<Facts, StoreError> {
     let now = facts.horizon.now;
     read_launch_configs(tx, std::slice::from_mut(&mut facts), now)?;

@@ -1,4 +1,4 @@
-//! Work on the regions of a provider, side by side: one that does not answer delays no other.
+//! Concurrent work on the regions of a provider: a region without an answer does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,11 +8,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::measures::Stopwatch;
 
-/// Work that is under way, at most one piece for each region. Dropping this ends it.
+/// Running work, at most one task for each region. Dropping this cancels it.
 pub(super) struct RegionTasks<T> {
     running: JoinSet<T>,
     regions: BTreeMap<Id, (Region, Stopwatch)>,
-    /// These took longer than anybody waits. They are not waited for until they have been fast enough once.
+    /// Regions that took longer than the maximum wait. They are not waited for until they are fast
+    /// enough again.
     slow: BTreeSet<Region>,
 }
 
@@ -36,26 +37,26 @@ impl<T: Send + 'static> RegionTasks<T> {
         self.regions.insert(id, (region, Stopwatch::start()));
     }
 
-    /// Waits until all have ended but the slow ones, and no longer than this. Returns what has ended.
+    /// Waits for all but the slow regions, at most this long. Returns those that have ended.
     pub(super) async fn ended(
         &mut self,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Vec<(Region, Result<T, JoinError>)> {
         let mut ended = Vec::new();
         let wait = async {
             while self.waits_for_some() {
                 match self.running.join_next_with_id().await {
-                    Some(done) => self.note(done, patience, &mut ended),
+                    Some(done) => self.note(done, max_wait, &mut ended),
                     None => break,
                 }
             }
         };
-        if tokio::time::timeout(patience, wait).await.is_err() {
+        if tokio::time::timeout(max_wait, wait).await.is_err() {
             let busy = self.regions.values().map(|(region, _)| region.clone());
             self.slow.extend(busy);
         }
         while let Some(done) = self.running.try_join_next_with_id() {
-            self.note(done, patience, &mut ended);
+            self.note(done, max_wait, &mut ended);
         }
         ended
     }
@@ -68,7 +69,7 @@ impl<T: Send + 'static> RegionTasks<T> {
     fn note(
         &mut self,
         done: Result<(Id, T), JoinError>,
-        patience: Duration,
+        max_wait: Duration,
         ended: &mut Vec<(Region, Result<T, JoinError>)>,
     ) {
         let (id, result) = match done {
@@ -76,7 +77,7 @@ impl<T: Send + 'static> RegionTasks<T> {
             Err(problem) => (problem.id(), Err(problem)),
         };
         if let Some((region, watch)) = self.regions.remove(&id) {
-            if watch.elapsed() < patience {
+            if watch.elapsed() < max_wait {
                 self.slow.remove(&region);
             }
             ended.push((region, result));
@@ -99,16 +100,16 @@ mod tests {
     #[tokio::test]
     async fn a_region_that_hangs_is_waited_for_once() {
         let mut tasks = RegionTasks::default();
-        let (stuck, patience) = (Arc::new(Notify::new()), Duration::from_millis(20));
+        let (stuck, max_wait) = (Arc::new(Notify::new()), Duration::from_millis(20));
         let until = Arc::clone(&stuck);
         tasks.start(region("hangs"), async move { until.notified().await });
         tasks.start(region("works"), async {});
-        let ended = tasks.ended(patience).await;
+        let ended = tasks.ended(max_wait).await;
         assert_eq!(ended.len(), 1);
         assert_eq!(ended[0].0, region("works"));
         assert!(tasks.is_busy(&region("hangs")) && !tasks.is_busy(&region("works")));
 
-        // From now on nobody waits for it: this would last longer than any test.
+        // From now on the region is not waited for, or this would outlast any test.
         tasks.start(region("works"), async {});
         let forever = Duration::from_secs(1_000_000);
         assert_eq!(tasks.ended(forever).await.len(), 1);
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(ended[0].0, region("hangs"));
         assert!(!tasks.is_busy(&region("hangs")));
 
-        // It was fast enough once: it is waited for again.
+        // It was fast enough once, so it is waited for again.
         tasks.start(region("hangs"), async {});
         assert_eq!(tasks.ended(forever).await.len(), 1);
         assert!(tasks.slow.is_empty());
@@ -138,7 +139,7 @@ mod tests {
             if tasks.slow.is_empty() {
                 tasks.ended(Duration::ZERO).await;
             }
-            // This would last longer than any test.
+            // This would outlast any test if it waited.
             let forever = Duration::from_secs(1_000_000);
             assert_eq!(tasks.ended(forever).await.len(), 0);
             stuck.notify_one();

@@ -1,7 +1,8 @@
-//! Looking at what there is: the machines of a provider, region by region, against their rows.
+//! Compares the machines of a provider with their rows, region by region.
 //!
-//! A region is listed, page by page, and its rows are read. A machine that the list shows needs no further call; the
-//! others are looked at, many at a time. Regions are scanned side by side, and none waits for another.
+//! A region is listed page by page, and its rows are read. A machine in the list needs no further
+//! call; the others are queried in batches. Regions are scanned concurrently, without waiting for each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,40 +20,40 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use store::StoreError;
 
-use super::changes::{gone, told_to_go};
+use super::reconcile::{self, FirstSeen};
 use super::regions::RegionTasks;
-use super::scanned::{Name, Scanned};
-use super::unsettled::{self, FirstSeen};
+use super::scan_result::{MachineName, ScanResult};
+use super::worker_end::{mark_stopped, request_stop};
 use crate::Engine;
 use crate::change::Change;
 
 const PAGE: u32 = 1_000;
 const MAX_CALLS: usize = 4;
-/// A call that takes longer is given up; the next scan makes it again.
+/// The time limit of a call; the next scan makes the call again.
 const MAX_CALL: Duration = Duration::from_secs(60);
 const MAX_FAILURES: u64 = 2;
-/// A scan waits no longer for its regions. The next one does not wait for those that took longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A scan waits at most this long for its regions. The next one does not wait for slow regions.
+const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
 const MAX_GROUPS: usize = 1_000;
-/// How precisely `lastChecked` is kept.
+/// The precision of `lastChecked`.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
-/// Whoever is there gets this much longer to live in the table.
+/// The row of an existing machine expires this much later.
 const LIFE_MS: i64 = 8 * DAY_MS;
 
 const CHANGES_NOTHING: Judgement = Judgement::Keep {
     extend_expiry: false,
 };
 
-/// How much a scan does, and how much of it at a time.
+/// Limits of one scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
-    /// Rows that are read at a time.
+    /// Rows per query.
     pub page: u32,
-    /// Calls to one region that are under way at the same time.
+    /// Concurrent calls to one region.
     pub calls: usize,
-    /// After this many calls that failed a region is left alone until the next scan.
+    /// After this many failed calls, a region is skipped until the next scan.
     pub failures: u64,
-    /// Groups in which a provider may have workers. Those of further groups are not looked at.
+    /// Groups in which a provider may have workers. Workers of further groups are not scanned.
     pub groups: usize,
 }
 
@@ -67,15 +68,15 @@ impl Default for ScanLimits {
     }
 }
 
-/// Scans a provider, again and again.
+/// Scans the machines of one provider, scan by scan.
 pub struct Scanner {
     engine: Arc<Engine>,
     provider_id: ProviderId,
     limits: ScanLimits,
     regions: RegionTasks<Result<RegionScan, StoreError>>,
-    /// When each region was listed last.
+    /// When each region was last listed.
     listed: BTreeMap<Region, Timestamp>,
-    /// Machines that carry our mark and a token that we do not know.
+    /// Machines with our tag and an unknown launch token.
     unknown: BTreeMap<Region, FirstSeen>,
 }
 
@@ -87,35 +88,35 @@ struct RegionScan {
     region: Region,
     groups: Vec<WorkerGroup>,
     unknown: FirstSeen,
-    scanned: Scanned,
-    /// When it began.
+    scanned: ScanResult,
+    /// When the scan began.
     began: Timestamp,
-    /// Calls that failed.
+    /// Failed calls.
     n_failed: u64,
-    /// `None`: it could not be listed.
+    /// `None`: the region could not be listed.
     listed: Option<Timestamp>,
 }
 
-/// What the list of a region says.
+/// The list of a region's machines.
 #[derive(Default)]
 struct RegionList {
-    sightings: BTreeMap<Name, Sighting>,
-    /// Those that say which launch made them.
+    sightings: BTreeMap<MachineName, Sighting>,
+    /// Machines with the token of their launch.
     machines: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
 }
 
-/// What is known of a worker when it is judged.
+/// All that is known of a worker when it is judged.
 #[derive(Clone)]
-struct Found {
+struct WorkerEvidence {
     worker: Worker,
-    /// `None`: the machine could not be looked at.
+    /// `None`: the machine could not be queried.
     seen: Option<Seen>,
-    /// `None`: the queue could not be asked; `Some(None)`: it does not know the worker.
+    /// `None`: the queue could not be queried; `Some(None)`: it does not know the worker.
     queue: Option<Option<QueueWorker>>,
     attention: Attention,
 }
 
-impl Found {
+impl WorkerEvidence {
     fn judge(&self) -> Judgement {
         let queue = match &self.queue {
             None => QueueFacts::Unknown,
@@ -126,7 +127,7 @@ impl Found {
     }
 }
 
-impl Scanned {
+impl ScanResult {
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
         self.stopped += other.stopped;
@@ -154,12 +155,12 @@ impl Scanner {
     }
 
     /// `None`: the provider makes no machines, or is out of service.
-    pub async fn scan(&mut self) -> Result<Option<Scanned>, StoreError> {
-        self.scan_for(PATIENCE).await
+    pub async fn scan(&mut self) -> Result<Option<ScanResult>, StoreError> {
+        self.scan_for(MAX_REGION_WAIT).await
     }
 
-    /// Waits no longer than this for its regions.
-    pub async fn scan_for(&mut self, patience: Duration) -> Result<Option<Scanned>, StoreError> {
+    /// Like `scan`, with another limit for waiting.
+    pub async fn scan_for(&mut self, max_wait: Duration) -> Result<Option<ScanResult>, StoreError> {
         let engine = Arc::clone(&self.engine);
         let Ok(provider) = engine.providers.get(&self.provider_id) else {
             return Ok(None);
@@ -172,9 +173,9 @@ impl Scanner {
                 self.start(region, groups);
             }
         }
-        let mut scanned = Scanned::default();
+        let mut scanned = ScanResult::default();
         let mut failed = None;
-        for (region, result) in self.regions.ended(patience).await {
+        for (region, result) in self.regions.ended(max_wait).await {
             match result {
                 Ok(Ok(done)) => {
                     scanned.add(done.scanned);
@@ -190,15 +191,15 @@ impl Scanner {
             }
         }
         scanned.settled +=
-            unsettled::settle(&engine, &self.provider_id, machines, &self.listed).await?;
+            reconcile::settle_launches(&engine, &self.provider_id, machines, &self.listed).await?;
         if let Some(problem) = failed {
             return Err(problem);
         }
-        engine.listening.note(engine.clock.now());
+        engine.availability.note_answer(engine.clock.now());
         Ok(Some(scanned))
     }
 
-    /// Where machines can be, where workers are, and where launches without an answer went.
+    /// Regions that may have machines, that have workers, or that have launches without an answer.
     async fn regions_to_scan(
         &self,
         machines: &dyn Machines,
@@ -207,7 +208,9 @@ impl Scanner {
         for region in machines.regions() {
             regions.entry(region).or_default();
         }
-        for (_, region) in unsettled::pending(&self.engine, &self.provider_id, machines).await? {
+        for (_, region) in
+            reconcile::pending_launches(&self.engine, &self.provider_id, machines).await?
+        {
             if let Some(region) = region {
                 regions.entry(region).or_default();
             }
@@ -221,7 +224,7 @@ impl Scanner {
         if groups.len() > most {
             groups.truncate(most);
             tracing::error!(provider.id = %self.provider_id,
-                "{} has workers in more than {most} groups; only those of {most} are looked at",
+                "{} has workers in more than {most} groups; only those of {most} are scanned",
                 self.provider_id);
         }
         for group in groups {
@@ -241,7 +244,7 @@ impl Scanner {
             unknown: self.unknown.remove(&region).unwrap_or_default(),
             region: region.clone(),
             groups,
-            scanned: Scanned::default(),
+            scanned: ScanResult::default(),
             began: self.engine.clock.now(),
             n_failed: 0,
             listed: None,
@@ -259,8 +262,8 @@ impl Scanner {
 
 impl RegionScan {
     async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
-        // What is listed before the rows are read cannot be missed because it was made in between. The list says
-        // nothing of what was made after this moment.
+        // The list is read before the rows: a machine that is made between the two has its row then. The
+        // list says nothing about machines made after this moment.
         self.began = self.engine.clock.now();
         let list = self.list(machines).await;
         let sightings = list.as_ref().map(|list| &list.sightings);
@@ -286,24 +289,24 @@ impl RegionScan {
             }
         }
         if let Some(list) = list {
-            let strangers = list.machines.into_iter();
-            let strangers = strangers.filter(|(_, _, machine)| {
+            let unmatched = list.machines.into_iter();
+            let unmatched = unmatched.filter(|(_, _, machine)| {
                 !known.contains(&(machine.group.clone(), machine.id.clone()))
             });
-            let adopting = unsettled::Adopting {
+            let adoption = reconcile::MachineAdoption {
                 engine: &self.engine,
                 provider_id: &self.provider_id,
                 machines,
                 unknown: &mut self.unknown,
                 scanned: &mut self.scanned,
             };
-            adopting.all(strangers.collect()).await?;
+            adoption.run(unmatched.collect()).await?;
             self.listed = Some(self.began);
         }
         Ok(())
     }
 
-    /// `None`: it cannot be listed now.
+    /// `None`: the region cannot be listed now.
     async fn list(&mut self, machines: &dyn Machines) -> Option<RegionList> {
         let problem = match list(machines, &self.region).await {
             Ok(list) => return Some(list),
@@ -322,23 +325,23 @@ impl RegionScan {
         &mut self,
         machines: &dyn Machines,
         page: Vec<Worker>,
-        listed: &BTreeMap<Name, Sighting>,
+        listed: &BTreeMap<MachineName, Sighting>,
     ) -> Result<(), StoreError> {
         let (first, last) = match (page.first(), page.last()) {
             (Some(first), Some(last)) => (first.key.clone(), last.key.clone()),
             (None, _) | (_, None) => return Ok(()),
         };
-        let seen = self.see(machines, &page, listed).await;
+        let seen = self.query_states(machines, &page, listed).await;
         let queue = queue_facts(&self.engine, &self.provider_id, &page).await?;
         let now = self.engine.clock.now();
         let attention = Attention {
             // The clock may have been set back since.
             looked: self.began.min(now),
-            listening: self.engine.listening.since(now),
-            gap: self.engine.listening.gap(now),
+            listening: self.engine.availability.since(now),
+            gap: self.engine.availability.gap(now),
         };
-        let concerned = page.iter().filter_map(|worker| {
-            let found = Found {
+        let affected = page.iter().filter_map(|worker| {
+            let found = WorkerEvidence {
                 worker: worker.clone(),
                 seen: seen.get(&worker.key).cloned(),
                 queue: queue.as_ref().map(|known| known.get(&worker.key).cloned()),
@@ -346,21 +349,24 @@ impl RegionScan {
             };
             (found.judge() != CHANGES_NOTHING).then_some(found)
         });
-        let concerned: Vec<Found> = concerned.collect();
+        let affected: Vec<WorkerEvidence> = affected.collect();
         let alive = seen.values().filter(|seen| matches!(seen, Seen::Alive));
         self.scanned.seen += alive.count() as u64;
         let stale = page
             .iter()
             .any(|worker| worker.last_checked < now.plus_millis(-CHECKED_MS));
-        if concerned.is_empty() && !stale {
+        if affected.is_empty() && !stale {
             return Ok(());
         }
-        let (id, is_outside) = (self.provider_id.clone(), self.engine.demands.is_outside());
+        let (id, is_outside) = (
+            self.provider_id.clone(),
+            self.engine.demand_source.is_outside(),
+        );
         let written = self.engine.change("scan_apply", now, move |change| {
             let stale = now.plus_millis(-CHECKED_MS);
             store::worker_note_checked(change.tx, &id, &first, &last, now, stale)?;
-            let mut done = Scanned::default();
-            for found in &concerned {
+            let mut done = ScanResult::default();
+            for found in &affected {
                 apply(change, found, is_outside, &mut done)?;
                 change.wake_pool(&found.worker.key.pool_id);
             }
@@ -373,19 +379,19 @@ impl RegionScan {
         Ok(())
     }
 
-    /// How each machine was found, by the list or by a look; those that could not be looked at are absent.
-    async fn see(
+    /// The state of each machine, from the list or from a query; those without an answer are absent.
+    async fn query_states(
         &mut self,
         machines: &dyn Machines,
         page: &[Worker],
-        listed: &BTreeMap<Name, Sighting>,
+        listed: &BTreeMap<MachineName, Sighting>,
     ) -> BTreeMap<WorkerKey, Seen> {
         let mut seen = BTreeMap::new();
         let mut unlisted = Vec::new();
         for worker in page {
             match listed.get(&name(worker)) {
                 Some(sighting) => {
-                    seen.insert(worker.key.clone(), seen_as(sighting.clone()));
+                    seen.insert(worker.key.clone(), to_seen(sighting.clone()));
                 }
                 None => unlisted.push(worker.clone()),
             }
@@ -393,17 +399,17 @@ impl RegionScan {
         if self.n_failed >= self.limits.failures {
             return seen;
         }
-        // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
-        let mut looks = Vec::new();
+        // Collected first: a future with a closure over borrows is not `Send` for any lifetime.
+        let mut queries = Vec::new();
         for chunk in unlisted.chunks(machines.look_batch().max(1)) {
-            looks.push(look(machines, chunk));
+            queries.push(query_machines(machines, chunk));
         }
-        let mut looks = stream::iter(looks).buffer_unordered(self.limits.calls);
-        while let Some(answer) = looks.next().await {
+        let mut queries = stream::iter(queries).buffer_unordered(self.limits.calls);
+        while let Some(answer) = queries.next().await {
             let problem = match answer {
                 Ok(sightings) => {
                     let sightings = sightings.into_iter();
-                    seen.extend(sightings.map(|(key, found)| (key, seen_as(found))));
+                    seen.extend(sightings.map(|(key, found)| (key, to_seen(found))));
                     continue;
                 }
                 Err(problem) => problem,
@@ -412,7 +418,7 @@ impl RegionScan {
             self.scanned.problems += 1;
             let (id, region) = (&self.provider_id, &self.region);
             tracing::warn!(provider.id = %id, region = %region, error = %problem,
-                "cannot look at some machines of {id} in {region}; the next scan tries again: \
+                "cannot query some machines of {id} in {region}; the next scan tries again: \
                  {problem}");
             if self.n_failed >= self.limits.failures {
                 break;
@@ -422,17 +428,17 @@ impl RegionScan {
     }
 }
 
-fn name(worker: &Worker) -> Name {
+fn name(worker: &Worker) -> MachineName {
     (worker.key.group.clone(), worker.key.id.clone())
 }
 
-/// The limit is for each page: a large region may have many.
+/// The time limit holds for each page: a large region may have many.
 async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, CloudError> {
     let mut list = RegionList::default();
     let mut next: Option<String> = None;
     for _ in 0..MAX_OWNED_PAGES {
         let page = tokio::time::timeout(MAX_CALL, machines.owned_page(region, next.as_deref()));
-        let page = page.await.map_err(|_| late())??;
+        let page = page.await.map_err(|_| timeout_error())??;
         for owned in page.machines {
             let OwnedMachine {
                 token,
@@ -457,20 +463,20 @@ async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, Cl
     )))
 }
 
-/// Its time begins when it is made, not when it is planned.
-async fn look(
+/// The time limit begins when the call is made.
+async fn query_machines(
     machines: &dyn Machines,
     workers: &[Worker],
 ) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
     let answer = tokio::time::timeout(MAX_CALL, machines.look(workers)).await;
-    answer.unwrap_or_else(|_| Err(late()))
+    answer.unwrap_or_else(|_| Err(timeout_error()))
 }
 
-fn late() -> CloudError {
+fn timeout_error() -> CloudError {
     CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
 }
 
-fn seen_as(sighting: Sighting) -> Seen {
+fn to_seen(sighting: Sighting) -> Seen {
     match sighting {
         Sighting::Alive => Seen::Alive,
         Sighting::Ending => Seen::Going,
@@ -479,7 +485,7 @@ fn seen_as(sighting: Sighting) -> Seen {
     }
 }
 
-/// What the queue knows of a page of workers in one group. `None`: the queue could not be asked.
+/// The queue's records of a page of workers in one group. `None`: the queue could not be queried.
 async fn queue_facts(
     engine: &Arc<Engine>,
     provider_id: &ProviderId,
@@ -488,8 +494,11 @@ async fn queue_facts(
     let (Some(first), Some(last)) = (page.first(), page.last()) else {
         return Ok(None);
     };
-    if engine.demands.is_outside() {
-        return Ok(engine.demands.activity(page, engine.clock.now()).await);
+    if engine.demand_source.is_outside() {
+        return Ok(engine
+            .demand_source
+            .worker_activity(page, engine.clock.now())
+            .await);
     }
     let (id, first, last) = (provider_id.clone(), first.key.clone(), last.key.clone());
     let read = engine.store.scan("scan_queue_workers", move |tx| {
@@ -501,12 +510,12 @@ async fn queue_facts(
     ))
 }
 
-/// Only if nobody changed the worker since it was looked at, and judged anew: it may have claimed work meanwhile.
+/// Applies a judgement, if the worker is unchanged. It is judged again, as it may have claimed tasks.
 fn apply(
     change: &mut Change<'_, '_>,
-    found: &Found,
+    found: &WorkerEvidence,
     is_outside: bool,
-    done: &mut Scanned,
+    done: &mut ScanResult,
 ) -> Result<(), StoreError> {
     let key = &found.worker.key;
     let Some(mut worker) = store::worker_get(change.tx, key)? else {
@@ -525,10 +534,10 @@ fn apply(
             store::worker_update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {
-            done.stopped += u64::from(gone(change, &mut worker, &reason)?);
+            done.stopped += u64::from(mark_stopped(change, &mut worker, &reason)?);
         }
         Judgement::End { reason } => {
-            done.ended += u64::from(told_to_go(change, &mut worker, &reason)?);
+            done.ended += u64::from(request_stop(change, &mut worker, &reason)?);
         }
         Judgement::EndAgain { .. } => done.ended += 1,
     }

@@ -1,4 +1,4 @@
-//! Why a task or a group is not made, changed or claimed.
+//! Why a task or a task group cannot be created, changed or claimed.
 
 use domain::id::{TaskGroupId, TaskId, WorkerKey};
 use domain::task::Refused;
@@ -10,7 +10,7 @@ use crate::configurations::PayloadError;
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     #[error("There is no task {0}; was it ever created, or has it expired?")]
-    NotThere(TaskId),
+    NoSuchTask(TaskId),
     #[error("There is no task group {0}; was it ever created, or has it expired?")]
     NoSuchGroup(TaskGroupId),
     #[error("{0}")]
@@ -19,13 +19,13 @@ pub enum TaskError {
     Conflict(String),
     /// The payload does not fit its schema.
     #[error("{0}")]
-    Misfit(String),
+    InvalidPayload(String),
     #[error(
         "Worker {worker} is {state} and gets no tasks: it {}. It should shut down; `getWorker` of the worker manager \
          says more.",
-        why_none(*state)
+        reason_for(*state)
     )]
-    WorkerGoes {
+    WorkerLeaving {
         worker: WorkerKey,
         state: WorkerState,
     },
@@ -39,7 +39,7 @@ pub enum TaskError {
     Store(#[from] StoreError),
 }
 
-fn why_none(state: WorkerState) -> &'static str {
+fn reason_for(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Stopped => "has been removed",
         WorkerState::Stopping | WorkerState::Requested | WorkerState::Running => {

@@ -1,18 +1,19 @@
-//! Tasks that are to be looked at again, as far as this process knows: a hint for the task `queue_releases`.
+//! Tasks whose dependents are to be released, as known to this process, for the background task
+//! `queue_releases`.
 //!
-//! What is lost here is found in the store, where the same is noted, a few seconds later.
+//! The store has them as well: a lost entry is found there a few seconds later.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::id::TaskId;
 use tokio::sync::Notify;
 
-/// No more than this many are kept in memory.
+/// At most this many tasks are kept in memory.
 const MAX_KEPT: usize = 10_000;
 
 #[derive(Default)]
 pub struct Releases {
-    pub bell: Arc<Notify>,
+    pub wakeup: Arc<Notify>,
     tasks: Mutex<Vec<TaskId>>,
 }
 
@@ -24,7 +25,7 @@ impl Releases {
         let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MAX_KEPT.saturating_sub(kept.len());
         kept.extend(tasks.into_iter().take(room));
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     pub fn take(&self) -> Vec<TaskId> {
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_in_memory_has_a_limit() {
+    fn the_tasks_in_memory_have_a_limit() {
         for count in testing::sizes_around("engine::queue::releases::MAX_KEPT", MAX_KEPT) {
             let releases = Releases::default();
             let task: TaskId = "AAAAAAAAQACAAAAAAAAAAA".parse().unwrap();

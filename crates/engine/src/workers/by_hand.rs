@@ -150,9 +150,9 @@ pub async fn remove(
             let reason = left_by_itself(&worker);
             worker = worker.set_end_reason(reason);
         }
-        fleet::told_to_go(change, &mut worker, REMOVED_BY_API)?;
+        fleet::request_stop(change, &mut worker, REMOVED_BY_API)?;
         if state == WorkerState::Stopped {
-            fleet::gone(change, &mut worker, REMOVED_BY_API)?;
+            fleet::mark_stopped(change, &mut worker, REMOVED_BY_API)?;
         }
         store::audit_insert(change.tx, &audit)?;
         Ok::<_, WorkerError>(Some(worker))

@@ -49,7 +49,7 @@ pub(super) async fn worker(
             return Ok(Awaited::NotAnswered);
         };
         tokio::select! {
-            _ = awaiting.listener.woken_within(left) => {}
+            _ = awaiting.listener.wait(left) => {}
             () = gone.cancelled() => return Ok(Awaited::NotAnswered),
         }
     }

@@ -44,7 +44,7 @@ async fn pending(world: &World) -> Task {
     });
     let document = serde_json::from_value(document).unwrap();
     let task = LIMITS.task(id, document, world.now()).unwrap();
-    let made = queue::create(&world.engine, world.now(), task);
+    let made = queue::create_task(&world.engine, world.now(), task);
     made.await.unwrap()
 }
 
@@ -157,7 +157,7 @@ async fn a_log_is_known_as_soon_as_it_begins_and_ends_with_its_run() {
     assert_eq!(state.unwrap(), None);
     let mut grown = world.engine.artifacts.grown.listen(&run);
     append(0, false, &task).await.unwrap();
-    assert!(grown.woken_within(std::time::Duration::ZERO).await);
+    assert!(grown.wait(std::time::Duration::ZERO).await);
     let name = "public/logs/live.log".parse().unwrap();
     let log = find_file(&world.engine, (task.id.clone(), 0, name), world.now()).await;
     assert_eq!(log.unwrap().content, Content::Log);

@@ -11,14 +11,14 @@ use domain::audit::{AuditEntry, EntityType};
 use domain::time::{Clock, DAY_MS, Timestamp};
 use engine::Engine;
 use engine::artifacts::Artifacts;
+use engine::availability::Availability;
 use engine::configurations::{Compilations, PayloadSchemas};
-use engine::demand::Demands;
-use engine::fleet::{LaunchAnswers, Launching};
+use engine::demand::DemandSource;
+use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
-use engine::listening::Listening;
 use engine::queue::Queue;
 use engine::random::Random;
-use engine::wake::Wake;
+use engine::wakeups::Wakeups;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -67,11 +67,11 @@ impl World {
             random: Arc::new(Random::new(random)),
             providers: Providers::new(Vec::new()),
             queue: Queue::new(issuer.clone()),
-            wake: Wake::default(),
-            demands: Demands::Embedded,
-            launching: Launching::default(),
+            wakeups: Wakeups::default(),
+            demand_source: DemandSource::Embedded,
+            launch_tracker: LaunchTracker::default(),
             launch_answers: LaunchAnswers::default(),
-            listening: Listening::new(now),
+            availability: Availability::new(now),
             artifacts: Artifacts::new(Some(home.path().join("artifacts"))),
             schemas: Schemas::new(),
             keyring: Arc::new(Keyring::new(vec![key]).unwrap()),

@@ -395,12 +395,12 @@ impl From<TaskError> for ApiError {
     fn from(problem: TaskError) -> Self {
         let text = problem.to_string();
         match problem {
-            TaskError::NotThere(_) | TaskError::NoSuchGroup(_) => Self::not_found(text),
+            TaskError::NoSuchTask(_) | TaskError::NoSuchGroup(_) => Self::not_found(text),
             TaskError::Dependencies(_) => Self::input(text),
-            TaskError::Conflict(_) | TaskError::WorkerGoes { .. } | TaskError::Quarantined(_) => {
-                Self::conflict(text)
-            }
-            TaskError::Misfit(_) => Self::new(Code::InputValidationError, text),
+            TaskError::Conflict(_)
+            | TaskError::WorkerLeaving { .. }
+            | TaskError::Quarantined(_) => Self::conflict(text),
+            TaskError::InvalidPayload(_) => Self::new(Code::InputValidationError, text),
             TaskError::Refused(problem) => problem.into(),
             TaskError::Payload(problem) => problem.into(),
             TaskError::Store(problem) => problem.into(),

@@ -271,7 +271,7 @@ impl Server {
 fn is_ours(app: &App, service: Service) -> bool {
     match service {
         Service::Auth => app.gate.embedded().is_some(),
-        Service::Queue | Service::PurgeCache => !app.engine.demands.is_outside(),
+        Service::Queue | Service::PurgeCache => !app.engine.demand_source.is_outside(),
         Service::WorkerManager | Service::Fleetwright => true,
     }
 }

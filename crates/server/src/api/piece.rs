@@ -5,17 +5,17 @@
 use std::ops::Deref;
 
 use bytes::{Buf, Bytes};
-use engine::unheard::IfUnheard;
+use engine::undo_guard::UndoGuard;
 
 /// A piece of a body, and what is to be done if it is dropped before all of it has been taken.
 #[derive(Debug, Default)]
 pub struct Piece {
     bytes: Bytes,
-    if_unheard: Option<IfUnheard>,
+    if_unheard: Option<UndoGuard>,
 }
 
 impl Piece {
-    pub fn new(bytes: Bytes, if_unheard: Option<IfUnheard>) -> Self {
+    pub fn new(bytes: Bytes, if_unheard: Option<UndoGuard>) -> Self {
         Self { bytes, if_unheard }
     }
 }
@@ -49,7 +49,7 @@ impl Buf for Piece {
         if self.bytes.is_empty()
             && let Some(undo) = self.if_unheard.take()
         {
-            undo.heard();
+            undo.disarm();
         }
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         for (taken, undone) in [(0, 1), (2, 1), (3, 0)] {
             let times = Arc::new(AtomicU32::new(0));
             let counted = Arc::clone(&times);
-            let undo = IfUnheard::new(move || {
+            let undo = UndoGuard::new(move || {
                 counted.fetch_add(1, Ordering::Relaxed);
             });
             let mut piece = Piece::new(Bytes::from_static(b"abc"), Some(undo));

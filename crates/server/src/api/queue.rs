@@ -58,7 +58,7 @@ async fn load(call: &Call) -> Result<Task, ApiError> {
         .engine
         .store
         .read("task_get", move |tx| store::task_get(tx, &id));
-    Ok(read.await?.ok_or(TaskError::NotThere(named))?)
+    Ok(read.await?.ok_or(TaskError::NoSuchTask(named))?)
 }
 
 /// The run that the route names, which may be any number.

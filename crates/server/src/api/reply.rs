@@ -4,7 +4,7 @@ use std::future::ready;
 
 use bytes::Bytes;
 use engine::artifacts::ByteStream;
-use engine::unheard::IfUnheard;
+use engine::undo_guard::UndoGuard;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -18,7 +18,7 @@ pub enum Reply {
     /// JSON, indented by two spaces as clients are used to.
     Json(Bytes),
     /// JSON that must be heard, and what is to be done if it is not.
-    MustBeHeard(Bytes, IfUnheard),
+    MustBeHeard(Bytes, UndoGuard),
     /// Nothing to say (204).
     Empty,
     /// What is asked for is elsewhere (303); programs that do not follow read the JSON.
@@ -52,7 +52,7 @@ impl Reply {
         Ok(Self::Json(pretty(body)))
     }
 
-    pub fn must_be_heard(body: &impl Serialize, if_unheard: IfUnheard) -> Result<Self, ApiError> {
+    pub fn must_be_heard(body: &impl Serialize, if_unheard: UndoGuard) -> Result<Self, ApiError> {
         Ok(Self::MustBeHeard(pretty(body), if_unheard))
     }
 

@@ -57,7 +57,7 @@ impl Hints {
         let app = Arc::clone(&self.app);
         Listener::start(&self.broker, &queue, &bindings, move |body| {
             if let Some(pool) = pool_of(body) {
-                app.engine.wake.pool(&pool);
+                app.engine.wakeups.wake_pool(&pool);
             }
         })
         .await

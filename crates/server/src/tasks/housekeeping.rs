@@ -12,7 +12,7 @@ use domain::id::{ClientId, PoolId, ProviderId};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use engine::change::Change;
-use engine::fleet::settle_old;
+use engine::fleet::settle_old_launches;
 use serde_json::Value;
 use store::{StoreError, Tx};
 
@@ -65,7 +65,7 @@ impl Housekeeping {
             store::queue_worker_delete_expired(tx, now, size)
         });
         let seen = seen.await?;
-        let settled = settle_old(&app.engine).await?;
+        let settled = settle_old_launches(&app.engine).await?;
         let left = self.leave_providers(size).await?;
         let pools = self.forget(batches, "pool_expire", move |tx| {
             expire_pools(tx, now, size)
@@ -133,7 +133,7 @@ impl Housekeeping {
         let hours = app.config.worker_manager.event_retention_hours;
         let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
         let has_broker = app.events.broker.is_some();
-        let has_queue = !app.engine.demands.is_outside();
+        let has_queue = !app.engine.demand_source.is_outside();
         let expired = self.forget(batches, "outbox_expire", move |tx| {
             let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
             let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;

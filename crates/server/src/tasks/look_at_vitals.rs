@@ -20,7 +20,7 @@ impl Task for CheckVitals {
             .check(&app.engine.store, &*app.engine.clock)
             .await
             .database?;
-        app.engine.listening.note(app.engine.clock.now());
+        app.engine.availability.note_answer(app.engine.clock.now());
         Ok(Value::Null)
     }
 }

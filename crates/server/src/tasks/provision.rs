@@ -113,17 +113,17 @@ impl Provision {
     /// The next pools that are read together. An outside queue is asked about each alone: for one
     /// it may take its time.
     fn due(&mut self) -> Vec<PoolId> {
-        let limit = match self.engine.demands.is_outside() {
+        let limit = match self.engine.demand_source.is_outside() {
             true => 1,
             false => PAGE,
         };
         let now = self.engine.clock.now();
         loop {
-            let mut due = self.engine.wake.due_pools(now, limit, &self.busy);
+            let mut due = self.engine.wakeups.take_due_pools(now, limit, &self.busy);
             let n_rang = due.len();
             due.retain(|id| match self.paces.not_before(id, now) {
                 Some(at) => {
-                    self.engine.wake.hold(id, at);
+                    self.engine.wakeups.hold_pool(id, at);
                     false
                 }
                 None => true,
@@ -157,7 +157,7 @@ impl Provision {
                 for id in ids {
                     self.busy.remove(&id);
                     let again = self.paces.failed(&id, now);
-                    self.engine.wake.hold(&id, again);
+                    self.engine.wakeups.hold_pool(&id, again);
                     done.failed(id, problem.clone());
                 }
             }
@@ -172,7 +172,7 @@ impl Provision {
                     Ok(_) => self.paces.looked(id, now),
                     Err(_) => {
                         let again = self.paces.failed(id, now);
-                        self.engine.wake.hold(id, again);
+                        self.engine.wakeups.hold_pool(id, again);
                     }
                 }
                 done.add(&self.engine, *decision);
@@ -187,7 +187,7 @@ impl Task for Provision {
 
     async fn activate(&mut self) -> Result<Value, String> {
         let mut done = Done::default();
-        let bell = Arc::clone(&self.engine.wake.provision);
+        let bell = Arc::clone(&self.engine.wakeups.provision);
         let end = Instant::now() + LONGEST_ACTIVATION;
         loop {
             self.begin();
@@ -214,7 +214,7 @@ impl Task for Provision {
     fn idle_for(&self) -> Option<Duration> {
         let next = self
             .engine
-            .wake
+            .wakeups
             .next_pool_ms(self.engine.clock.now(), &self.busy)?;
         Some(Duration::from_millis(u64::try_from(next).unwrap_or(0)))
     }
@@ -223,10 +223,10 @@ impl Task for Provision {
 /// The facts about those of these pools for which there may be something to do.
 async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRead> {
     let mut demand = BTreeMap::new();
-    let is_outside = engine.demands.is_outside();
+    let is_outside = engine.demand_source.is_outside();
     if is_outside {
         let ours = known(engine, ids).await?;
-        demand = engine.demands.of(&ours).await?;
+        demand = engine.demand_source.read(&ours).await?;
     }
     let (inner, ids, now) = (Arc::clone(engine), ids.to_vec(), engine.clock.now());
     let horizon = engine.horizon(now);
@@ -243,7 +243,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRea
                 true => demand.clone(),
                 false => embedded_demand(tx, &run, now)?,
             };
-            facts.extend(fleet::page_of_supply(tx, run, &demand, &horizon)?);
+            facts.extend(fleet::read_supply(tx, run, &demand, &horizon)?);
         }
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
@@ -252,7 +252,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, NotRea
         true => engine.store.read("provision_facts", read).await,
         false => engine.store.scan("provision_facts", read).await,
     }?;
-    engine.listening.note(now);
+    engine.availability.note_answer(now);
     Ok(facts)
 }
 

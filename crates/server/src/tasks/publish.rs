@@ -85,8 +85,12 @@ impl Publish {
     /// Wakes in this process those who wait for what was announced, by whichever process.
     fn tell(&self, placed: &[OutboxRow]) {
         self.0.events.tell(placed);
-        self.0.engine.queue.broker.hear(&self.0.engine, placed);
-        self.0.engine.launch_answers.hear(placed);
+        self.0
+            .engine
+            .queue
+            .dispatcher
+            .wake_for_events(&self.0.engine, placed);
+        self.0.engine.launch_answers.wake_for_events(placed);
         wake_planner(&self.0, placed);
         wake_endings(&self.0, placed);
     }
@@ -119,7 +123,7 @@ fn wake_planner(app: &App, placed: &[OutboxRow]) {
     let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
     pools
         .into_iter()
-        .for_each(|pool| app.engine.wake.pool(pool));
+        .for_each(|pool| app.engine.wakeups.wake_pool(pool));
 }
 
 fn wake_endings(app: &App, placed: &[OutboxRow]) {
@@ -131,7 +135,7 @@ fn wake_endings(app: &App, placed: &[OutboxRow]) {
     let providers: BTreeSet<ProviderId> = ids.collect();
     for provider in providers {
         if app.engine.providers.get(&provider).is_ok() {
-            app.engine.wake.ending(&provider).notify_one();
+            app.engine.wakeups.ending(&provider).notify_one();
         }
     }
 }

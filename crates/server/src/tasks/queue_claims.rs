@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use engine::Engine;
-use engine::queue::carry_out;
+use engine::queue::apply_transition;
 use serde_json::Value;
 use store::StoreError;
 
@@ -56,7 +56,7 @@ impl QueueClaims {
                     continue;
                 };
                 if let Ok(moved) = before.clone().expire_claim(*run_id, now) {
-                    carry_out(change, &before, moved)?;
+                    apply_transition(change, &before, moved)?;
                 }
             }
             Ok::<_, StoreError>(expired.len() as u64)

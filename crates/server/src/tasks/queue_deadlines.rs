@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::time::{MINUTE_MS, Timestamp};
 use engine::Engine;
-use engine::queue::carry_out;
+use engine::queue::apply_transition;
 use serde_json::Value;
 use store::StoreError;
 
@@ -54,7 +54,7 @@ impl QueueDeadlines {
             for id in &overdue {
                 if let Some(before) = store::task_get(change.tx, id)? {
                     let moved = before.clone().miss_deadline(now);
-                    carry_out(change, &before, moved)?;
+                    apply_transition(change, &before, moved)?;
                 }
             }
             Ok::<_, StoreError>(overdue.len() as u64)

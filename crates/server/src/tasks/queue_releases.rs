@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use domain::id::TaskId;
 use domain::time::SECOND_MS;
 use engine::Engine;
-use engine::queue::{RELEASED_AT_ONCE, look_again};
+use engine::queue::{RELEASE_BATCH, release_dependents};
 use serde_json::Value;
 use store::StoreError;
 
@@ -60,7 +60,7 @@ impl QueueReleases {
         let due = due.await?;
         n_batches += self.look_again(&due, limits).await?;
         if due.len() == limits.tasks as usize {
-            engine.queue.releases.bell.notify_one();
+            engine.queue.releases.wakeup.notify_one();
         }
         Ok(summary(&[("release_batches", n_batches)]))
     }
@@ -68,9 +68,9 @@ impl QueueReleases {
     /// In how many transactions something was released.
     async fn look_again(&self, tasks: &[TaskId], limits: ReleaseLimits) -> Result<u64, StoreError> {
         let mut n_batches = 0_u64;
-        for tasks in tasks.chunks(RELEASED_AT_ONCE as usize) {
+        for tasks in tasks.chunks(RELEASE_BATCH as usize) {
             for _ in 0..limits.batches {
-                let look = look_again(&self.0, tasks).await?;
+                let look = release_dependents(&self.0, tasks).await?;
                 n_batches += u64::from(look.n_released > 0);
                 if !look.more {
                     break;

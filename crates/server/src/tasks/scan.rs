@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::id::ProviderId;
 use engine::Engine;
-use engine::fleet::{Ender, Scanner};
+use engine::fleet::{Scanner, Terminator};
 use serde_json::Value;
 
 use super::driver::{Task, summary};
@@ -21,7 +21,7 @@ pub struct Scan {
 /// Ends machines of one provider.
 pub struct Ending {
     provider_id: ProviderId,
-    ender: Ender,
+    ender: Terminator,
 }
 
 impl Scan {
@@ -39,7 +39,7 @@ impl Ending {
     /// One for each provider.
     pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
         let of = |provider_id: ProviderId| Self {
-            ender: Ender::new(Arc::clone(engine), provider_id.clone()),
+            ender: Terminator::new(Arc::clone(engine), provider_id.clone()),
             provider_id,
         };
         provider_ids(engine).map(of).collect()

@@ -18,7 +18,7 @@ use crate::world::{CLOUDS, World};
 
 /// Machines that appeared when nobody expected them any more: told to go at once, and counted by nobody.
 const UNEXPECTED: [&str; 3] = [
-    "its pool is gone",
+    "its pool was deleted",
     "its pool has left the provider",
     "appeared after its launch was given up",
 ];

@@ -117,7 +117,7 @@ impl World {
                     "queue: tasks wait beside {n_waiting} workers: {n_tasks}"
                 ));
             }
-            let n_known = process.app.engine.queue.broker.waiting(&queue);
+            let n_known = process.app.engine.queue.dispatcher.n_waiting(&queue);
             if n_known != n_waiting {
                 self.problem(format!(
                     "queue: {n_waiting} workers wait, and at rest are {n_known}"

@@ -138,7 +138,7 @@ impl World {
         let written: Result<(), StoreError> = written.await;
         let does_not_care = self.mutant == Some(Mutant::LaunchesUnwritten);
         if written.is_ok() != does_not_care {
-            fleet::launch(&process.app.engine, &facts.pool, launches);
+            fleet::start_launches(&process.app.engine, &facts.pool, launches);
         }
     }
 

@@ -107,7 +107,7 @@ impl World {
             let step = left.min(LONGEST_ROUND_MS);
             self.advance_ms(step);
             for process in self.processes() {
-                process.app.engine.listening.note(self.now());
+                process.app.engine.availability.note_answer(self.now());
             }
             left -= step;
         }

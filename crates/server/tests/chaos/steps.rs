@@ -40,7 +40,7 @@ impl Process {
     /// Looks at the pools that rang; or at none, if all bells are lost.
     pub(crate) async fn provision(&self, rings: bool) {
         if !rings {
-            self.app.engine.wake.take_pools();
+            self.app.engine.wakeups.take_pools();
         }
         self.run(Provision::new(Arc::clone(&self.app.engine))).await;
     }
@@ -236,7 +236,7 @@ impl World {
                 return Ok(Vec::new());
             };
             let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
-            fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
+            fleet::read_facts(tx, vec![pool], &demand, &horizon)
         });
         let read: Result<Vec<Facts>, StoreError> = read.await;
         read.ok()?.pop()
@@ -271,7 +271,7 @@ impl World {
         if let Ok(Some(decided)) = fleet::decide(&process.app.engine, facts.clone()).await {
             let again = (decided.pool.clone(), decided.launches.clone());
             self.state().carried_out.push(again);
-            fleet::launch(&process.app.engine, &decided.pool, decided.launches);
+            fleet::start_launches(&process.app.engine, &decided.pool, decided.launches);
         }
     }
 
@@ -280,7 +280,7 @@ impl World {
         let again = self.chance.pick(&self.state().carried_out).cloned();
         if let Some((pool, launches)) = again {
             self.note(format!("process {} carries out again", process.number));
-            fleet::launch(&process.app.engine, &pool, launches);
+            fleet::start_launches(&process.app.engine, &pool, launches);
         }
     }
 
@@ -340,7 +340,7 @@ impl World {
                 &decided.plan,
             )
             .await;
-            fleet::launch(&process.app.engine, &decided.pool, decided.launches);
+            fleet::start_launches(&process.app.engine, &decided.pool, decided.launches);
         }
         if let Some((snapshot, _)) = previewed {
             self.check_supply(process, &snapshot).await;

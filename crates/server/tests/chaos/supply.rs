@@ -25,7 +25,7 @@ impl World {
     /// Compares what was counted with what is there.
     pub(crate) async fn check_supply(&self, process: &Process, snapshot: &Snapshot) {
         let now = snapshot.now;
-        let listening_since = process.app.engine.listening.since(now);
+        let listening_since = process.app.engine.availability.since(now);
         let horizon = Horizon::new(now, Some(listening_since));
         let picture = Picture::take(&self.observer, now).await;
         let workers = picture.workers_of(&snapshot.pool_id);

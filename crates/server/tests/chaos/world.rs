@@ -314,8 +314,10 @@ impl World {
     pub(crate) async fn let_things_happen(&self) {
         if self.is_postgres() {
             for process in self.processes() {
-                let finished =
-                    tokio::time::timeout(LONGEST_ANSWER, process.app.engine.launching.finish());
+                let finished = tokio::time::timeout(
+                    LONGEST_ANSWER,
+                    process.app.engine.launch_tracker.finish(),
+                );
                 finished.await.expect("a launch ends");
             }
         }

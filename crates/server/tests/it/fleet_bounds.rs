@@ -10,7 +10,7 @@ use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::plan::MAX_ADVICE;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use engine::fleet::{Ender, EndingLimits, ScanLimits, Scanner, launch};
+use engine::fleet::{ScanLimits, Scanner, TerminationLimits, Terminator, start_launches};
 use serde_json::{Value, json};
 use store::PlanRecord;
 use testing::sizes_around;
@@ -28,8 +28,8 @@ fn pages(count: usize) -> u64 {
 }
 
 impl Fleet {
-    fn limited_ender(&self, limits: EndingLimits) -> Ender {
-        Ender::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
+    fn limited_ender(&self, limits: TerminationLimits) -> Terminator {
+        Terminator::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
     }
 
     fn limited_scanner(&self, limits: ScanLimits) -> Scanner {
@@ -58,11 +58,11 @@ async fn until(is_so: impl Fn() -> bool) {
 
 fleet_test!(rows_that_are_to_end_are_read_page_by_page, |fleet| {
     let first = fleet.running_one().await;
-    let limits = EndingLimits {
+    let limits = TerminationLimits {
         page: 5,
-        ..EndingLimits::default()
+        ..TerminationLimits::default()
     };
-    for count in sizes_around("engine::fleet::ending::PAGE", LIMIT) {
+    for count in sizes_around("engine::fleet::termination::PAGE", LIMIT) {
         let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
         let mut ender = fleet.limited_ender(limits);
         let (n_told, counts) = fleet.counted(ender.end_stopping()).await;
@@ -76,11 +76,11 @@ fleet_test!(
     an_activation_ends_so_many_of_a_region_and_the_next_the_others,
     |fleet| {
         let first = fleet.running_one().await;
-        let limits = EndingLimits {
+        let limits = TerminationLimits {
             of_region: LIMIT,
-            ..EndingLimits::default()
+            ..TerminationLimits::default()
         };
-        for count in sizes_around("engine::fleet::ending::MAX_OF_REGION", LIMIT) {
+        for count in sizes_around("engine::fleet::termination::MAX_OF_REGION", LIMIT) {
             let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
             let mut ender = fleet.limited_ender(limits);
             let mut left = count;
@@ -89,7 +89,7 @@ fleet_test!(
                 assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
                 left -= now;
                 // If something is left, the bell rings, so that the rest does not wait for the next scan.
-                let bell = fleet.app.engine.wake.ending(&"one".parse().unwrap());
+                let bell = fleet.app.engine.wakeups.ending(&"one".parse().unwrap());
                 let rung = futures_util::FutureExt::now_or_never(bell.notified());
                 assert_eq!(rung.is_some(), left > 0);
             }
@@ -103,12 +103,12 @@ fleet_test!(so_many_calls_end_machines_at_the_same_time, |fleet| {
     const MAX_CALLS: usize = 8;
     let first = fleet.running_one().await;
     fleet.one.fake.set_batches(1, 1);
-    for count in sizes_around("engine::fleet::ending::MAX_CALLS", MAX_CALLS) {
+    for count in sizes_around("engine::fleet::termination::MAX_CALLS", MAX_CALLS) {
         let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
         let expected = count.min(MAX_CALLS) as u64;
         let n_hanging = || fleet.one.fake.n_hanging(&first.group, Call::End);
         fleet.one.fake.set_hanging(&first.group, true);
-        let mut ender = fleet.limited_ender(EndingLimits::default());
+        let mut ender = fleet.limited_ender(TerminationLimits::default());
         let looking = async {
             until(|| n_hanging() == expected).await;
             // All calls that may be made are made at once, so there are no more to come.
@@ -131,11 +131,11 @@ fleet_test!(
         let first = fleet.running_one().await;
         fleet.one.fake.set_batches(1, 1);
         // One after the other, so that none is under way when the last one fails.
-        let limits = EndingLimits {
+        let limits = TerminationLimits {
             calls: 1,
-            ..EndingLimits::default()
+            ..TerminationLimits::default()
         };
-        for n_failures in sizes_around("engine::fleet::ending::MAX_FAILURES", MAX_FAILURES) {
+        for n_failures in sizes_around("engine::fleet::termination::MAX_FAILURES", MAX_FAILURES) {
             let n_workers = 30 + n_failures;
             let keys = fleet.copies(&first, n_workers, WorkerState::Stopping).await;
             for _ in 0..n_failures {
@@ -284,13 +284,13 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
     };
     let config = Arc::new(config.await.unwrap());
-    for count in sizes_around("engine::fleet::launching::MAX_AT_ONCE", AT_ONCE) {
+    for count in sizes_around("engine::fleet::launches::MAX_AT_ONCE", AT_ONCE) {
         let gate = Arc::new(Semaphore::new(0));
         *fleet.one.gate.lock().unwrap() = Some(Arc::clone(&gate));
         let launches = new_launches(fleet, &template, count).await;
         let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
         fleet.one.launches.take_most();
-        launch(&fleet.app.engine, &pool, all.collect());
+        start_launches(&fleet.app.engine, &pool, all.collect());
         for n_done in 0..count {
             let expected = (count - n_done).min(AT_ONCE);
             until(|| fleet.one.launches.now() == expected).await;
@@ -298,7 +298,7 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
             until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
         }
         until(|| fleet.one.launches.now() == 0).await;
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
     }
     *fleet.one.gate.lock().unwrap() = None;

@@ -79,7 +79,7 @@ fleet_test!(a_task_rings_the_bell_of_its_own_pool_only, |fleet| {
     fleet
         .make_pool("pp/other", pool("one", 1, 4, &[machine("a")]))
         .await;
-    fleet.app.engine.wake.take_pools();
+    fleet.app.engine.wakeups.take_pools();
     fleet.tasks(POOL, 1).await;
     fleet.provision().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
@@ -91,7 +91,7 @@ fleet_test!(
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         fleet.tasks(POOL, 1).await;
-        fleet.app.engine.wake.take_pools();
+        fleet.app.engine.wakeups.take_pools();
         fleet.provision().await;
         assert_eq!(fleet.states(POOL).await, "");
         fleet.round().await;

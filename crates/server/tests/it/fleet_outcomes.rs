@@ -50,7 +50,7 @@ impl Fleet {
         let facts = self.read(move |tx| {
             let pool = store::pool_get(tx, &id)?.unwrap();
             let demand = BTreeMap::from([(id.clone(), store::task_demand_of(tx, &id, now)?)]);
-            engine::fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
+            engine::fleet::read_facts(tx, vec![pool], &demand, &horizon)
         });
         let facts = facts.await.remove(0);
         let decided = engine::fleet::decide(&self.app.engine, facts)
@@ -65,8 +65,8 @@ impl Fleet {
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
         let config = self.read(move |tx| store::launch_config_get(tx, &pool_id, &config_id));
         let config: LaunchConfig = config.await.unwrap();
-        engine::fleet::launch(&app.engine, &definition, vec![(launch, Arc::new(config))]);
-        app.engine.launching.finish().await;
+        engine::fleet::start_launches(&app.engine, &definition, vec![(launch, Arc::new(config))]);
+        app.engine.launch_tracker.finish().await;
     }
 
     /// What is known for and against the first launch config of a pool.
@@ -181,7 +181,7 @@ fleet_test!(
         assert_eq!(fleet.states(POOL).await, "");
 
         fleet.pass_ms(2 * MINUTE_MS);
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.states(POOL).await, "1 requested");
         assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
     }
@@ -203,7 +203,7 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     fleet.news().await;
 
     fleet.pass_ms(2 * MINUTE_MS);
-    fleet.app.engine.launching.finish().await;
+    fleet.app.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 running");
     assert_eq!(fleet.news().await, Vec::<String>::new());
     let launch = fleet.launch().await;
@@ -275,7 +275,7 @@ fleet_test!(
         assert_eq!(fleet.n_launch_calls(), 1);
 
         fleet.pass_ms(MINUTE_MS);
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.launch().await.state, LaunchState::Accepted);
         assert_eq!(fleet.states(POOL).await, "1 requested");
     }
@@ -526,7 +526,7 @@ fleet_test!(
         let (app, clock) = (Arc::clone(&fleet.app), Arc::clone(&fleet.clock));
         fleet.one.during_the_next_look(async move {
             crate::fleet_world::round(&app).await;
-            app.engine.launching.finish().await;
+            app.engine.launch_tracker.finish().await;
             clock.advance_ms(LONG_MS);
         });
         fleet.scan().await;
@@ -556,7 +556,7 @@ fleet_test!(
         crate::fleet_world::round(&fleet.app).await;
         fleet.until_asked(AT_ONCE).await;
         fleet.pass_ms(2 * MINUTE_MS);
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.n_launch_calls(), AT_ONCE);
         let mut withdrawn = Vec::new();
         for pool in &pools {

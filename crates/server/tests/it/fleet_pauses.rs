@@ -31,7 +31,7 @@ impl<'a> Planner<'a> {
 
     async fn look(&mut self) {
         self.task.activate().await.unwrap();
-        self.fleet.app.engine.launching.finish().await;
+        self.fleet.app.engine.launch_tracker.finish().await;
     }
 
     /// Goes on for this long, second by second, with a round each ten seconds.

@@ -49,7 +49,7 @@ fleet_test!(pools_that_ring_within_a_moment_are_all_planned, |fleet| {
     let close: Vec<String> = (0..20).map(name).collect();
     let far: Vec<String> = [1, 20, 39].map(name).into();
     for (expected, names) in [(1, close), (2, far)] {
-        fleet.app.engine.wake.take_pools();
+        fleet.app.engine.wakeups.take_pools();
         for name in &names {
             fleet.tasks(name, 1).await;
         }
@@ -97,7 +97,7 @@ fleet_test!(
         fleet.make_pool("pp/other", plain_pool(4)).await;
         fleet.tasks("pp/other", 1).await;
         fleet.delete_pool(POOL).await;
-        fleet.app.engine.wake.pool(&POOL.parse().unwrap());
+        fleet.app.engine.wakeups.wake_pool(&POOL.parse().unwrap());
         fleet.provision().await;
         assert_eq!(fleet.states("pp/other").await, "1 requested");
     }
@@ -122,14 +122,18 @@ fleet_test!(
             failed.starts_with("cannot decide about pp/broken: "),
             "{failed}"
         );
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.states("pp/well").await, "1 requested");
 
         // Woken again and again, it is tried after 1, 2, 4, 8 … seconds.
         let mut planner = planner(&fleet.app);
         let mut tried = Vec::new();
         for second in 0..40 {
-            fleet.app.engine.wake.pool(&"pp/broken".parse().unwrap());
+            fleet
+                .app
+                .engine
+                .wakeups
+                .wake_pool(&"pp/broken".parse().unwrap());
             if planner.activate().await.is_err() {
                 tried.push(second);
             }
@@ -163,7 +167,7 @@ fleet_test!(rounds_see_all_pools_whatever_a_page_holds, |fleet| {
             };
             let rounds = Rounds(Arc::clone(&fleet.app.engine));
             let done = rounds.with_pages(limits).await.unwrap();
-            fleet.app.engine.launching.finish().await;
+            fleet.app.engine.launch_tracker.finish().await;
             let expected = match (launch_configs, count) {
                 (1, 1..) => json!({"pools": count, "launches": count}),
                 _ => json!(null),
@@ -187,7 +191,7 @@ fleet_test!(
 async fn other_process(fleet: &Fleet) -> Arc<App> {
     let other = second(fleet).await;
     Publish(Arc::clone(&other)).activate().await.unwrap();
-    other.engine.wake.take_pools();
+    other.engine.wakeups.take_pools();
     other
 }
 
@@ -207,25 +211,25 @@ async fn what_one_process_changes_wakes_the_planner_of_another() {
     fleet.make_pool(POOL, plain_pool(4)).await;
     hear(&other).await;
     assert!(
-        other.engine.wake.take_pools().contains(&pool_id),
+        other.engine.wakeups.take_pools().contains(&pool_id),
         "the pool is new"
     );
 
     fleet.tasks(POOL, 1).await;
     hear(&other).await;
     planner(&other).activate().await.unwrap();
-    other.engine.launching.finish().await;
+    other.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
 
     let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
-    other.engine.wake.take_pools();
+    other.engine.wakeups.take_pools();
     hear(&other).await;
     assert!(
-        other.engine.wake.take_pools().contains(&pool_id),
+        other.engine.wakeups.take_pools().contains(&pool_id),
         "a worker registered"
     );
 
-    let ending = other.engine.wake.ending(&"one".parse().unwrap());
+    let ending = other.engine.wakeups.ending(&"one".parse().unwrap());
     while ending.notified().now_or_never().is_some() {}
     fleet.remove(&worker.key).await;
     hear(&other).await;
@@ -233,15 +237,15 @@ async fn what_one_process_changes_wakes_the_planner_of_another() {
         ending.notified().now_or_never().is_some(),
         "a worker is to be ended"
     );
-    assert!(other.engine.wake.take_pools().contains(&pool_id));
+    assert!(other.engine.wakeups.take_pools().contains(&pool_id));
 
     // What is nobody's need wakes nobody.
     let claimed = fleet.make_pool("pp/quiet", plain_pool(4));
     claimed.await;
     hear(&other).await;
-    other.engine.wake.take_pools();
+    other.engine.wakeups.take_pools();
     hear(&other).await;
-    assert!(other.engine.wake.take_pools().is_empty());
+    assert!(other.engine.wakeups.take_pools().is_empty());
     other.engine.store.close().await;
 }
 
@@ -279,7 +283,7 @@ async fn a_first_wake_is_answered_at_once() {
     fleet.tasks(POOL, 1).await;
     assert_eq!(planner.idle_for(), Some(Duration::ZERO));
     planner.activate().await.unwrap();
-    fleet.app.engine.launching.finish().await;
+    fleet.app.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
     // Rung by the answer, it waits for its pace.
     planner.activate().await.unwrap();
@@ -343,13 +347,13 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
         world.put(&path, definition).await.expect(200);
     }
     let app = Arc::clone(&world.app);
-    app.engine.wake.take_pools();
-    app.engine.wake.pool(&"pp/slow".parse().unwrap());
+    app.engine.wakeups.take_pools();
+    app.engine.wakeups.wake_pool(&"pp/slow".parse().unwrap());
     let mut planner = planner(&app);
     let planning = tokio::spawn(async move { planner.activate().await });
     asked_in_vain.notified().await;
     // The planner waits for an answer. What rings now is looked at all the same.
-    app.engine.wake.pool(&"pp/quick".parse().unwrap());
+    app.engine.wakeups.wake_pool(&"pp/quick".parse().unwrap());
     let has_worker = async {
         let quick: PoolId = "pp/quick".parse().unwrap();
         loop {

@@ -99,7 +99,7 @@ fleet_test!(
                 fleet.pool_in("pp/cold", "cold").await;
             }
             round(&app).await;
-            app.engine.launching.finish().await;
+            app.engine.launch_tracker.finish().await;
             if step == 10 {
                 assert_eq!(fleet.states("pp/cold").await, "1 requested");
             }
@@ -137,7 +137,7 @@ fleet_test!(
             assert!(n_rounds < 200, "{} machines", fleet.machines().len());
             fleet.pass_ms(10_000);
             round(&app).await;
-            app.engine.launching.finish().await;
+            app.engine.launch_tracker.finish().await;
         }
         let seconds = fleet.now().millis_since(begin) / 1_000;
         // Five seconds' worth at first, and two a second after that.

@@ -7,7 +7,7 @@ use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::worker::{StoredWorker, Worker, WorkerState};
-use engine::fleet::{Ender, EndingLimits, Scanned, Scanner};
+use engine::fleet::{ScanResult, Scanner, TerminationLimits, Terminator};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
@@ -51,8 +51,8 @@ impl Fleet {
         Scanner::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
-    fn ender(&self) -> Ender {
-        Ender::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
+    fn ender(&self) -> Terminator {
+        Terminator::new(Arc::clone(&self.app.engine), "one".parse().unwrap())
     }
 
     /// How often this is called meanwhile.
@@ -234,9 +234,9 @@ fleet_test!(a_list_is_read_page_by_page, |fleet| {
             count.div_ceil(BATCH).max(1) as u64,
             "{count} machines"
         );
-        let expected = Scanned {
+        let expected = ScanResult {
             seen: count as u64,
-            ..Scanned::default()
+            ..ScanResult::default()
         };
         assert_eq!(scanned.unwrap().unwrap(), expected);
     }
@@ -343,12 +343,13 @@ fleet_test!(
         let first = fleet.stopping_one().await;
         fleet.copies(&first, 100, WorkerState::Stopping).await;
         fleet.one.fake.set_batches(1, 1);
-        let limits = EndingLimits {
+        let limits = TerminationLimits {
             calls: 1,
-            ..EndingLimits::default()
+            ..TerminationLimits::default()
         };
         let app = Arc::clone(&fleet.app);
-        let mut ender = Ender::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
+        let mut ender =
+            Terminator::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
         let mut n_told = 0;
         // The first two of each activation get no answer, and the others are not tried.
         for _ in 0..50 {
@@ -465,7 +466,7 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
         .await
         .try_into()
         .unwrap();
-    let sizes = sizes_around("engine::fleet::unsettled::PAGE", PAGE).into_iter();
+    let sizes = sizes_around("engine::fleet::reconcile::PAGE", PAGE).into_iter();
     for (count, is_scanned) in sizes.flat_map(|count| [(count, true), (count, false)]) {
         let (template, created) = (template.clone(), fleet.now());
         let tokens: Vec<LaunchToken> = (0..count)
@@ -495,7 +496,9 @@ fleet_test!(all_launches_without_an_answer_are_looked_at, |fleet| {
                 scanned.unwrap().settled
             }
             // As for a provider that no scan can look at.
-            false => engine::fleet::settle_old(&fleet.app.engine).await.unwrap(),
+            false => engine::fleet::settle_old_launches(&fleet.app.engine)
+                .await
+                .unwrap(),
         };
         assert_eq!(n_settled, count as u64);
     }

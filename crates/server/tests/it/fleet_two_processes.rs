@@ -45,8 +45,8 @@ pub(crate) async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
         let done = theirs.await.unwrap();
         assert!(done.is_ok() || other.engine.store.is_stopped(), "{done:?}");
     }
-    fleet.app.engine.launching.finish().await;
-    other.engine.launching.finish().await;
+    fleet.app.engine.launch_tracker.finish().await;
+    other.engine.launch_tracker.finish().await;
 }
 
 async fn open() -> Option<(Fleet, Arc<App>)> {

@@ -180,7 +180,7 @@ impl Fleet {
         while left > 0 {
             let step = left.min(LOOK_EVERY_MS);
             self.pass_ms(step);
-            self.app.engine.listening.note(self.now());
+            self.app.engine.availability.note_answer(self.now());
             left -= step;
         }
     }
@@ -194,14 +194,14 @@ impl Fleet {
             .activate()
             .await
             .unwrap();
-        self.app.engine.launching.finish().await;
+        self.app.engine.launch_tracker.finish().await;
         done
     }
 
     /// Looks at all pools, and waits for what the clouds say.
     pub(crate) async fn round(&self) -> Value {
         let done = round(&self.app).await;
-        self.app.engine.launching.finish().await;
+        self.app.engine.launch_tracker.finish().await;
         done
     }
 

@@ -80,7 +80,7 @@ impl Two {
     async fn demand(&self, names: &[&str]) -> Result<BTreeMap<String, (u64, u64)>, String> {
         let pools: Vec<PoolId> = names.iter().map(|name| name.parse().unwrap()).collect();
         let app = &self.fleet.app;
-        let known = app.engine.demands.of(&pools).await?;
+        let known = app.engine.demand_source.read(&pools).await?;
         let plain =
             |(pool, demand): (PoolId, Demand)| (pool.to_string(), (demand.pending, demand.claimed));
         Ok(known.into_iter().map(plain).collect())
@@ -139,8 +139,8 @@ async fn what_waits_and_runs_there_is_known_here() {
         .fleet
         .app
         .engine
-        .demands
-        .busy(&"pp/a".parse().unwrap())
+        .demand_source
+        .busy_workers(&"pp/a".parse().unwrap())
         .await
         .unwrap();
     let busy: Vec<String> = busy
@@ -163,8 +163,8 @@ async fn what_the_queue_knows_of_workers_is_known_here() {
     let app = &two.fleet.app;
     let known = app
         .engine
-        .demands
-        .activity(&workers, app.engine.clock.now())
+        .demand_source
+        .worker_activity(&workers, app.engine.clock.now())
         .await
         .unwrap();
     assert_eq!(known.len(), 1);
@@ -323,27 +323,24 @@ async fn a_pool_whose_queue_we_may_not_see_is_unknown_and_hides_no_other() {
     two.task("pp/a").await;
     let known = two.demand(&["pp/a", "pp/b"]).await;
     assert_eq!(known, Ok(answer(&[("pp/a", (1, 0))])));
-    let told = two.fleet.log.lines("the demand of 1 pools is not known");
+    let told = two.fleet.log.lines("the demand of 1 pools is unknown");
     assert!(told[0].contains("queue:pending-count:pp/b"), "{told:?}");
 
     let problem = two.demand(&["pp/b"]).await.unwrap_err();
-    assert!(
-        problem.starts_with("the demand is not known: "),
-        "{problem}"
-    );
+    assert!(problem.starts_with("the demand is unknown: "), "{problem}");
     let workers = [worker("pp/a", "g", "w1")];
     let app = &two.fleet.app;
     assert_eq!(
         app.engine
-            .demands
-            .activity(&workers, app.engine.clock.now())
+            .demand_source
+            .worker_activity(&workers, app.engine.clock.now())
             .await,
         None
     );
     assert!(
         app.engine
-            .demands
-            .busy(&"pp/a".parse().unwrap())
+            .demand_source
+            .busy_workers(&"pp/a".parse().unwrap())
             .await
             .is_err()
     );
@@ -398,7 +395,10 @@ async fn a_task_that_comes_there_makes_us_look_here() {
         PublishToBroker::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
     publisher.activate().await.unwrap();
     let fleet = &two.fleet.app;
-    let mut hints = Hints::new(Arc::clone(fleet), fleet.engine.demands.pulse().unwrap());
+    let mut hints = Hints::new(
+        Arc::clone(fleet),
+        fleet.engine.demand_source.pulse().unwrap(),
+    );
     assert_eq!(hints.activate().await.unwrap(), Value::Null);
     let pool = unique("pp/p");
     two.task(&pool).await;
@@ -406,10 +406,10 @@ async fn a_task_that_comes_there_makes_us_look_here() {
     publisher.activate().await.unwrap();
     let heard = async {
         loop {
-            fleet.engine.wake.provision.notified().await;
+            fleet.engine.wakeups.provision.notified().await;
             if fleet
                 .engine
-                .wake
+                .wakeups
                 .take_pools()
                 .iter()
                 .any(|id| id.as_str() == pool)
@@ -434,7 +434,7 @@ async fn a_broker_that_is_away_is_told_once_and_tried_again() {
     .await;
     let mut hints = Hints::new(
         Arc::clone(&fleet.app),
-        fleet.app.engine.demands.pulse().unwrap(),
+        fleet.app.engine.demand_source.pulse().unwrap(),
     );
     for _ in 0..4 {
         assert_eq!(hints.activate().await.unwrap(), Value::Null);

@@ -164,7 +164,7 @@ fleet_test!(
         fleet.paused("freeze", "providerId", "one").await;
         let other = second(fleet).await;
         round(&other).await;
-        other.engine.launching.finish().await;
+        other.engine.launch_tracker.finish().await;
         assert_eq!(fleet.states(POOL).await, "", "the next process heeds it");
         // The clock jumps far beyond its end, and back again before it.
         fleet.pass_ms(50 * END_MS);
@@ -180,7 +180,7 @@ fleet_test!(
         );
         let third = second(fleet).await;
         round(&third).await;
-        third.engine.launching.finish().await;
+        third.engine.launch_tracker.finish().await;
         assert_eq!(
             fleet.states(POOL).await,
             "1 requested",
@@ -199,7 +199,7 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     let facts = fleet.read(move |tx| {
         let pool = store::pool_get(tx, &id)?.unwrap();
         let demand = [(id.clone(), store::task_demand_of(tx, &id, now)?)].into();
-        fleet::page_of_facts(tx, vec![pool], &demand, &horizon)
+        fleet::read_facts(tx, vec![pool], &demand, &horizon)
     });
     let [facts] = facts.await.try_into().ok().unwrap();
     fleet.paused("freeze", "region", "none").await;

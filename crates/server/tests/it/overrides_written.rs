@@ -113,7 +113,7 @@ on_both!(
             .expect(409);
         let said = elsewhere["message"].as_str().unwrap();
         assert!(
-            said.starts_with("Override freeze is about something else: remove it first"),
+            said.starts_with("Override freeze has another target: remove it first"),
             "{said}"
         );
     }
@@ -274,7 +274,8 @@ on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
             if number < LIMIT {
                 answer.expect(200);
             } else {
-                let text = "1000 overrides are in force: remove some, or pause a provider or region as a whole";
+                let text =
+                    "1000 overrides are in force: remove some, or pause a provider or region";
                 answer.refused(409, "RequestConflict", text);
             }
         }

@@ -369,7 +369,7 @@ async fn drive(app: Arc<App>, clock: Arc<TestClock>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         tell(&app, &mut publisher).await;
         clock.advance_ms(100);
-        let _moment = timeout(A_MOMENT, app.engine.wake.publish.notified()).await;
+        let _moment = timeout(A_MOMENT, app.engine.wakeups.publish.notified()).await;
     }
 }
 

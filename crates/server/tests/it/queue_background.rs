@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::time::MINUTE_MS;
-use engine::queue::worker_gone;
+use engine::queue::release_worker_claims;
 use serde_json::{Value, json};
 use server::tasks::driver::Task;
 use server::tasks::{QueueClaims, QueueDeadlines, QueueHousekeeping};
@@ -35,7 +35,8 @@ async fn forget(world: &World) -> Value {
 }
 
 async fn lose(world: &World, worker: &'static str) -> u64 {
-    let gone = world.change(move |change| worker_gone(change, &key("pp/ee", "g", worker)));
+    let gone =
+        world.change(move |change| release_worker_claims(change, &key("pp/ee", "g", worker)));
     gone.await
 }
 

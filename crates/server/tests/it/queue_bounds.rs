@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::id::{PoolId, TaskGroupId, TaskId};
 use domain::task::{Requires, Task};
-use engine::queue::worker_gone_with;
+use engine::queue::release_worker_claims_up_to;
 use serde_json::json;
 use server::tasks::QueueReleases;
 use server::tasks::driver::Task as _;
@@ -49,7 +49,7 @@ on_both!(
         /// Together they want more.
         const WORKERS: usize = 5;
         let mut first = 0;
-        for count in sizes_around("engine::queue::claiming::CLAIMS_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("engine::queue::claim_work::CLAIMS_AT_ONCE", AT_ONCE) {
             // With stopped time no sweep begins by itself.
             let time = stop_time();
             let queue: PoolId = format!("pp/of-{count}").parse().unwrap();
@@ -101,12 +101,15 @@ on_both!(
 async fn until_waiting(world: &World, queue: &PoolId, count: usize) {
     const LIMIT: usize = 50_000_000;
     for _ in 0..LIMIT {
-        if world.app.engine.queue.broker.waiting(queue) == count {
+        if world.app.engine.queue.dispatcher.n_waiting(queue) == count {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("{} wait", world.app.engine.queue.broker.waiting(queue));
+    panic!(
+        "{} wait",
+        world.app.engine.queue.dispatcher.n_waiting(queue)
+    );
 }
 
 on_both!(
@@ -114,7 +117,7 @@ on_both!(
     |world| {
         const AT_ONCE: usize = 100;
         let (mut first, mut n_pending) = (0, 0);
-        for count in sizes_around("engine::queue::moves::RELEASED_AT_ONCE", AT_ONCE) {
+        for count in sizes_around("engine::queue::transitions::RELEASE_BATCH", AT_ONCE) {
             world
                 .created(u32::try_from(first).unwrap(), json!({}))
                 .await;
@@ -159,7 +162,7 @@ on_both!(
     |world| {
         const MANY: usize = 256;
         let mut first = 0;
-        for count in sizes_around("engine::queue::moves::MANY", MANY) {
+        for count in sizes_around("engine::queue::transitions::COUNT_LIMIT", MANY) {
             // One task ends, `count` others of its group stay, and one more task depends on all of them.
             let group: TaskGroupId = id(first).as_str().parse().unwrap();
             let ending = u32::try_from(first).unwrap();
@@ -221,7 +224,7 @@ on_both!(a_request_asks_for_so_many_tasks_at_most, |world| {
 on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
     const LIMIT: usize = 5;
     let mut first = 0;
-    for count in sizes_around("engine::queue::worker_gone::MAX_CLAIMS", LIMIT) {
+    for count in sizes_around("engine::queue::worker_claims::MAX_CLAIMS", LIMIT) {
         let (now, worker) = (world.now(), key("pp/ee", "g", "w"));
         let pending = stored_task(world).schedule(now).unwrap().task;
         let until = now.plus_seconds(1_200);
@@ -233,7 +236,8 @@ on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
         let mut left = count;
         loop {
             let (worker, max) = (worker.clone(), u32::try_from(LIMIT).unwrap());
-            let gone = world.change(move |change| worker_gone_with(change, &worker, max));
+            let gone =
+                world.change(move |change| release_worker_claims_up_to(change, &worker, max));
             let n_lost = left.min(LIMIT);
             assert_eq!(gone.await, n_lost as u64);
             left -= n_lost;

@@ -80,9 +80,9 @@ on_both!(
 );
 
 on_both!(the_pool_of_a_new_task_is_looked_at, |world| {
-    world.app.engine.wake.take_pools();
+    world.app.engine.wakeups.take_pools();
     world.created(1, json!({})).await;
-    let rung: Vec<_> = world.app.engine.wake.take_pools().into_iter().collect();
+    let rung: Vec<_> = world.app.engine.wakeups.take_pools().into_iter().collect();
     assert_eq!(rung, [QUEUE.parse().unwrap()]);
 });
 

@@ -245,5 +245,5 @@ on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once
     assert_eq!(answer.json::<Value>().await.unwrap(), json!({"tasks": []}));
     serving.await.unwrap();
     holding.await.unwrap();
-    assert_eq!(world.app.engine.queue.broker.waiting(&"pp/ee".parse().unwrap()), 0);
+    assert_eq!(world.app.engine.queue.dispatcher.n_waiting(&"pp/ee".parse().unwrap()), 0);
 });

@@ -36,7 +36,7 @@ on_both!(
         world.report(&one, "completed", json!({})).await.expect(200);
         assert_eq!(world.state(9).await, "unscheduled");
         world.events().await;
-        world.app.engine.wake.take_pools();
+        world.app.engine.wakeups.take_pools();
         world.report(&two, "completed", json!({})).await.expect(200);
         assert_eq!(world.state(9).await, "pending");
         assert_eq!(
@@ -47,7 +47,7 @@ on_both!(
                 "task-group-resolved"
             ]
         );
-        assert_eq!(world.app.engine.wake.take_pools().len(), 1);
+        assert_eq!(world.app.engine.wakeups.take_pools().len(), 1);
     }
 );
 

@@ -141,12 +141,15 @@ impl World {
         const LIMIT: usize = 50_000_000;
         let queue: PoolId = QUEUE.parse().unwrap();
         for _ in 0..LIMIT {
-            if self.app.engine.queue.broker.waiting(&queue) == count {
+            if self.app.engine.queue.dispatcher.n_waiting(&queue) == count {
                 return;
             }
             tokio::task::yield_now().await;
         }
-        panic!("{} wait", self.app.engine.queue.broker.waiting(&queue));
+        panic!(
+            "{} wait",
+            self.app.engine.queue.dispatcher.n_waiting(&queue)
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::change::Change;
-use engine::queue::worker_gone;
+use engine::queue::release_worker_claims;
 use engine::random::Random;
 use http::Method;
 use rand::SeedableRng;
@@ -139,7 +139,7 @@ on_both!(
         let (random, now) = (Arc::clone(&world.app.engine.random), world.now());
         // In a change of another process, whose wake-ups do not reach this one.
         let lost = world.write(move |tx| {
-            worker_gone(
+            release_worker_claims(
                 &mut Change::new(tx, now, &random),
                 &key("pp/ee", "g", "gone"),
             )

@@ -116,7 +116,7 @@ on_both!(a_quarantine_is_kept_with_who_and_why, |world| {
     assert_eq!(world.put(&no_queue, body.clone()).await.status, 404);
     world.seen("w1").await;
     world.clock.advance_ms(DAY_MS - 1_000);
-    world.app.engine.wake.take_pools();
+    world.app.engine.wakeups.take_pools();
     let held = world.put(WORKER, body).await.expect(200);
     assert_eq!(held["quarantineUntil"], "2026-09-30T00:00:00.000Z");
     // At least a day from now on.
@@ -124,7 +124,7 @@ on_both!(a_quarantine_is_kept_with_who_and_why, |world| {
     let woken: Vec<String> = world
         .app
         .engine
-        .wake
+        .wakeups
         .take_pools()
         .iter()
         .map(ToString::to_string)

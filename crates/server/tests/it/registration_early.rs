@@ -106,7 +106,7 @@ fleet_test!(
         assert_eq!(logged.len(), 1);
         assert!(logged[0].contains("its launch was not answered yet"));
         fleet.pass_ms(ANSWER_MS);
-        fleet.app.engine.launching.finish().await;
+        fleet.app.engine.launch_tracker.finish().await;
         let again = registering(&fleet.server, fleet, &claim(fleet, &key));
         again.await.unwrap().expect(200);
     }
@@ -174,7 +174,7 @@ async fn across_processes(fleet: &Fleet) {
     let registering = registering(&server, fleet, &claim(fleet, &key));
     until_waiting(&other, &token, &registering).await;
     fleet.pass_ms(ANSWER_MS);
-    fleet.app.engine.launching.finish().await;
+    fleet.app.engine.launch_tracker.finish().await;
     Publish(Arc::clone(&other)).activate().await.unwrap();
     registering.await.unwrap().expect(200);
     assert_eq!(fleet.states(POOL).await, "1 running");

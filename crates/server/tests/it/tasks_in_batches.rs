@@ -183,7 +183,7 @@ on_both!(events_get_their_places_in_batches, |world| {
 on_both!(a_group_is_cancelled_in_batches, |world| {
     const BATCH: usize = 100;
     let mut number = 0;
-    for count in sizes_around("engine::queue::groups::BATCH", BATCH) {
+    for count in sizes_around("engine::queue::task_groups::BATCH", BATCH) {
         let group = task_id(number);
         // One that is resolved, so that there is a group of none.
         world.created(number, json!({"taskGroupId": group})).await;

@@ -56,7 +56,7 @@ on_both!(
     every_process_hears_workers_as_long_as_its_database_answers,
     |world| {
         let mut task = CheckVitals(world.app.clone());
-        let listening = &world.app.engine.listening;
+        let listening = &world.app.engine.availability;
         let started = listening.since(world.now());
         for _ in 0..3 {
             world.clock.advance_ms(50_000);

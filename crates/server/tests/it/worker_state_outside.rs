@@ -72,7 +72,7 @@ impl Two {
         let pool = unique("pp/p");
         let path = format!("/worker-pool/{}", pool.replace('/', "%2F"));
         world.put(&path, static_pool()).await.expect(200);
-        let broker = world.app.engine.demands.pulse().unwrap();
+        let broker = world.app.engine.demand_source.pulse().unwrap();
         let exchanges = OUTCOME_EXCHANGES.map(str::to_owned);
         let publisher = Publisher::connect(&broker, &exchanges).await.unwrap();
         let user = broker.user().unwrap();
@@ -91,7 +91,7 @@ impl Two {
 
     /// At the end of a test: the inbox would outlive it.
     async fn end(self) {
-        let broker = self.world.app.engine.demands.pulse().unwrap();
+        let broker = self.world.app.engine.demand_source.pulse().unwrap();
         delete_queue(broker.url.expose(), &self.queue).await;
     }
 
@@ -279,7 +279,7 @@ async fn pools_of_others_and_nonsense_are_passed_over() {
 async fn what_is_told_while_nobody_reads_is_not_missed() {
     let Some(url) = address() else { return };
     let mut two = Two::start(Database::sqlite(), &url).await;
-    let broker = two.world.app.engine.demands.pulse().unwrap();
+    let broker = two.world.app.engine.demand_source.pulse().unwrap();
     let next = OutsideOutcomes::new(Arc::clone(&two.world.app.engine), broker);
     drop(std::mem::replace(&mut two.outcomes, next));
     let all: Vec<_> = (1..=1_200)
@@ -296,7 +296,7 @@ async fn messages_are_taken_note_of_in_batches() {
     let Some(url) = address() else { return };
     for database in databases() {
         let mut two = Two::start(database, &url).await;
-        let broker = two.world.app.engine.demands.pulse().unwrap();
+        let broker = two.world.app.engine.demand_source.pulse().unwrap();
         let batches = Batches { size: 5, most: 1 };
         two.outcomes =
             OutsideOutcomes::in_batches(Arc::clone(&two.world.app.engine), broker, batches);
@@ -322,7 +322,7 @@ async fn two_processes_share_the_work_and_the_count() {
     let Some(url) = address() else { return };
     for database in databases() {
         let mut two = Two::start(database, &url).await;
-        let broker = two.world.app.engine.demands.pulse().unwrap();
+        let broker = two.world.app.engine.demand_source.pulse().unwrap();
         let mut other = OutsideOutcomes::new(Arc::clone(&two.world.app.engine), broker);
         other.activate().await.unwrap();
         let all: Vec<_> = (1..=300)
@@ -361,7 +361,7 @@ async fn a_broker_that_was_away_is_read_again_and_repeats_count_once() {
     .await;
     private.control("start").await;
     // The queue is still there, with whatever had not been done with.
-    let broker = two.world.app.engine.demands.pulse().unwrap();
+    let broker = two.world.app.engine.demand_source.pulse().unwrap();
     let exchanges = OUTCOME_EXCHANGES.map(str::to_owned);
     two.publisher = Publisher::connect(&broker, &exchanges).await.unwrap();
     let again = [

@@ -31,23 +31,23 @@ fn a_configuration_lists_so_many_worker_types_and_no_more() {
 /// As many regions as that, in each of which the pool gets a launch config, from as many providers as it takes.
 fn pool_of(n_launch_configs: usize) -> Result<Compilation, Problems> {
     let each = 1_500;
-    let (mut market, mut options) = (Market::default(), json!({}));
+    let (mut catalog, mut options) = (ProviderCatalog::default(), json!({}));
     let mut values = json!({"owner": "o@example.com", "description": "d", "maxCapacity": 1});
     for (number, first) in (0..n_launch_configs).step_by(each).enumerate() {
         let name = format!("p{number}");
         let regions = first..n_launch_configs.min(first + each);
         let places = regions.map(|region| place(&[("region", &format!("r{region}"))]));
-        let mut wares = Wares::launching(places.collect());
-        wares
+        let mut entry = ProviderEntry::launching(places.collect());
+        entry
             .fills
             .insert("region".to_owned(), "/region".to_owned());
-        market.providers.insert(name.parse().unwrap(), wares);
+        catalog.providers.insert(name.parse().unwrap(), entry);
         options[&name] = json!({});
         values[&name] = json!({"x": 1});
     }
     values["providers"] = options;
     let document = json!({"workerTypes": ["build"], "rules": [rule("all", Value::Null, values)]});
-    Compilation::new(Configuration::parse(&document)?, Arc::new(market))
+    Compilation::new(Configuration::parse(&document)?, Arc::new(catalog))
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn an_edit_is_refused_whenever_the_result_would_be_refused_from_scratch() {
     ];
     let first = compile(&["build"], &all).unwrap();
     let fresh = compile(&["build"], &all[..1]).unwrap_err();
-    let edited = first.succeed(parsed(&["build"], &all[..1]), market());
+    let edited = first.succeed(parsed(&["build"], &all[..1]), catalog());
     assert_eq!(edited.unwrap_err(), fresh);
 }
 
@@ -33,8 +33,8 @@ fn a_section_of_a_provider_that_is_out_of_service_is_no_mistake() {
     let rules = [basics(json!({"broken": {"x": 1}}))];
     let first = compile(&["build"], &rules).unwrap();
     // Nor is it once it has been stored.
-    let stored = Market::from_json(&first.market.to_json()).unwrap();
-    assert_eq!(stored, *first.market);
+    let stored = ProviderCatalog::from_json(&first.catalog.to_json()).unwrap();
+    assert_eq!(stored, *first.catalog);
     assert!(Compilation::new(parsed(&["build"], &rules), Arc::new(stored)).is_ok());
 }
 
@@ -73,7 +73,7 @@ fn one_id_cannot_stand_for_two_contents() {
     let computed = launch_config_ids(&compile(&["build"], &same).unwrap()).remove(0);
     let document = json!({"workerTypes": ["build"], "rules": steered,
         "launchConfigIds": {(computed.as_str()): ["one", "two"]}});
-    let each = Compilation::new(Configuration::parse(&document).unwrap(), market()).unwrap();
+    let each = Compilation::new(Configuration::parse(&document).unwrap(), catalog()).unwrap();
     assert_eq!(launch_config_ids(&each), ["one", "two"]);
 }
 
@@ -216,20 +216,22 @@ fn a_launch_config_that_another_place_still_gives_stays() {
 
 #[test]
 fn a_provider_that_nobody_opts_in_to_makes_no_difference_to_what_is_presented() {
-    let market = market();
+    let catalog = catalog();
     let named = ["ec2".to_owned()].into();
-    let mut other = (*market).clone();
-    let wares = other.providers.get_mut(&"other".parse().unwrap()).unwrap();
-    wares.places = vec![place(&[("x", "y")])];
-    assert!(market.is_same_for(&other, &named));
-    assert!(!market.is_same_for(&other, &["other".to_owned()].into()));
+    let mut other = (*catalog).clone();
+    let entry = other.providers.get_mut(&"other".parse().unwrap()).unwrap();
+    entry.places = vec![place(&[("x", "y")])];
+    assert!(catalog.is_same_for(&other, &named));
+    assert!(!catalog.is_same_for(&other, &["other".to_owned()].into()));
     // It has no answer today and one tomorrow.
     let broken = "broken".parse().unwrap();
     other.out_of_service.remove(&broken);
-    other.providers.insert(broken, Wares::launching(Vec::new()));
-    assert!(market.is_same_for(&other, &named));
+    other
+        .providers
+        .insert(broken, ProviderEntry::launching(Vec::new()));
+    assert!(catalog.is_same_for(&other, &named));
     other.providers.remove(&"datacentre".parse().unwrap());
-    assert!(!market.is_same_for(&other, &named));
+    assert!(!catalog.is_same_for(&other, &named));
 }
 
 #[test]
@@ -245,12 +247,12 @@ fn ids_that_providers_made_of_their_own_are_kept_with_what_they_presented() {
     let pool = Arc::clone(&compilation.pools[0]);
     let (provider, config) = pool.launch_configs().next().unwrap();
     assert_eq!(compilation.known_id(&pool, provider, config), config.id);
-    let mut completed = Completed::default();
+    let mut completed = CompletedIds::default();
     let known = "lc-completed".parse().unwrap();
     completed.add(pool.pool_id(), provider, &config.id, &known);
     compilation.complete(completed.clone());
     assert_eq!(compilation.known_id(&pool, provider, config), known);
-    let stored = Market::from_json(&compilation.market.to_json()).unwrap();
+    let stored = ProviderCatalog::from_json(&compilation.catalog.to_json()).unwrap();
     assert_eq!(stored.completed, completed);
     assert_eq!(
         difference(Some(&compilation), None)[0].archived[0].id,

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use domain::configuration::{Compilation, Configuration, Market, Place, Problem, Takes, Wares};
+use domain::configuration::{
+    Compilation, Configuration, Place, Problem, ProviderCatalog, ProviderEntry, WorkerSource,
+};
 use domain::id::ProviderId;
 use rules::{Finding, RuleSet, lint};
 use serde_json::{Value, json};
@@ -57,7 +59,7 @@ impl Arguments {
     }
 
     /// What the file says that providers present.
-    fn market(&self) -> Result<Market, Failure> {
+    fn market(&self) -> Result<ProviderCatalog, Failure> {
         let told = match &self.places {
             None => BTreeMap::new(),
             Some(file) => places(&files::read(Path::new(file))?)
@@ -67,7 +69,7 @@ impl Arguments {
     }
 
     /// What the server says, unless a file says something else.
-    async fn market_there(&self, session: &Session) -> Result<Market, Failure> {
+    async fn market_there(&self, session: &Session) -> Result<ProviderCatalog, Failure> {
         if self.places.is_some() {
             return self.market();
         }
@@ -115,7 +117,7 @@ pub(super) fn print_schema() {
     output::out(rules::SCHEMA);
 }
 
-fn report(market: Market, sources: &[Source], as_json: bool) -> Result<(), Failure> {
+fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<(), Failure> {
     let market = Arc::new(market);
     let reports: Vec<Report> = sources
         .iter()
@@ -138,7 +140,7 @@ fn report(market: Market, sources: &[Source], as_json: bool) -> Result<(), Failu
 }
 
 impl Report {
-    fn of(source: &Source, market: &Arc<Market>) -> Self {
+    fn of(source: &Source, market: &Arc<ProviderCatalog>) -> Self {
         let mut report = Self {
             name: source.name.clone(),
             problems: Vec::new(),
@@ -157,7 +159,7 @@ impl Report {
         report
     }
 
-    fn configuration(&mut self, document: &Value, market: &Arc<Market>) {
+    fn configuration(&mut self, document: &Value, market: &Arc<ProviderCatalog>) {
         let mut document = document.clone();
         if let Some(fields) = document.as_object_mut() {
             fields.retain(|key, _| !stored::IN_REPLIES.contains(&key.as_str()));
@@ -183,9 +185,9 @@ impl Report {
                 self.findings = lint(&set, &[]);
                 // What is wrong at a place that is not known may be right at those that there are.
                 let counts = |problem: &&Problem| {
-                    let presented = problem.presented.as_ref();
+                    let attributes = problem.attributes.as_ref();
                     is_known
-                        || presented.is_none_or(|presented| presented.get("provider").is_none())
+                        || attributes.is_none_or(|attributes| attributes.get("provider").is_none())
                 };
                 let problems = problems.iter().filter(counts);
                 self.problems.extend(problems.map(ToString::to_string));
@@ -239,8 +241,8 @@ fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
 }
 
 /// What is told of providers, and what can be assumed of others: that they launch workers, but for the one of this name.
-fn market(told: BTreeMap<ProviderId, Wares>) -> Market {
-    let mut market = Market::assumed();
+fn market(told: BTreeMap<ProviderId, ProviderEntry>) -> ProviderCatalog {
+    let mut market = ProviderCatalog::assumed();
     if let Ok(id) = DECLARED.parse() {
         market.providers.insert(id, declared());
     }
@@ -249,22 +251,22 @@ fn market(told: BTreeMap<ProviderId, Wares>) -> Market {
 }
 
 /// Whether somebody said where workers can be launched.
-fn is_told(market: &Market) -> bool {
+fn is_told(market: &ProviderCatalog) -> bool {
     market
         .providers
         .values()
-        .any(|wares| wares.takes == Takes::Launches)
+        .any(|wares| wares.takes == WorkerSource::Launches)
 }
 
-fn declared() -> Wares {
-    Wares {
-        takes: Takes::Declarations,
-        ..Wares::launching(Vec::new())
+fn declared() -> ProviderEntry {
+    ProviderEntry {
+        takes: WorkerSource::Declarations,
+        ..ProviderEntry::launching(Vec::new())
     }
 }
 
 /// Providers and the places that each presents.
-fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
+fn places(document: &Value) -> Result<BTreeMap<ProviderId, ProviderEntry>, String> {
     let Value::Object(listed) = document else {
         return Err("must be a mapping from providers to lists of places".to_owned());
     };
@@ -278,7 +280,7 @@ fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
         let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|problem| {
             format!("/{name}: must be a list of mappings from conditions to values: {problem}")
         })?;
-        providers.insert(id, Wares::launching(places));
+        providers.insert(id, ProviderEntry::launching(places));
     }
     Ok(providers)
 }
@@ -287,7 +289,7 @@ fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
 mod tests {
     use super::*;
 
-    fn report(document: Value, market: Market) -> Report {
+    fn report(document: Value, market: ProviderCatalog) -> Report {
         let source = Source {
             name: "f".to_owned(),
             document,
@@ -306,7 +308,7 @@ mod tests {
         json!([{"ruleId": "r", "conditions": {"region": region}, "values": {"ec2": {"x": 1}}}])
     }
 
-    fn known() -> Market {
+    fn known() -> ProviderCatalog {
         market(places(&json!({"ec2": [{"region": "us-east-1"}]})).unwrap())
     }
 

@@ -29,12 +29,15 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
     let demand = app
         .engine
-        .demands
-        .of(std::slice::from_ref(&pool_id))
+        .demand_source
+        .read(std::slice::from_ref(&pool_id))
         .await
         .map_err(|problem| ApiError::queue_unavailable(&problem))?;
     let id = pool_id.clone();
-    let (embedded, horizon) = (!app.engine.demands.is_outside(), app.engine.horizon(now));
+    let (embedded, horizon) = (
+        !app.engine.demand_source.is_outside(),
+        app.engine.horizon(now),
+    );
     let read = app.engine.store.read("explain_pool", move |tx| {
         let pool = store::pool_get(tx, &id)?;
         let pool = pool.ok_or(PoolError::NoSuchPool)?;
@@ -42,7 +45,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         if embedded {
             demand.insert(id.clone(), store::task_demand_of(tx, &id, now)?);
         }
-        let facts = fleet::page_of_facts(tx, vec![pool], &demand, &horizon)?.pop();
+        let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon)?.pop();
         let silent = store::worker_list_silent(tx, &horizon, &id, SILENT)?;
         let plans = store::plan_list(tx, &id, HISTORY)?;
         let launches = store::launch_list(tx, &id, HISTORY)?;
@@ -92,7 +95,7 @@ fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
 pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
     let key = call.worker_key()?;
     let horizon =
-        (!call.app.engine.demands.is_outside()).then(|| call.app.engine.horizon(call.now));
+        (!call.app.engine.demand_source.is_outside()).then(|| call.app.engine.horizon(call.now));
     let read = call.app.engine.store.read("explain_worker", move |tx| {
         let Some(worker) = store::worker_get(tx, &key)? else {
             return Ok(None);

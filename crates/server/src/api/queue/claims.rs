@@ -3,7 +3,7 @@
 use domain::id::{PoolId, TaskId, WorkerKey};
 use domain::task::{Claim, Task};
 use domain::time::Timestamp;
-use engine::queue::{self, NotServed, TaskError};
+use engine::queue::{self, ClaimError, TaskError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -39,7 +39,7 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params).await?;
     let queue: PoolId = call.parameter("taskQueueId").parse()?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
-    let broker = &call.app.engine.queue.broker;
+    let broker = &call.app.engine.queue.dispatcher;
     let claiming = broker.claim(&call.app.engine, worker.clone(), body.tasks, &call.gone);
     let claimed = claiming
         .await
@@ -55,7 +55,7 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
         Some(reply)
     });
     let reply = json!({ "tasks": claims.collect::<Vec<Value>>() });
-    Reply::must_be_heard(&reply, claimed.if_unheard)
+    Reply::must_be_heard(&reply, claimed.undo)
 }
 
 /// Takes one run that the worker knows by name.
@@ -88,19 +88,19 @@ pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&reply_for_run(&call, &task, run_id)?)
 }
 
-fn not_served(worker: &WorkerKey, failed: NotServed) -> ApiError {
+fn not_served(worker: &WorkerKey, failed: ClaimError) -> ApiError {
     const NAME: &str = "claim_work";
     match failed {
-        NotServed::Refused(state) => {
+        ClaimError::Refused(state) => {
             let worker = worker.clone();
-            TaskError::WorkerGoes { worker, state }.into()
+            TaskError::WorkerLeaving { worker, state }.into()
         }
-        NotServed::Store(problem) => StoreError::Query {
+        ClaimError::Store(problem) => StoreError::Query {
             statement: NAME,
             source: problem.to_string().into(),
         }
         .into(),
-        NotServed::Panicked => StoreError::Panicked { name: NAME }.into(),
+        ClaimError::Panicked => StoreError::Panicked { name: NAME }.into(),
     }
 }
 
@@ -113,7 +113,7 @@ fn reply_for_run(call: &Call, task: &Task, run_id: u32) -> Result<Value, ApiErro
 }
 
 fn claim_reply(app: &App, task: &Task, run_id: u32, claim: &Claim, now: Timestamp) -> Value {
-    let credentials = queue::credentials(&app.engine, task, run_id, claim, now);
+    let credentials = queue::issue_task_credentials(&app.engine, task, run_id, claim, now);
     json!({
         "status": task.status(),
         "runId": run_id,

@@ -38,7 +38,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
         );
     call.authorize(params).await?;
     let task = limits.task(id, document, call.now)?;
-    let task = queue::create(&call.app.engine, call.now, task);
+    let task = queue::create_task(&call.app.engine, call.now, task);
     status_reply(&task.await?)
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
         launch_config_id: call.query_id("launchConfigId")?,
         quarantined_at: (call.query("quarantined") == Some("true")).then_some(call.now),
     };
-    if let Some(queue) = call.app.engine.demands.outside() {
+    if let Some(queue) = call.app.engine.demand_source.outside() {
         return outside::list(&call, queue, &pool_id, &filter).await;
     }
     let page = call.page::<(String, String)>()?;
@@ -77,7 +77,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         id: call.parameter("workerId").parse()?,
     };
     let now = call.now;
-    let row = match call.app.engine.demands.outside() {
+    let row = match call.app.engine.demand_source.outside() {
         Some(queue) => outside::find(&call, queue, &key).await?,
         None => {
             let read = call

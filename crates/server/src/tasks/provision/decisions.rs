@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::facts::Facts;
 use domain::id::PoolId;
 use engine::Engine;
-use engine::fleet::{self, Decided};
+use engine::fleet::{self, CommittedPlan};
 use futures_util::FutureExt;
 use serde_json::Value;
 use store::StoreError;
@@ -44,7 +44,7 @@ impl From<String> for NotRead {
 pub(super) struct Decision {
     pub(super) pool_id: PoolId,
     /// `None`: there is nothing to do.
-    pub(super) result: Result<Option<Decided>, String>,
+    pub(super) result: Result<Option<CommittedPlan>, String>,
 }
 
 /// Decides about a pool of which the launch configs have not been read.
@@ -83,7 +83,7 @@ impl Done {
                 self.launches += decided.launches.len() as u64;
                 self.advised += decided.plan.advice.len() as u64;
                 tell(&decided);
-                fleet::launch(engine, &decided.pool, decided.launches);
+                fleet::start_launches(engine, &decided.pool, decided.launches);
             }
             Err(problem) => {
                 let id = decision.pool_id;
@@ -114,7 +114,7 @@ impl Done {
     }
 }
 
-fn tell(decided: &Decided) {
+fn tell(decided: &CommittedPlan) {
     let id = &decided.pool.id;
     let launches = decided.launches.iter();
     let machines: u32 = launches.map(|(launch, _)| launch.machines).sum();

@@ -145,7 +145,7 @@ async fn waiting(
     engine: &Arc<Engine>,
     limit: u32,
 ) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
-    if engine.demands.is_outside() {
+    if engine.demand_source.is_outside() {
         return Ok(None);
     }
     let mut all = BTreeMap::new();
@@ -182,7 +182,7 @@ async fn demand(
         return Ok((pools, demand));
     }
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
-    let demand = engine.demands.of(&ids).await?;
+    let demand = engine.demand_source.read(&ids).await?;
     // What is not known is not zero: of these pools nothing is decided now.
     pools.retain(|pool| demand.contains_key(&pool.id));
     Ok((pools, demand))
@@ -222,12 +222,12 @@ async fn read(
     let now = engine.clock.now();
     let horizon = engine.horizon(now);
     let read = engine.store.scan("provision_facts", move |tx| {
-        let mut facts = fleet::page_of_supply(tx, pools, &demand, &horizon)?;
+        let mut facts = fleet::read_supply(tx, pools, &demand, &horizon)?;
         facts.retain(|facts| !facts.is_content());
         Ok::<_, StoreError>(facts)
     });
     let facts = read.await?;
-    engine.listening.note(now);
+    engine.availability.note_answer(now);
     Ok(facts)
 }
 

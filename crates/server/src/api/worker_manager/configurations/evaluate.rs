@@ -42,7 +42,7 @@ pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
 /// By the rules of the request; nothing is stored.
 pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
-    let reply = call.app.engine.compilations.in_turn(move || {
+    let reply = call.app.engine.compilations.run_limited(move || {
         let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
         evaluate(&Evaluator::new(&rules), &body)
     });

@@ -192,7 +192,7 @@ fn change_word(change: PoolChange) -> &'static str {
 }
 
 fn conditions(way: &Way) -> Map<String, Value> {
-    let presented = way.presented.iter();
+    let presented = way.attributes.iter();
     presented
         .map(|(name, value)| (name.to_owned(), json!(value)))
         .collect()

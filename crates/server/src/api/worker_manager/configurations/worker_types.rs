@@ -62,7 +62,7 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
         .ok_or_else(|| {
             ApiError::not_found("Worker type has no such launch config, or it is archived")
         })?;
-    let values = compilation.evaluator().evaluate(&config.presented);
+    let values = compilation.evaluator().evaluate(&config.attributes);
     let schema = values.get("payloadSchema").ok_or_else(no_schema)?;
     Reply::json(&json!({
         "workerConfigurationId": record.configuration_id.as_str(),

@@ -4,7 +4,7 @@ use api_client::with_causes;
 use backplane::{DemandError, TaskclusterQueue};
 use domain::id::{PoolId, WorkerKey};
 use domain::queue_worker::QueueWorker;
-use engine::demand::as_worker;
+use engine::demand::to_queue_worker;
 use serde_json::{Value, json};
 use store::{MetadataFilter, StoreError, WorkerMetadata};
 
@@ -32,7 +32,7 @@ pub(super) async fn list(
         let asked = queue.worker_page(pool_id, limit, token.as_deref(), quarantined);
         let page = asked.await.map_err(|problem| unavailable(&problem))?;
         let seen = page.workers.into_iter();
-        let seen = seen.map(|activity| as_worker(pool_id, activity, call.now));
+        let seen = seen.map(|activity| to_queue_worker(pool_id, activity, call.now));
         rows = joined(call, seen.collect()).await?;
         rows.retain(|row| passes(row, filter));
         token = page.token;
@@ -57,7 +57,7 @@ pub(super) async fn find(
     let Some(activity) = found.map_err(|problem| unavailable(&problem))? else {
         return Ok(None);
     };
-    let seen = as_worker(&key.pool_id, activity, call.now);
+    let seen = to_queue_worker(&key.pool_id, activity, call.now);
     Ok(joined(call, vec![seen]).await?.pop())
 }
 

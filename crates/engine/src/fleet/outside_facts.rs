@@ -1,5 +1,5 @@
-//! The answers of providers and of an outside queue that a decision needs. They are asked for before
-//! the transaction, which cannot wait for them.
+//! Facts for a decision from outside the store: bids of providers, and answers of an outside queue.
+//! They are read before the transaction, which cannot wait for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use store::{StoreError, Tx};
 use super::bids;
 use crate::Engine;
 
-pub(super) struct Outlook {
-    /// The launch configs and providers of the bids, in their order.
+pub(super) struct OutsideFacts {
+    /// The launch configs and providers of the bids, in the order of the bids.
     places: Vec<(LaunchConfigId, ProviderId)>,
     bids: Vec<Result<Bid, String>>,
-    /// The overrides that are in the bids.
+    /// The overrides that were applied to the bids.
     overrides: Vec<Override>,
-    /// How many machines the pool's providers take; providers without a limit are absent.
+    /// The limits of the pool's providers; providers without a limit are absent.
     pub(super) max_machines: BTreeMap<ProviderId, u64>,
-    /// The providers that make machines, and so may have workers advised to go.
+    /// The providers that make machines; only their workers are advised to stop.
     machine_providers: Vec<ProviderId>,
-    /// What an outside queue said about the demand.
+    /// The demand from an outside queue.
     pub(super) demand: Option<Demand>,
     claims: ClaimSource,
     pub(super) seed: u64,
 }
 
-impl Outlook {
+impl OutsideFacts {
     pub(super) async fn ask(engine: &Arc<Engine>, facts: &Facts) -> Self {
-        let is_outside = engine.demands.is_outside();
+        let is_outside = engine.demand_source.is_outside();
         let max_machines = facts.pool.provider_ids().filter_map(|id| {
             let machines = engine.providers.get(id).ok()?.machines()?;
             Some((id.clone(), machines.max_machines()?))
         });
-        let mut outlook = Self {
+        let mut outside = Self {
             places: facts.places(),
             bids: bids::ask(engine, facts),
             overrides: facts.overrides.clone(),
@@ -48,18 +48,18 @@ impl Outlook {
             claims: ClaimSource::Store,
             seed: engine.random.with(|random| random.random()),
         };
-        if is_outside && outlook.needs_candidates(facts) {
-            outlook.claims = ask_claims(engine, facts).await;
+        if is_outside && outside.needs_candidates(facts) {
+            outside.claims = ask_claims(engine, facts).await;
         }
-        outlook
+        outside
     }
 
-    /// Whether these answers are still about the launch configs and overrides of these facts.
+    /// Whether these facts still have the launch configs and overrides of the bids.
     pub(super) fn is_about(&self, facts: &Facts) -> bool {
         facts.places() == self.places && facts.overrides == self.overrides
     }
 
-    /// Whether a plan needs more from the store than the facts.
+    /// Whether a plan needs further queries.
     pub(super) fn needs_store(&self, facts: &Facts) -> bool {
         !self.max_machines.is_empty() || self.needs_candidates(facts)
     }
@@ -69,7 +69,7 @@ impl Outlook {
         snapshot.is_some_and(|snapshot| facts.needs_candidates(&snapshot))
     }
 
-    /// The snapshot without candidates. `None`: the pool's config cannot be planned by.
+    /// The snapshot without candidates. `None`: the config of the pool is invalid for planning.
     pub(super) fn snapshot(&self, facts: &Facts, rooms: &Rooms) -> Option<Snapshot> {
         let snapshot = facts.snapshot(&self.bids, rooms, Vec::new());
         let id = facts.id();
@@ -78,7 +78,7 @@ impl Outlook {
             .ok()
     }
 
-    /// The whole snapshot. Candidates are read only if advice may change: there may be very many.
+    /// The complete snapshot. Candidates, of which there may be many, are read only if advice may change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,
@@ -88,7 +88,7 @@ impl Outlook {
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);
         };
-        // While it is not known which workers have tasks, no advice changes.
+        // As long as it is unknown which workers have tasks, no advice changes.
         if facts.needs_candidates(&snapshot) && self.claims != ClaimSource::Unknown {
             snapshot.workers = self.read_candidates(tx, facts)?;
         }
@@ -117,7 +117,7 @@ fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
 }
 
 async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
-    match engine.demands.busy(facts.id()).await {
+    match engine.demand_source.busy_workers(facts.id()).await {
         Ok(listed) => ClaimSource::Listed(listed),
         Err(error) => {
             let id = facts.id();
@@ -129,7 +129,7 @@ async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
     }
 }
 
-/// How many further machines each of these providers takes.
+/// How many more machines each of these providers accepts.
 fn rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> Result<Rooms, StoreError> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::worker_live_machines(tx, id)?;

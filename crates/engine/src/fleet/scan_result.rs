@@ -1,10 +1,10 @@
-//! What a scan found.
+//! The result of a scan.
 
 use domain::id::{WorkerGroup, WorkerId};
 
-/// What a scan found and did.
+/// Machines seen, and the actions of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
+pub struct ScanResult {
     pub seen: u64,
     pub stopped: u64,
     pub ended: u64,
@@ -13,5 +13,5 @@ pub struct Scanned {
     pub problems: u64,
 }
 
-/// A machine by its own name.
-pub(super) type Name = (WorkerGroup, WorkerId);
+/// The group and id of a machine.
+pub(super) type MachineName = (WorkerGroup, WorkerId);

@@ -13,7 +13,7 @@ pub type Place = BTreeMap<String, String>;
 /// What a provider does with the pools that opt in to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Takes {
+pub enum WorkerSource {
     /// It launches workers from launch configs.
     Launches,
     /// Its workers are declared by people.
@@ -25,8 +25,8 @@ pub enum Takes {
 /// What one provider presents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Wares {
-    pub takes: Takes,
+pub struct ProviderEntry {
+    pub takes: WorkerSource,
     /// In the provider's order. None at all means: one, about which there is nothing to say.
     pub places: Vec<Place>,
     /// Where in a launch config a condition's value belongs, as a JSON pointer, by the condition's name: it is put
@@ -38,9 +38,9 @@ pub struct Wares {
 /// All providers that rule sets can opt in to, and what they said when a configuration was compiled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Market {
+pub struct ProviderCatalog {
     #[serde(with = "by_id")]
-    pub providers: BTreeMap<ProviderId, Wares>,
+    pub providers: BTreeMap<ProviderId, ProviderEntry>,
     /// Known, and not able to say anything now, and why.
     #[serde(with = "by_id", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub out_of_service: BTreeMap<ProviderId, String>,
@@ -48,19 +48,19 @@ pub struct Market {
     #[serde(default)]
     pub is_assumed: bool,
     /// What they made of launch configs, once they have been asked.
-    #[serde(default, skip_serializing_if = "Completed::is_empty")]
-    pub completed: Completed,
+    #[serde(default, skip_serializing_if = "CompletedIds::is_empty")]
+    pub completed: CompletedIds,
 }
 
 /// The ids of launch configs that providers complete with values of their own, by pool, provider, and the id by what
 /// the rules alone say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Completed(BTreeMap<String, OfPool>);
+pub struct CompletedIds(BTreeMap<String, OfPool>);
 
 type OfPool = BTreeMap<String, BTreeMap<String, String>>;
 
-impl Completed {
+impl CompletedIds {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -96,17 +96,17 @@ impl Completed {
     }
 }
 
-impl Wares {
+impl ProviderEntry {
     pub fn launching(places: Vec<Place>) -> Self {
         Self {
-            takes: Takes::Launches,
+            takes: WorkerSource::Launches,
             places,
             fills: BTreeMap::new(),
         }
     }
 }
 
-impl Market {
+impl ProviderCatalog {
     /// Where nobody is known and everybody is welcome.
     pub fn assumed() -> Self {
         Self {
@@ -115,21 +115,29 @@ impl Market {
         }
     }
 
-    pub fn of(&self, id: &ProviderId) -> Option<Wares> {
+    pub fn of(&self, id: &ProviderId) -> Option<ProviderEntry> {
         let known = self.providers.get(id).cloned();
-        known.or_else(|| self.is_assumed.then(|| Wares::launching(Vec::new())))
+        known.or_else(|| {
+            self.is_assumed
+                .then(|| ProviderEntry::launching(Vec::new()))
+        })
     }
 
     /// Whether a configuration that opts in to these providers would come out the same.
     pub fn is_same_for(&self, other: &Self, named: &BTreeSet<String>) -> bool {
-        let known = |market: &Self| -> BTreeSet<ProviderId> {
-            let ids = market.providers.keys().chain(market.out_of_service.keys());
+        let known = |catalog: &Self| -> BTreeSet<ProviderId> {
+            let ids = catalog
+                .providers
+                .keys()
+                .chain(catalog.out_of_service.keys());
             ids.cloned().collect()
         };
-        let asked = |market: &Self| -> BTreeMap<ProviderId, Wares> {
+        let asked = |catalog: &Self| -> BTreeMap<ProviderId, ProviderEntry> {
             let named = named.iter().filter_map(|name| name.parse().ok());
             named
-                .filter_map(|id| Some((ProviderId::clone(&id), market.providers.get(&id)?.clone())))
+                .filter_map(|id| {
+                    Some((ProviderId::clone(&id), catalog.providers.get(&id)?.clone()))
+                })
                 .collect()
         };
         self.is_assumed == other.is_assumed

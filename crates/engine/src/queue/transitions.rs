@@ -1,5 +1,5 @@
-//! What a move of a task brings with it, in the same transaction: events, tasks that waited for it, the end
-//! of its group, and when its worker became idle.
+//! Applies transitions of tasks: in one transaction the task, its events, the release of its
+//! dependents, the end of its group, and the time at which its worker became idle.
 
 use std::sync::Arc;
 
@@ -11,37 +11,37 @@ use store::StoreError;
 use crate::Engine;
 use crate::change::Change;
 
-/// So many dependents are released at once; the rest waits for the task `queue_releases`.
-pub const RELEASED_AT_ONCE: u32 = 100;
-/// More than transactions can be under way at once. Who sees fewer left to do may not see all: it writes a
-/// row that the others write as well, so that of any two the later one runs again and sees the other.
-const MANY: u32 = 256;
+/// At most this many dependents are released at once; the background task `queue_releases` does the rest.
+pub const RELEASE_BATCH: u32 = 100;
+/// More than transactions can run at once. A transaction that counts fewer may not see the changes of
+/// concurrent ones. It updates a row that they update as well, so that the later one runs again.
+const COUNT_LIMIT: u32 = 256;
 
-/// Writes a move and all that follows from it.
-pub fn carry_out(
+/// Writes a transition and its consequences.
+pub fn apply_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
     moved: Moved,
 ) -> Result<Task, StoreError> {
     let Moved { task, news } = moved;
-    let stays = task.runs == before.runs
+    let is_unchanged = task.runs == before.runs
         && task.priority == before.priority
         && task.retries_left == before.retries_left;
-    if stays {
+    if is_unchanged {
         return Ok(task);
     }
     let version = store::task_update(change.tx, before, &task)?;
     let task = task.with_version(version);
-    follow(change, &task, &news)?;
+    announce_news(change, &task, &news)?;
     if task.state().is_resolved() && !before.state().is_resolved() {
-        release(change, &task)?;
-        end_group(change, &task)?;
+        release_dependents_of(change, &task)?;
+        announce_group_end(change, &task)?;
     }
     Ok(task)
 }
 
-/// Tells the news of a task that is written already.
-pub fn follow(
+/// Publishes the news of a task that has been written, and wakes the workers that it concerns.
+pub fn announce_news(
     change: &mut Change<'_, '_>,
     task: &Task,
     news: &[TaskNews],
@@ -53,7 +53,7 @@ pub fn follow(
             }
             TaskNews::Completed(run_id)
             | TaskNews::Failed(run_id)
-            | TaskNews::Exception(run_id) => note_idle(change, task, *run_id)?,
+            | TaskNews::Exception(run_id) => note_worker_idle(change, task, *run_id)?,
             TaskNews::Defined | TaskNews::Running(_) | TaskNews::PriorityChanged { .. } => {}
         }
         let body = EventBody::Task {
@@ -65,15 +65,15 @@ pub fn follow(
     Ok(())
 }
 
-/// Releases tasks that waited for the end of this one; true if there are more.
+/// Releases tasks that waited for the end of this one; true if more are left.
 fn release_some(change: &mut Change<'_, '_>, required: &Task) -> Result<bool, StoreError> {
     let completed = required.state() == TaskState::Completed;
     let waiting =
-        store::task_dependents_to_release(change.tx, &required.id, completed, RELEASED_AT_ONCE)?;
+        store::task_dependents_to_release(change.tx, &required.id, completed, RELEASE_BATCH)?;
     for id in &waiting {
         release_edge(change, &required.id, id)?;
     }
-    Ok(waiting.len() == RELEASED_AT_ONCE as usize)
+    Ok(waiting.len() == RELEASE_BATCH as usize)
 }
 
 fn release_edge(
@@ -82,48 +82,51 @@ fn release_edge(
     id: &TaskId,
 ) -> Result<(), StoreError> {
     store::task_dependency_release(change.tx, required, id)?;
-    match store::task_open_dependencies(change.tx, id, MANY)? {
+    match store::task_open_dependencies(change.tx, id, COUNT_LIMIT)? {
         0 => {}
-        left if left < MANY as usize => return store::task_touch(change.tx, id),
+        left if left < COUNT_LIMIT as usize => return store::task_touch(change.tx, id),
         _ => return Ok(()),
     }
     let Some(task) = store::task_get(change.tx, id)? else {
         return Ok(());
     };
-    // A task that is past its deadline is resolved as such soon.
+    // A task that is past its deadline is resolved soon by the deadline.
     match task.clone().schedule(change.now) {
-        Ok(moved) => carry_out_first(change, &task, moved),
+        Ok(moved) => apply_first_transition(change, &task, moved),
         Err(_) => Ok(()),
     }
 }
 
-/// What a second look at some tasks came to.
-pub struct SecondLook {
+/// The result of releasing the dependents of some tasks.
+pub struct ReleaseResult {
     pub n_released: usize,
-    /// There is more to release than fits into one transaction.
+    /// More dependents are left than fit into one transaction.
     pub more: bool,
 }
 
-/// Releases what is free to be released from or to these tasks, and was not seen in time by those who made it so.
-pub async fn look_again(engine: &Arc<Engine>, tasks: &[TaskId]) -> Result<SecondLook, StoreError> {
+/// Releases dependents of these tasks that the transactions of their last dependencies did not see.
+pub async fn release_dependents(
+    engine: &Arc<Engine>,
+    tasks: &[TaskId],
+) -> Result<ReleaseResult, StoreError> {
     let tasks = tasks.to_vec();
     let written = engine.change("task_look_again", engine.clock.now(), move |change| {
-        let edges = store::task_edges_freed(change.tx, &tasks, RELEASED_AT_ONCE)?;
+        let edges = store::task_edges_freed(change.tx, &tasks, RELEASE_BATCH)?;
         for edge in &edges {
             release_edge(change, &edge.required, &edge.waiting)?;
         }
-        let more = edges.len() >= RELEASED_AT_ONCE as usize;
+        let more = edges.len() >= RELEASE_BATCH as usize;
         if !more {
             store::task_looks_done(change.tx, &tasks)?;
         }
         let n_released = edges.len();
-        Ok::<_, StoreError>(SecondLook { n_released, more })
+        Ok::<_, StoreError>(ReleaseResult { n_released, more })
     });
     written.await
 }
 
-/// A move that resolves nothing, so that releasing tasks never goes deeper.
-fn carry_out_first(
+/// Applies a transition that resolves no task, so that releasing tasks does not recurse.
+fn apply_first_transition(
     change: &mut Change<'_, '_>,
     before: &Task,
     moved: Moved,
@@ -133,10 +136,10 @@ fn carry_out_first(
         return Ok(());
     }
     store::task_update(change.tx, before, &task)?;
-    follow(change, &task, &news)
+    announce_news(change, &task, &news)
 }
 
-fn release(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
+fn release_dependents_of(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreError> {
     let more = release_some(change, required)?;
     if more || change.tx.has_rivals() {
         change.release_later(&required.id)?;
@@ -144,11 +147,11 @@ fn release(change: &mut Change<'_, '_>, required: &Task) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Tells the end of the group if this was the last of its tasks.
-fn end_group(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
+/// Announces the end of the group if this was its last task.
+fn announce_group_end(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError> {
     let group_id = &task.definition.task_group_id;
-    let left = store::task_group_active(change.tx, group_id, None, MANY)?.len();
-    if left >= MANY as usize {
+    let left = store::task_group_active(change.tx, group_id, None, COUNT_LIMIT)?.len();
+    if left >= COUNT_LIMIT as usize {
         return Ok(());
     }
     store::task_group_touch(change.tx, group_id)?;
@@ -165,7 +168,11 @@ fn end_group(change: &mut Change<'_, '_>, task: &Task) -> Result<(), StoreError>
     change.announce([body])
 }
 
-fn note_idle(change: &mut Change<'_, '_>, task: &Task, run_id: u32) -> Result<(), StoreError> {
+fn note_worker_idle(
+    change: &mut Change<'_, '_>,
+    task: &Task,
+    run_id: u32,
+) -> Result<(), StoreError> {
     let Some(claim) = task.run(run_id).and_then(|run| run.claim.as_ref()) else {
         return Ok(());
     };

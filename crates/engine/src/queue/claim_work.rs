@@ -1,4 +1,4 @@
-//! One transaction in which waiting workers claim what there is, and are seen.
+//! One transaction in which waiting workers claim tasks, and are noted as seen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use domain::time::{DAY_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use domain::worker::WorkerState;
 use store::{Part, StoreError, Tx};
 
-use super::moves::carry_out;
+use super::transitions::apply_transition;
 use crate::Engine;
 use crate::change::Change;
 
 /// At most this many workers are served in one transaction.
 pub(super) const SERVED_AT_ONCE: usize = 64;
-/// So many claims are made in one transaction.
+/// At most this many claims are made in one transaction.
 const CLAIMS_AT_ONCE: u32 = 128;
 const _: () = assert!(
     SERVED_AT_ONCE <= CLAIMS_AT_ONCE as usize,
     "each worker of a batch can get a task"
 );
-/// A worker that is not heard of for so long is forgotten.
+/// A worker that sends no request for this long is removed.
 const REMEMBERED_MS: i64 = DAY_MS;
-/// When a worker was last seen is exact to this.
+/// The precision of the time at which a worker was last seen.
 const SEEN_EVERY_MS: i64 = MINUTE_MS;
 
 /// A worker that asks for tasks.
@@ -32,162 +32,170 @@ const SEEN_EVERY_MS: i64 = MINUTE_MS;
 pub(super) struct Claimant {
     pub(super) worker: WorkerKey,
     pub(super) wanted: u32,
-    /// It has just asked, and is not known to be seen yet.
+    /// It has just asked, so its last activity may have to be written.
     pub(super) is_new: bool,
 }
 
-/// What a worker gets.
+/// The result for one worker.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Share {
+pub(super) enum ClaimResult {
     Nothing,
     Tasks(Vec<Task>),
-    /// Nothing, now and later: it is on its way out, or has left.
+    /// No tasks, now and later: the worker is stopping or stopped.
     Refused(WorkerState),
 }
 
-/// What is left for those who were not served.
+/// Whether tasks remain for workers that got none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// No work, as far as is known.
-    Nothing,
-    /// Work that those who were served do not want, or may not have.
+pub(super) enum RemainingWork {
+    /// No task is pending, as far as is known.
+    None,
+    /// Tasks that the served workers do not want, or may not have.
     ForOthers,
-    /// Work that was too much for one transaction.
+    /// More tasks than one transaction claims.
     ForAll,
 }
 
-/// What became of one line.
+/// The result for the workers of one list.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    /// For each worker, in the order of the line.
-    pub(super) shares: Vec<Share>,
-    pub(super) left: Left,
+pub(super) struct ListOutcome {
+    /// For each worker, in the order of the list.
+    pub(super) results: Vec<ClaimResult>,
+    pub(super) remaining: RemainingWork,
 }
 
-/// What is known of the workers that are served.
-type Known = HashMap<WorkerKey, store::Claimant>;
+/// The records of the workers that are served.
+type ClaimantRecords = HashMap<WorkerKey, store::Claimant>;
 
-/// When a claim that is made now runs out.
+/// The end of a claim that is made now.
 pub(super) fn claim_end(engine: &Engine, now: Timestamp) -> Timestamp {
     now.plus_millis(i64::from(engine.claim_seconds) * SECOND_MS)
 }
 
-/// Why a worker in this state gets no tasks; `None`: it may have some.
+/// The state for which a worker gets no tasks; `None`: it may have some.
 pub(super) fn refusal(state: Option<WorkerState>) -> Option<WorkerState> {
     match state {
         Some(state @ (WorkerState::Stopping | WorkerState::Stopped)) => Some(state),
-        // It may be a worker that we did not start.
+        // No row: it may be a worker that we did not start.
         Some(WorkerState::Requested | WorkerState::Running) | None => None,
     }
 }
 
-/// Serves each line from its head: one task to each worker, then a second one, and so on.
-pub(super) async fn serve_lines(
+/// Serves each list in rounds: one task to each worker, then a second one, and so on.
+pub(super) async fn serve_lists(
     engine: &Arc<Engine>,
-    lines: Vec<(PoolId, Vec<Claimant>)>,
-) -> Result<Vec<Outcome>, Arc<StoreError>> {
+    lists: Vec<(PoolId, Vec<Claimant>)>,
+) -> Result<Vec<ListOutcome>, Arc<StoreError>> {
     let now = engine.clock.now();
-    let asked = lines.clone();
-    let look = engine
+    let asked = lists.clone();
+    let outcomes = engine
         .store
-        .read("claim_look", move |tx| look(tx, &asked, now));
-    if let Some(outcomes) = look.await.map_err(Arc::new)? {
+        .read("claim_look", move |tx| read_outcomes(tx, &asked, now));
+    if let Some(outcomes) = outcomes.await.map_err(Arc::new)? {
         return Ok(outcomes);
     }
     let until = claim_end(engine, now);
     let written = engine.change("claim_work", now, move |change| {
-        let known = known(change.tx, &lines)?;
+        let known = read_claimants(change.tx, &lists)?;
         let mut room = CLAIMS_AT_ONCE;
-        let mut n_behind: usize = lines.iter().map(|(_, line)| line.len()).sum();
-        let lines = lines.iter().map(|(queue, line)| {
-            n_behind -= line.len();
-            // However much these want, those behind them get something, too.
+        let mut n_behind: usize = lists.iter().map(|(_, list)| list.len()).sum();
+        let lists = lists.iter().map(|(queue, list)| {
+            n_behind -= list.len();
+            // Leaves room for one claim of each worker in the later lists.
             let most = room.saturating_sub(u32::try_from(n_behind).unwrap_or(room));
-            let (outcome, n_claimed) = serve_line(change, queue, line, &known, until, most)?;
+            let (outcome, n_claimed) = serve_list(change, queue, list, &known, until, most)?;
             room -= n_claimed;
             Ok(outcome)
         });
-        lines.collect::<Result<Vec<_>, StoreError>>()
+        lists.collect::<Result<Vec<_>, StoreError>>()
     });
     written.await.map_err(Arc::new)
 }
 
-fn known(tx: &mut Tx<'_>, lines: &[(PoolId, Vec<Claimant>)]) -> Result<Known, StoreError> {
-    let claimants = lines.iter().flat_map(|(_, line)| line);
+fn read_claimants(
+    tx: &mut Tx<'_>,
+    lists: &[(PoolId, Vec<Claimant>)],
+) -> Result<ClaimantRecords, StoreError> {
+    let claimants = lists.iter().flat_map(|(_, list)| list);
     let keys: Vec<WorkerKey> = claimants.map(|claimant| claimant.worker.clone()).collect();
     store::claimant_list(tx, &keys)
 }
 
-/// Reading costs little: without tasks and news of workers, nothing is written. `None`: there is something to
-/// write.
-fn look(
+/// Reads first, since reading is cheap. `None`: a transaction has something to write.
+fn read_outcomes(
     tx: &mut Tx<'_>,
-    lines: &[(PoolId, Vec<Claimant>)],
+    lists: &[(PoolId, Vec<Claimant>)],
     now: Timestamp,
-) -> Result<Option<Vec<Outcome>>, StoreError> {
-    let queues: Vec<PoolId> = lines.iter().map(|(queue, _)| queue.clone()).collect();
+) -> Result<Option<Vec<ListOutcome>>, StoreError> {
+    let queues: Vec<PoolId> = lists.iter().map(|(queue, _)| queue.clone()).collect();
     let with_work = store::task_queues_with_work(tx, &queues, now)?;
-    let known = known(tx, lines)?;
-    let mut outcomes = Vec::with_capacity(lines.len());
-    for (queue, line) in lines {
+    let known = read_claimants(tx, lists)?;
+    let mut outcomes = Vec::with_capacity(lists.len());
+    for (queue, list) in lists {
         let has_work = with_work.contains(queue);
-        let mut shares = Vec::with_capacity(line.len());
-        for claimant in line {
-            let (wanted, share) = standing(claimant, &known, now);
+        let mut results = Vec::with_capacity(list.len());
+        for claimant in list {
+            let (wanted, result) = check_claimant(claimant, &known, now);
             let is_seen = !claimant.is_new || is_seen(&known, &claimant.worker, now);
-            if share == Share::Nothing && (!is_seen || (has_work && wanted > 0)) {
+            if result == ClaimResult::Nothing && (!is_seen || (has_work && wanted > 0)) {
                 return Ok(None);
             }
-            shares.push(share);
+            results.push(result);
         }
-        let left = if has_work {
-            Left::ForOthers
+        let remaining = if has_work {
+            RemainingWork::ForOthers
         } else {
-            Left::Nothing
+            RemainingWork::None
         };
-        outcomes.push(Outcome { shares, left });
+        outcomes.push(ListOutcome { results, remaining });
     }
     Ok(Some(outcomes))
 }
 
-/// How many tasks a worker may have, and what it gets if there are none.
-fn standing(claimant: &Claimant, known: &Known, now: Timestamp) -> (u32, Share) {
+/// How many tasks a worker may claim, and its result if none is pending.
+fn check_claimant(
+    claimant: &Claimant,
+    known: &ClaimantRecords,
+    now: Timestamp,
+) -> (u32, ClaimResult) {
     let Some(known) = known.get(&claimant.worker) else {
-        return (claimant.wanted, Share::Nothing);
+        return (claimant.wanted, ClaimResult::Nothing);
     };
     if let Some(state) = refusal(known.state) {
-        return (0, Share::Refused(state));
+        return (0, ClaimResult::Refused(state));
     }
-    let is_kept_away = known
+    let is_quarantined = known
         .known
         .as_ref()
         .is_some_and(|worker| worker.is_quarantined(now));
-    let wanted = if is_kept_away { 0 } else { claimant.wanted };
-    (wanted, Share::Nothing)
+    let wanted = if is_quarantined { 0 } else { claimant.wanted };
+    (wanted, ClaimResult::Nothing)
 }
 
-/// Makes at most so many claims, and says how many.
-fn serve_line(
+/// Makes at most `most` claims, and returns how many.
+fn serve_list(
     change: &mut Change<'_, '_>,
     queue: &PoolId,
-    line: &[Claimant],
-    known: &Known,
+    list: &[Claimant],
+    known: &ClaimantRecords,
     until: Timestamp,
     most: u32,
-) -> Result<(Outcome, u32), StoreError> {
+) -> Result<(ListOutcome, u32), StoreError> {
     let now = change.now;
-    let standings = line.iter().map(|claimant| standing(claimant, known, now));
-    let (wanted, mut shares): (Vec<u32>, Vec<Share>) = standings.unzip();
+    let checked = list
+        .iter()
+        .map(|claimant| check_claimant(claimant, known, now));
+    let (wanted, mut results): (Vec<u32>, Vec<ClaimResult>) = checked.unzip();
     let limit = wanted.iter().sum::<u32>().min(most);
     let Part {
         items: next,
         is_cut,
     } = store::task_next(change.tx, queue, now, limit)?;
     let n_next = u32::try_from(next.len()).unwrap_or(limit);
-    let mut tasks = vec![Vec::new(); line.len()];
-    for (task, place) in next.into_iter().zip(deal(&wanted)) {
-        let worker = &line[place].worker;
-        let claimed = claim(change, &task, worker, until)?;
+    let mut tasks = vec![Vec::new(); list.len()];
+    for (task, place) in next.into_iter().zip(deal_rounds(&wanted)) {
+        let worker = &list[place].worker;
+        let claimed = claim_task(change, &task, worker, until)?;
         tasks[place].extend(claimed);
     }
     let is_left_out = |(wanted, tasks): (&u32, &Vec<Task>)| *wanted > 0 && tasks.is_empty();
@@ -197,36 +205,36 @@ fn serve_line(
         0 => !store::task_any_waiting(change.tx, queue, now)?,
         _ => n_next < limit && !is_cut,
     };
-    let left = match (is_exhausted, some_got_nothing) {
-        (true, _) => Left::Nothing,
-        (false, false) => Left::ForOthers,
-        (false, true) if is_cut && some_got_tasks => Left::ForAll,
-        // What cannot be claimed now is looked at again in a moment.
-        (false, true) => Left::Nothing,
+    let remaining = match (is_exhausted, some_got_nothing) {
+        (true, _) => RemainingWork::None,
+        (false, false) => RemainingWork::ForOthers,
+        (false, true) if is_cut && some_got_tasks => RemainingWork::ForAll,
+        // Tasks that cannot be claimed now are tried again by the next sweep.
+        (false, true) => RemainingWork::None,
     };
-    for ((claimant, share), tasks) in line.iter().zip(&mut shares).zip(tasks) {
-        if matches!(share, Share::Refused(_)) {
+    for ((claimant, result), tasks) in list.iter().zip(&mut results).zip(tasks) {
+        if matches!(result, ClaimResult::Refused(_)) {
             continue;
         }
         let known = known
             .get(&claimant.worker)
             .and_then(|known| known.known.clone());
-        see(change.tx, &claimant.worker, known, &tasks, now)?;
+        note_worker_seen(change.tx, &claimant.worker, known, &tasks, now)?;
         if !tasks.is_empty() {
-            *share = Share::Tasks(tasks);
+            *result = ClaimResult::Tasks(tasks);
         }
     }
     store::task_queue_seen(change.tx, queue, now, true)?;
-    Ok((Outcome { shares, left }, n_next))
+    Ok((ListOutcome { results, remaining }, n_next))
 }
 
-/// To whom the first task goes, the second, …: in rounds, until everybody has what they want.
-fn deal(wanted: &[u32]) -> impl Iterator<Item = usize> {
+/// Indexes of workers, one for each task: in rounds, until each worker has as many as it wants.
+fn deal_rounds(wanted: &[u32]) -> impl Iterator<Item = usize> {
     let rounds = wanted.iter().copied().max().unwrap_or(0);
     (0..rounds).flat_map(move |round| (0..wanted.len()).filter(move |place| wanted[*place] > round))
 }
 
-fn claim(
+fn claim_task(
     change: &mut Change<'_, '_>,
     task: &Task,
     worker: &WorkerKey,
@@ -239,15 +247,15 @@ fn claim(
     let moved = task
         .clone()
         .claim(run_id, &worker.group, &worker.id, now, until);
-    // What waits can be claimed, as long as its deadline has not passed; then it is left alone.
+    // A pending task can be claimed until its deadline has passed; then it is left to the deadline.
     let Ok(moved) = moved else {
         return Ok(None);
     };
-    carry_out(change, task, moved).map(Some)
+    apply_transition(change, task, moved).map(Some)
 }
 
-/// Remembers that a worker was heard of, and what it has claimed.
-pub(super) fn see(
+/// Records that a worker is active, and its claims.
+pub(super) fn note_worker_seen(
     tx: &mut Tx<'_>,
     key: &WorkerKey,
     known: Option<QueueWorker>,
@@ -270,21 +278,21 @@ pub(super) fn see(
         Some(TaskRun { task_id, run_id })
     }));
     store::queue_worker_upsert(tx, &worker)?;
-    // Not for each claim of a busy worker: whether it is its first is asked once a minute.
+    // Once a minute and not for each claim: whether this claim is its first.
     if !is_fresh {
         store::worker_note_first_claim(tx, key, now)?;
     }
     Ok(())
 }
 
-fn is_seen(known: &Known, worker: &WorkerKey, now: Timestamp) -> bool {
+fn is_seen(known: &ClaimantRecords, worker: &WorkerKey, now: Timestamp) -> bool {
     known
         .get(worker)
         .and_then(|known| known.known.as_ref())
         .is_some_and(|known| is_freshly_seen(known, now))
 }
 
-/// A moment that is still to come, because the clock was set back, says nothing.
+/// A time in the future, after the clock was set back, does not count.
 fn is_freshly_seen(worker: &QueueWorker, now: Timestamp) -> bool {
     worker
         .last_date_active
@@ -297,7 +305,7 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_in_rounds() {
-        let dealt = |wanted: &[u32]| deal(wanted).collect::<Vec<_>>();
+        let dealt = |wanted: &[u32]| deal_rounds(wanted).collect::<Vec<_>>();
         assert_eq!(dealt(&[2, 0, 3]), [0, 2, 0, 2, 2]);
         assert_eq!(dealt(&[1, 1, 1]), [0, 1, 2]);
         assert_eq!(dealt(&[]), Vec::<usize>::new());

@@ -1,8 +1,8 @@
-//! Ending machines whose workers were told to go, again and again until they are gone.
+//! Ends the machines of stopping workers, with retries until they have ended.
 //!
-//! Many by one call where the cloud can; region by region, and none waits for another. A machine that the cloud refuses to
-//! end is tried again later and later. A call that got no answer says nothing about its machines: they are tried again
-//! soon, after all others, so that no machine keeps another from its end.
+//! Machines are ended in batches where the cloud allows it, region by region, without waiting for
+//! other regions. A machine that the cloud refuses to end is retried with growing pauses. A call
+//! without an answer says nothing about its machines: they are retried soon, after all others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,34 +24,35 @@ const MAX_OF_REGION: usize = 1_000;
 const MAX_CALLS: usize = 8;
 const MAX_CALL: Duration = Duration::from_secs(30);
 const MAX_FAILURES: usize = 2;
-/// An activation waits no longer for its regions. The next one does not wait for those that took longer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A cloud that was told to end a machine is not told again before this has passed.
-const AGAIN_MS: i64 = MINUTE_MS;
-/// A region that answered no call is left alone for this time. It does not grow: machines cost money until they are gone.
+/// An activation waits at most this long for its regions. The next one does not wait for slow regions.
+const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
+/// After the cloud has accepted to end a machine, the call is repeated no sooner than this.
+const REPEAT_MS: i64 = MINUTE_MS;
+/// A region that answered no call is not called for this time. The pause does not grow, since
+/// machines cost money until they end.
 const OUTAGE_MS: i64 = 3 * SECOND_MS;
-/// A machine that the cloud refused to end is tried again after this time, which doubles with each refusal.
+/// A machine that the cloud refused to end is retried after this time, doubled with each refusal.
 const FIRST_BACKOFF_MS: i64 = 2 * SECOND_MS;
 const MAX_BACKOFF_MS: i64 = 20 * MINUTE_MS;
-/// Longer than any wait: what is older is forgotten. That costs a further call, no more.
+/// Longer than any pause: older attempts are forgotten, which costs one more call.
 const FORGET_MS: i64 = HOUR_MS;
 
-const _: () = assert!(MAX_BACKOFF_MS < FORGET_MS && AGAIN_MS < FORGET_MS);
+const _: () = assert!(MAX_BACKOFF_MS < FORGET_MS && REPEAT_MS < FORGET_MS);
 
-/// How much is done at a time.
+/// Limits of one activation.
 #[derive(Clone, Copy, Debug)]
-pub struct EndingLimits {
-    /// Rows that are read at a time.
+pub struct TerminationLimits {
+    /// Rows per query.
     pub page: u32,
-    /// Machines of one region that are ended by one activation; the next ends others.
+    /// Machines of one region that one activation ends; the next one ends others.
     pub of_region: usize,
-    /// Calls to one region that are under way at the same time.
+    /// Concurrent calls to one region.
     pub calls: usize,
-    /// After this many calls that ended no machine a region is left alone until the next activation.
+    /// After this many calls that ended no machine, a region is skipped until the next activation.
     pub failures: usize,
 }
 
-impl Default for EndingLimits {
+impl Default for TerminationLimits {
     fn default() -> Self {
         Self {
             page: PAGE,
@@ -62,39 +63,39 @@ impl Default for EndingLimits {
     }
 }
 
-/// What a call about a machine came to.
+/// The result of a call for one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Told,
+enum EndResult {
+    Accepted,
     Refused,
-    /// The cloud did not say anything about this machine: it was down, or asked us to slow down.
+    /// The cloud gave no answer about this machine: it was unavailable, or throttled the call.
     Unanswered,
 }
 
-/// The last call about a machine.
+/// The last call for a machine.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     at: Timestamp,
-    outcome: Outcome,
-    /// Refusals since the cloud was last told.
+    outcome: EndResult,
+    /// Refusals since the cloud last accepted.
     n_refused: u32,
 }
 
 /// Ends the machines of one provider, activation by activation.
-pub struct Ender {
+pub struct Terminator {
     engine: Arc<Engine>,
     provider_id: ProviderId,
-    limits: EndingLimits,
+    limits: TerminationLimits,
     attempts: BTreeMap<WorkerKey, Attempt>,
     /// Regions that answered no call of their last activation, and when that was.
     outages: BTreeMap<Region, Timestamp>,
-    regions: RegionTasks<Vec<(WorkerKey, Outcome)>>,
+    regions: RegionTasks<Vec<(WorkerKey, EndResult)>>,
 }
 
-impl Outcome {
+impl EndResult {
     fn of(result: &Result<(), CloudError>) -> Self {
         match result {
-            Ok(()) => Self::Told,
+            Ok(()) => Self::Accepted,
             Err(CloudError::Refused(_)) => Self::Refused,
             Err(
                 CloudError::Throttled(_) | CloudError::Credentials(_) | CloudError::Unavailable(_),
@@ -110,10 +111,10 @@ impl Attempt {
 
     fn wait_ms(&self) -> i64 {
         match self.outcome {
-            Outcome::Told => AGAIN_MS,
-            Outcome::Unanswered => 0, // Its region waits, if it answers nothing.
-            Outcome::Refused => {
-                // 2^20 times the first is far beyond the longest.
+            EndResult::Accepted => REPEAT_MS,
+            EndResult::Unanswered => 0, // A region that answers nothing has its own pause.
+            EndResult::Refused => {
+                // 2^20 times the first pause is far beyond the maximum.
                 let doublings = self.n_refused.saturating_sub(1).min(20);
                 (FIRST_BACKOFF_MS << doublings).min(MAX_BACKOFF_MS)
             }
@@ -121,12 +122,16 @@ impl Attempt {
     }
 }
 
-impl Ender {
+impl Terminator {
     pub fn new(engine: Arc<Engine>, provider_id: ProviderId) -> Self {
-        Self::with_limits(engine, provider_id, EndingLimits::default())
+        Self::with_limits(engine, provider_id, TerminationLimits::default())
     }
 
-    pub fn with_limits(engine: Arc<Engine>, provider_id: ProviderId, limits: EndingLimits) -> Self {
+    pub fn with_limits(
+        engine: Arc<Engine>,
+        provider_id: ProviderId,
+        limits: TerminationLimits,
+    ) -> Self {
         Self {
             engine,
             provider_id,
@@ -137,13 +142,13 @@ impl Ender {
         }
     }
 
-    /// Tells the provider to end machines whose workers are stopping. Returns how many it was told to end.
+    /// Asks the provider to end the machines of stopping workers. Returns how many it accepted.
     pub async fn end_stopping(&mut self) -> Result<u64, StoreError> {
-        self.end_for(PATIENCE).await
+        self.end_for(MAX_REGION_WAIT).await
     }
 
-    /// Waits no longer than this for the provider's regions.
-    pub async fn end_for(&mut self, patience: Duration) -> Result<u64, StoreError> {
+    /// Like `end_stopping`, with another limit for waiting.
+    pub async fn end_for(&mut self, max_wait: Duration) -> Result<u64, StoreError> {
         let engine = Arc::clone(&self.engine);
         let Ok(provider) = engine.providers.get(&self.provider_id) else {
             return Ok(0);
@@ -165,34 +170,35 @@ impl Ender {
             let work = async move { end_in(&engine, &id, &of, workers, limits).await };
             self.regions.start(region, work);
         }
-        let mut n_told = 0;
-        for (region, ended) in self.regions.ended(patience).await {
+        let mut n_accepted = 0;
+        for (region, ended) in self.regions.ended(max_wait).await {
             let results = ended.unwrap_or_else(|problem| {
                 tracing::error!(provider.id = %self.provider_id, region = %region,
                     "ending machines in {region} failed: {problem}");
                 Vec::new()
             });
-            let is_silent = |(_, outcome): &(WorkerKey, Outcome)| *outcome == Outcome::Unanswered;
+            let is_silent =
+                |(_, outcome): &(WorkerKey, EndResult)| *outcome == EndResult::Unanswered;
             if !results.is_empty() && results.iter().all(is_silent) {
                 self.outages.insert(region, now);
             }
             for (key, outcome) in results {
-                n_told += u64::from(outcome == Outcome::Told);
+                n_accepted += u64::from(outcome == EndResult::Accepted);
                 self.note(key, outcome, now);
             }
         }
-        Ok(n_told)
+        Ok(n_accepted)
     }
 
-    fn note(&mut self, key: WorkerKey, outcome: Outcome, at: Timestamp) {
+    fn note(&mut self, key: WorkerKey, outcome: EndResult, at: Timestamp) {
         let before = self
             .attempts
             .get(&key)
             .map_or(0, |attempt| attempt.n_refused);
         let n_refused = match outcome {
-            Outcome::Told => 0,
-            Outcome::Refused => before.saturating_add(1),
-            Outcome::Unanswered => before,
+            EndResult::Accepted => 0,
+            EndResult::Refused => before.saturating_add(1),
+            EndResult::Unanswered => before,
         };
         let attempt = Attempt {
             at,
@@ -202,7 +208,7 @@ impl Ender {
         self.attempts.insert(key, attempt);
     }
 
-    /// Stopping workers about which the provider is to be called now, by region.
+    /// Stopping workers whose machines are to be ended now, by region.
     async fn due(
         &self,
         machines: &dyn Machines,
@@ -241,35 +247,35 @@ impl Ender {
             && !self.outages.contains_key(region)
     }
 
-    /// As many as one activation ends: those that were not tried yet, then those that were tried longest ago.
+    /// Keeps as many as one activation ends: first those not tried yet, then those tried longest ago.
     fn keep_first(&self, workers: &mut Vec<Worker>) {
         workers.sort_by_key(|worker| self.attempts.get(&worker.key).map(|attempt| attempt.at));
         if workers.len() > self.limits.of_region {
             workers.truncate(self.limits.of_region);
-            // There is more to do than this time.
-            self.engine.wake.ending(&self.provider_id).notify_one();
+            // The rest is for the next activation.
+            self.engine.wakeups.ending(&self.provider_id).notify_one();
         }
     }
 }
 
-/// Not if the clock was set back since: nothing waits for hours because the time was put right.
+/// False after the clock was set back, so that no pause lasts for hours.
 fn is_within(now: Timestamp, since: Timestamp, wait_ms: i64) -> bool {
     (0..wait_ms).contains(&now.millis_since(since))
 }
 
-/// Ends these machines of one region. Returns those that were tried, and what came of it.
+/// Ends these machines of one region. Returns the results of those that were tried.
 async fn end_in(
     engine: &Arc<Engine>,
     provider_id: &ProviderId,
     region: &Region,
     workers: Vec<Worker>,
-    limits: EndingLimits,
-) -> Vec<(WorkerKey, Outcome)> {
+    limits: TerminationLimits,
+) -> Vec<(WorkerKey, EndResult)> {
     let provider = engine.providers.get(provider_id).ok();
     let Some(machines) = provider.and_then(|provider| provider.machines()) else {
         return Vec::new();
     };
-    // Gathered first: a future that holds a closure over borrows is not general enough for the tasks.
+    // Collected first: a future with a closure over borrows is not `Send` for any lifetime.
     let mut calls = Vec::new();
     for batch in workers.chunks(machines.end_batch().max(1)) {
         calls.push(end_batch(machines, batch));
@@ -278,9 +284,9 @@ async fn end_in(
     let mut results = Vec::new();
     let mut n_failed = 0;
     while let Some(done) = calls.next().await {
-        // Machine by machine: one that is refused says nothing about its region.
+        // Machine by machine: a refusal says nothing about the region.
         let is_silent = |(_, result): &(WorkerKey, Result<(), CloudError>)| {
-            Outcome::of(result) == Outcome::Unanswered
+            EndResult::of(result) == EndResult::Unanswered
         };
         n_failed += usize::from(done.iter().all(is_silent));
         for (key, result) in done {
@@ -289,7 +295,7 @@ async fn end_in(
                     worker.pool = %key.pool_id, error = %problem,
                     "cannot end {key}; it is tried again later: {problem}");
             }
-            results.push((key, Outcome::of(&result)));
+            results.push((key, EndResult::of(&result)));
         }
         if n_failed >= limits.failures {
             break;
@@ -298,7 +304,7 @@ async fn end_in(
     results
 }
 
-/// Its time begins when it is made, not when it is planned.
+/// The time limit begins when the call is made.
 async fn end_batch(
     machines: &dyn Machines,
     workers: &[Worker],
@@ -306,16 +312,16 @@ async fn end_batch(
     let keys = workers.iter().map(|worker| worker.key.clone());
     match tokio::time::timeout(MAX_CALL, machines.end_many(workers)).await {
         Ok(results) => keys.zip(results).collect(),
-        Err(_) => keys.map(|key| (key, Err(late()))).collect(),
+        Err(_) => keys.map(|key| (key, Err(timeout_error()))).collect(),
     }
 }
 
-/// Once, within limits.
+/// One call, within the time limit.
 pub(super) async fn end_now(machines: &dyn Machines, worker: &Worker) -> Result<(), CloudError> {
     let ended = tokio::time::timeout(MAX_CALL, machines.end(worker)).await;
-    ended.unwrap_or_else(|_| Err(late()))
+    ended.unwrap_or_else(|_| Err(timeout_error()))
 }
 
-fn late() -> CloudError {
+fn timeout_error() -> CloudError {
     CloudError::Unavailable(format!("no answer within {} s", MAX_CALL.as_secs()))
 }

@@ -1,7 +1,8 @@
-//! Launches without an answer, and machines without a row: what crashes and lost answers leave behind.
+//! Reconciles launches without an answer and machines without a row, after crashes and lost answers.
 //!
-//! A machine carries the token of its launch. One whose launch we know is adopted. One that carries our mark and a token
-//! that we do not know was made by a launch that a power cut took from the database: it is ended, after a grace.
+//! A machine carries the token of its launch. If the launch is known, its machine is adopted. A machine
+//! with our tag and an unknown token was made by a launch that a power cut removed from the database:
+//! it is ended after a grace period.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,37 +11,37 @@ use std::sync::Arc;
 use cloud::{LaunchedMachine, Machines, Region};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchState};
-use domain::time::{HOUR_MS, Timestamp};
+use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use store::StoreError;
 
-use super::ending::end_now;
-use super::launching::{adopt, machine_of_nobody};
-use super::problems::{Problem, report};
-use super::scanned::{Name, Scanned};
-use super::timing::{GIVE_UP_MS, SETTLE_MS, WITHDRAW_MS};
+use super::launch_deadlines::{
+    GIVE_UP_AFTER_MS, SETTLED_AFTER_MS, UNKNOWN_MACHINE_GRACE_MS, WITHDRAW_AFTER_MS,
+};
+use super::launches::{insert_worker, unknown_worker};
+use super::pool_errors::{ErrorDetails, report_pool_error};
+use super::scan_result::{MachineName, ScanResult};
+use super::termination::end_now;
 use crate::Engine;
 use crate::change::Change;
 
-/// Launches that are read at a time.
+/// Launches per query.
 const PAGE: u32 = 100;
-/// A machine whose launch we do not know is ended when it was first seen this long ago, and again since.
-const UNKNOWN_GRACE_MS: i64 = HOUR_MS;
 
-/// A launch's place in the list of those without an answer.
-type Place = (Timestamp, LaunchToken);
+/// The position of a launch in the list of launches without an answer.
+type Position = (Timestamp, LaunchToken);
 
-/// Machines whose launch we do not know, and when they were seen first.
-pub(super) type FirstSeen = BTreeMap<Name, Timestamp>;
+/// Machines of unknown launches, and when each was first seen.
+pub(super) type FirstSeen = BTreeMap<MachineName, Timestamp>;
 
-/// Launches of a provider without an answer, longest waiting first, and where each went, if that is known.
-pub(super) async fn pending(
+/// Launches of a provider without an answer, oldest first, and their regions, if known.
+pub(super) async fn pending_launches(
     engine: &Engine,
     provider_id: &ProviderId,
     machines: &dyn Machines,
 ) -> Result<Vec<(Launch, Option<Region>)>, StoreError> {
     let mut pending = Vec::new();
-    let mut after: Option<Place> = None;
+    let mut after: Option<Position> = None;
     loop {
         let id = provider_id.clone();
         let read = engine.store.read("launch_list_pending", move |tx| {
@@ -57,7 +58,7 @@ pub(super) async fn pending(
         });
         let (launches, configs) = read.await?;
         let is_last = launches.len() < PAGE as usize;
-        after = launches.last().map(place_of);
+        after = launches.last().map(position_of);
         for launch in launches {
             let key = (launch.pool_id.clone(), launch.launch_config_id.clone());
             let config = configs.get(&key).and_then(Option::as_ref);
@@ -71,8 +72,8 @@ pub(super) async fn pending(
     }
 }
 
-/// Concludes launches of which more will not be heard. Returns how many.
-pub(super) async fn settle(
+/// Settles launches whose outcome is final. Returns how many.
+pub(super) async fn settle_launches(
     engine: &Arc<Engine>,
     provider_id: &ProviderId,
     machines: &dyn Machines,
@@ -81,19 +82,19 @@ pub(super) async fn settle(
     let now = engine.clock.now();
     let regions = machines.regions();
     let mut n_settled = 0;
-    for (launch, region) in pending(engine, provider_id, machines).await? {
+    for (launch, region) in pending_launches(engine, provider_id, machines).await? {
         let is_covered = match &region {
-            Some(region) => shows(listed.get(region), &launch),
-            // It may be anywhere.
+            Some(region) => is_complete(listed.get(region), &launch),
+            // Its region is unknown, so all regions must have been listed.
             None => {
                 !regions.is_empty()
                     && regions
                         .iter()
-                        .all(|region| shows(listed.get(region), &launch))
+                        .all(|region| is_complete(listed.get(region), &launch))
             }
         };
         if is_covered && was_asked_for(&launch) {
-            conclude(engine, launch, now).await?;
+            settle_launch(engine, launch, now).await?;
             n_settled += 1;
         } else {
             n_settled += settle_by_age(engine, launch, now).await?;
@@ -102,9 +103,9 @@ pub(super) async fn settle(
     Ok(n_settled)
 }
 
-/// Concludes launches by their age alone. No scan does so for a provider that is not configured any more, or out of
-/// service. Returns how many.
-pub async fn settle_old(engine: &Arc<Engine>) -> Result<u64, StoreError> {
+/// Settles launches by their age alone, for providers that are not scanned because they are no longer
+/// configured or out of service. Returns how many.
+pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {
         store::launch_unsettled_providers(tx)
@@ -115,10 +116,11 @@ pub async fn settle_old(engine: &Arc<Engine>) -> Result<u64, StoreError> {
         loop {
             let page = page_of_pending(engine, &provider_id, after).await?;
             let is_last = page.len() < PAGE as usize;
-            let is_old = |launch: &Launch| now.millis_since(launch.last_modified) > WITHDRAW_MS;
+            let is_old =
+                |launch: &Launch| now.millis_since(launch.last_modified) > WITHDRAW_AFTER_MS;
             let n_old = page.iter().take_while(|launch| is_old(launch)).count();
             let stops = is_last || n_old < page.len();
-            after = page.last().map(place_of);
+            after = page.last().map(position_of);
             for launch in page.into_iter().take(n_old) {
                 n_settled += settle_by_age(engine, launch, now).await?;
             }
@@ -130,22 +132,22 @@ pub async fn settle_old(engine: &Arc<Engine>) -> Result<u64, StoreError> {
     Ok(n_settled)
 }
 
-/// How many were: this one, or none.
+/// Returns how many were settled: 1 or 0.
 async fn settle_by_age(
     engine: &Arc<Engine>,
     launch: Launch,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     if !was_asked_for(&launch) {
-        let is_late = now.millis_since(launch.created) > WITHDRAW_MS;
+        let is_late = now.millis_since(launch.created) > WITHDRAW_AFTER_MS;
         if is_late {
             withdraw(engine, launch, now).await?;
         }
         return Ok(u64::from(is_late));
     }
-    let is_old = now.millis_since(launch.last_modified) > GIVE_UP_MS;
+    let is_old = now.millis_since(launch.last_modified) > GIVE_UP_AFTER_MS;
     if is_old {
-        conclude(engine, launch, now).await?;
+        settle_launch(engine, launch, now).await?;
     }
     Ok(u64::from(is_old))
 }
@@ -154,11 +156,11 @@ fn was_asked_for(launch: &Launch) -> bool {
     launch.asked.is_some() || launch.made > 0
 }
 
-/// Launches of a provider without an answer, longest waiting first.
+/// Launches of a provider without an answer, oldest first.
 async fn page_of_pending(
     engine: &Engine,
     provider_id: &ProviderId,
-    after: Option<Place>,
+    after: Option<Position>,
 ) -> Result<Vec<Launch>, StoreError> {
     let id = provider_id.clone();
     let read = engine.store.read("launch_list_pending", move |tx| {
@@ -168,71 +170,72 @@ async fn page_of_pending(
     read.await
 }
 
-fn place_of(launch: &Launch) -> Place {
+fn position_of(launch: &Launch) -> Position {
     (launch.last_modified, launch.token.clone())
 }
 
-/// Whether the machines of this launch would have been listed there, and adopted, were there any.
-fn shows(listed: Option<&Timestamp>, launch: &Launch) -> bool {
-    listed.is_some_and(|at| at.millis_since(launch.last_modified) > SETTLE_MS)
+/// Whether a list of this time shows all machines of the launch.
+fn is_complete(listed: Option<&Timestamp>, launch: &Launch) -> bool {
+    listed.is_some_and(|at| at.millis_since(launch.last_modified) > SETTLED_AFTER_MS)
 }
 
-/// Gives machines of ours that had no live row when the rows were read what they need.
-pub(super) struct Adopting<'a> {
+/// Adopts or ends machines with our tag that had no live row.
+pub(super) struct MachineAdoption<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) provider_id: &'a ProviderId,
     pub(super) machines: &'a dyn Machines,
     pub(super) unknown: &'a mut FirstSeen,
-    pub(super) scanned: &'a mut Scanned,
+    pub(super) scanned: &'a mut ScanResult,
 }
 
-impl Adopting<'_> {
-    pub(super) async fn all(
+impl MachineAdoption<'_> {
+    pub(super) async fn run(
         mut self,
-        strangers: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
+        unmatched: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
     ) -> Result<(), StoreError> {
         let mut unknown = FirstSeen::new();
-        for (token, pool_id, machine) in strangers {
+        for (token, pool_id, machine) in unmatched {
             let name = (machine.group.clone(), machine.id.clone());
-            if self.one(token, &machine).await? == Known::Yes {
+            if self.adopt(token, &machine).await? {
                 continue;
             }
             let since = self.unknown.get(&name).copied();
-            self.of_nobody(pool_id, machine, since).await;
+            self.end_unknown(pool_id, machine, since).await;
             unknown.insert(name, since.unwrap_or_else(|| self.engine.clock.now()));
         }
         *self.unknown = unknown;
         Ok(())
     }
 
-    async fn one(
+    /// False: the launch of the machine is unknown.
+    async fn adopt(
         &mut self,
         token: LaunchToken,
         machine: &LaunchedMachine,
-    ) -> Result<Known, StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = self.engine.clock.now();
         let (id, made) = (self.provider_id.clone(), machine.clone());
         let found = self.engine.change("machine_adopt", now, move |change| {
-            take_in(change, &id, &token, &made)
+            adopt_machine(change, &id, &token, &made)
         });
         match found.await? {
-            Taken::Adopted => self.scanned.adopted += 1,
-            Taken::HasRow => {}
-            Taken::OfAnother(other) => {
+            Adoption::Adopted => self.scanned.adopted += 1,
+            Adoption::HasRow => {}
+            Adoption::OtherProvider(other) => {
                 let (id, group) = (self.provider_id, &machine.group);
                 tracing::warn!(provider.id = %id, worker.group = %group, worker.id = %machine.id,
-                    "machine {group}/{} of {id} carries the mark of a launch of {other}; it is left \
-                     alone", machine.id);
+                    "machine {group}/{} of {id} has the tag of a launch of {other}; it is \
+                     skipped", machine.id);
             }
-            Taken::Unknown => return Ok(Known::No),
-            // Its row says that it is gone, and it is not.
-            Taken::Left(worker) => self.end(&worker).await,
+            Adoption::UnknownLaunch => return Ok(false),
+            // Its row is stopped, but the machine still exists.
+            Adoption::Stopped(worker) => self.end(&worker).await,
         }
-        Ok(Known::Yes)
+        Ok(true)
     }
 
-    /// A machine with our mark whose launch we do not know.
-    async fn of_nobody(
+    /// Ends a machine with our tag and an unknown launch, after the grace period.
+    async fn end_unknown(
         &mut self,
         pool_id: Option<PoolId>,
         machine: LaunchedMachine,
@@ -241,23 +244,22 @@ impl Adopting<'_> {
         let (id, now) = (self.provider_id, self.engine.clock.now());
         let Some(since) = since else {
             tracing::warn!(provider.id = %id, worker.group = %machine.group, worker.id = %machine.id,
-                "machine {}/{} of {id} carries our mark, but no launch of ours made it; it is ended \
-                 if it is there in {} minutes", machine.group, machine.id, UNKNOWN_GRACE_MS / 60_000);
+                "machine {}/{} of {id} has our tag but an unknown launch; it will be ended if it \
+                 still exists in {} minutes", machine.group, machine.id, UNKNOWN_MACHINE_GRACE_MS / 60_000);
             return;
         };
-        if now.millis_since(since) < UNKNOWN_GRACE_MS {
+        if now.millis_since(since) < UNKNOWN_MACHINE_GRACE_MS {
             return;
         }
         let Some(pool_id) = pool_id else {
             tracing::warn!(provider.id = %id, worker.group = %machine.group, worker.id = %machine.id,
-                "machine {}/{} of {id} carries our mark, but neither its launch nor its pool is \
-                 known; it is left alone: end it by hand", machine.group, machine.id);
+                "machine {}/{} of {id} has our tag, but its launch and its pool are unknown; it \
+                 is skipped: end it by hand", machine.group, machine.id);
             return;
         };
         tracing::warn!(provider.id = %id, worker.pool = %pool_id, worker.id = %machine.id,
-            "machine {}/{} of {id} is ended: no launch of ours made it", machine.group, machine.id);
-        self.end(&machine_of_nobody(id, pool_id, machine, now))
-            .await;
+            "machine {}/{} of {id} is ended: its launch is unknown", machine.group, machine.id);
+        self.end(&unknown_worker(id, pool_id, machine, now)).await;
     }
 
     async fn end(&mut self, worker: &Worker) {
@@ -271,32 +273,26 @@ impl Adopting<'_> {
     }
 }
 
-/// Whether we know a machine's launch.
-#[derive(PartialEq, Eq)]
-enum Known {
-    Yes,
-    No,
-}
-
-enum Taken {
+/// The result of adopting a machine.
+enum Adoption {
     Adopted,
     HasRow,
-    OfAnother(ProviderId),
-    Unknown,
-    Left(Box<Worker>),
+    OtherProvider(ProviderId),
+    UnknownLaunch,
+    Stopped(Box<Worker>),
 }
 
-fn take_in(
+fn adopt_machine(
     change: &mut Change<'_, '_>,
     provider_id: &ProviderId,
     token: &LaunchToken,
     machine: &LaunchedMachine,
-) -> Result<Taken, StoreError> {
+) -> Result<Adoption, StoreError> {
     let Some(launch) = store::launch_get(change.tx, token)? else {
-        return Ok(Taken::Unknown);
+        return Ok(Adoption::UnknownLaunch);
     };
     if launch.provider_id != *provider_id {
-        return Ok(Taken::OfAnother(launch.provider_id.clone()));
+        return Ok(Adoption::OtherProvider(launch.provider_id.clone()));
     }
     let key = WorkerKey {
         pool_id: launch.pool_id.clone(),
@@ -305,19 +301,21 @@ fn take_in(
     };
     if let Some(worker) = store::worker_get(change.tx, &key)? {
         return Ok(match worker.state {
-            WorkerState::Stopped => Taken::Left(Box::new(worker)),
-            WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => Taken::HasRow,
+            WorkerState::Stopped => Adoption::Stopped(Box::new(worker)),
+            WorkerState::Requested | WorkerState::Running | WorkerState::Stopping => {
+                Adoption::HasRow
+            }
         });
     }
-    adopt(change, &launch, machine)?;
+    insert_worker(change, &launch, machine)?;
     change.wake_pool(&launch.pool_id);
     if let Ok(launch) = launch.add_machine() {
         store::launch_update(change.tx, &launch)?;
     }
-    Ok(Taken::Adopted)
+    Ok(Adoption::Adopted)
 }
 
-/// A launch that nobody has begun to ask for in time: the process that decided on it died.
+/// Withdraws a launch whose call was not started in time: its process crashed.
 async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
     let written = engine.change("launch_withdraw", now, move |change| {
         change.wake_pool(&launch.pool_id);
@@ -336,32 +334,36 @@ async fn withdraw(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Resul
     written.await
 }
 
-/// The outcome of a launch that nobody will tell us any more.
-async fn conclude(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> Result<(), StoreError> {
+/// Settles a launch whose answer will not come.
+async fn settle_launch(
+    engine: &Arc<Engine>,
+    launch: Launch,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let written = engine.change("launch_conclude", now, move |change| {
         change.wake_pool(&launch.pool_id);
         let Some(current) = store::launch_get(change.tx, &launch.token)? else {
             return Ok(());
         };
         let problem = "it was asked for, and no machine of it ever appeared";
-        let Ok(concluded) = current.give_up(problem.to_owned(), change.now) else {
+        let Ok(settled) = current.give_up(problem.to_owned(), change.now) else {
             return Ok(());
         };
-        if concluded.state != LaunchState::Accepted {
-            let told = lost(&concluded, problem);
-            report(change, &concluded.pool_id, &concluded.provider_id, &told)?;
+        if settled.state != LaunchState::Accepted {
+            let details = lost_launch_error(&settled, problem);
+            report_pool_error(change, &settled.pool_id, &settled.provider_id, &details)?;
         }
-        store::launch_update(change.tx, &concluded)?;
+        store::launch_update(change.tx, &settled)?;
         Ok::<_, StoreError>(())
     });
     written.await
 }
 
-fn lost(launch: &Launch, problem: &str) -> Problem {
+fn lost_launch_error(launch: &Launch, problem: &str) -> ErrorDetails {
     let mut extra = serde_json::Map::new();
     extra.insert("code".to_owned(), Cause::Lost.as_str().into());
     extra.insert("launch".to_owned(), launch.token.as_str().into());
-    Problem {
+    ErrorDetails {
         kind: "creation-error",
         title: "Instance Creation Error",
         description: problem.to_owned(),

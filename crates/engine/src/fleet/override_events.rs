@@ -1,4 +1,4 @@
-//! Overrides as the fleet sees them: who hears of a pause, and how one ends.
+//! Announces pauses, ends overrides, and wakes the pools that they concern.
 
 use domain::event::{EventBody, PauseChange};
 use domain::overrides::{Override, Target};
@@ -6,8 +6,8 @@ use store::StoreError;
 
 use crate::change::Change;
 
-/// Tells of a pause; limits are nobody's event.
-pub fn tell_pause(
+/// Announces a pause; limits have no event.
+pub fn announce_pause(
     change: &mut Change<'_, '_>,
     given: &Override,
     news: PauseChange,
@@ -32,14 +32,14 @@ pub fn tell_pause(
     change.announce([event])
 }
 
-/// Writes down that an override has ended, so that it stays ended.
+/// Writes that an override has ended.
 pub fn end_override(change: &mut Change<'_, '_>, given: &mut Override) -> Result<(), StoreError> {
     given.ended = Some(change.now);
     given.version = store::override_update(change.tx, given)?;
-    tell_pause(change, given, PauseChange::Resumed)
+    announce_pause(change, given, PauseChange::Resumed)
 }
 
-/// Wakes the pool that an override is about. One that is about no single pool is seen by the next round.
+/// Wakes the pool of an override. Overrides of several pools take effect in the next round.
 pub fn wake_target(change: &mut Change<'_, '_>, given: &Override) {
     if let Some(pool_id) = given.target.pool_id() {
         change.wake_pool(pool_id);

@@ -1,4 +1,4 @@
-//! All tasks of a group: the group is sealed, they are cancelled, or put before others.
+//! Task groups: sealing, cancelling all tasks, and changing the priority of all tasks.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 use super::TaskError;
-use super::moves::carry_out;
+use super::transitions::apply_transition;
 use crate::Engine;
 use crate::change::Change;
 
-/// So many tasks are changed in one transaction.
+/// At most this many tasks are changed in one transaction.
 const BATCH: u32 = 100;
-/// So many transactions change one group: a million tasks. The rest waits for another request.
+/// At most this many transactions for one request: a million tasks. A second request changes the rest.
 const MAX_BATCHES: usize = 10_000;
 
-/// A group that is sealed stays so from the first time on.
+/// Seals a group; sealing it again changes nothing.
 pub async fn seal_group(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -37,7 +37,7 @@ pub async fn seal_group(
     written.await
 }
 
-/// Ends all that is left of a sealed group, and returns what that was.
+/// Cancels all unresolved tasks of a sealed group, and returns their ids.
 pub async fn cancel_group(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -49,11 +49,11 @@ pub async fn cancel_group(
             group.id
         )));
     }
-    let cancelled = for_each(engine, now, &group.id, |task, now| task.cancel(now));
+    let cancelled = change_each_task(engine, now, &group.id, |task, now| task.cancel(now));
     Ok(cancelled.await?)
 }
 
-/// Returns the tasks that have another priority now.
+/// Returns the tasks whose priority was changed.
 pub async fn change_group_priority(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -61,14 +61,14 @@ pub async fn change_group_priority(
     priority: Priority,
 ) -> Result<Vec<TaskId>, TaskError> {
     let step = move |task: Task, _| task.change_priority(priority);
-    let changed = for_each(engine, now, &group.id, step).await?;
-    let told = group.clone();
+    let changed = change_each_task(engine, now, &group.id, step).await?;
+    let announced = group.clone();
     let news = TaskGroupChange::PriorityChanged {
         new: priority,
         tasks_affected: changed.len() as u64,
     };
     let written = engine.change("task_group_priority", now, move |change| {
-        announce(change, &told, news)
+        announce(change, &announced, news)
     });
     written.await?;
     Ok(changed)
@@ -86,9 +86,9 @@ fn announce(
     }])
 }
 
-/// Moves every unresolved task of a group, in many transactions; returns those that moved. What cannot be
-/// moved, because its deadline has passed, is left to the deadline.
-async fn for_each(
+/// Applies a step to every unresolved task of a group, in many transactions; returns the changed
+/// tasks. Tasks past their deadline do not change.
+async fn change_each_task(
     engine: &Arc<Engine>,
     now: Timestamp,
     id: &TaskGroupId,
@@ -101,7 +101,7 @@ async fn for_each(
                 let active = store::task_group_active(change.tx, &id, start.as_ref(), BATCH)?;
                 let mut moved = Vec::new();
                 for task_id in &active {
-                    if move_one(change, task_id, step)? {
+                    if change_one(change, task_id, step)? {
                         moved.push(task_id.clone());
                     }
                 }
@@ -115,8 +115,8 @@ async fn for_each(
     in_batches(change_some).await
 }
 
-/// What came of one batch after the other: each begins behind the last one of the batch before it, and one that
-/// names no last one ends them.
+/// Runs one batch after the other, each starting after the last task of the previous batch. A batch
+/// without a last task ends the loop.
 async fn in_batches<F>(
     mut change: impl FnMut(Option<TaskId>) -> F,
 ) -> Result<Vec<TaskId>, StoreError>
@@ -135,7 +135,7 @@ where
     Ok(all)
 }
 
-fn move_one(
+fn change_one(
     change: &mut Change<'_, '_>,
     id: &TaskId,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused>,
@@ -147,7 +147,7 @@ fn move_one(
         return Ok(false);
     };
     let has_moved = !moved.news.is_empty();
-    carry_out(change, &before, moved)?;
+    apply_transition(change, &before, moved)?;
     Ok(has_moved)
 }
 
@@ -164,12 +164,14 @@ mod tests {
                 .parse::<TaskId>()
                 .unwrap()
         };
-        for n_batches in testing::sizes_around("engine::queue::groups::MAX_BATCHES", MAX_BATCHES) {
+        for n_batches in
+            testing::sizes_around("engine::queue::task_groups::MAX_BATCHES", MAX_BATCHES)
+        {
             let mut starts = Vec::new();
             let change = |start| {
                 starts.push(start);
                 let changed = name(starts.len());
-                // Even of nothing there is one batch: the one that finds nothing.
+                // Even an empty group has one batch, which finds nothing.
                 let last = (starts.len() < n_batches).then(|| changed.clone());
                 std::future::ready(Ok((vec![changed], last)))
             };

@@ -1,4 +1,4 @@
-//! What a worker claimed and never heard of is given back, so that it need not wait for the claim to run out.
+//! Returns claims whose reply was not delivered, so that others need not wait for their end.
 
 use std::sync::Arc;
 
@@ -7,29 +7,33 @@ use domain::task::{Claim, Task};
 use store::StoreError;
 use tokio::runtime::Handle;
 
-use super::moves::carry_out;
+use super::transitions::apply_transition;
 use crate::Engine;
-use crate::unheard::IfUnheard;
+use crate::undo_guard::UndoGuard;
 
-/// A run as the worker would have got it.
-type Unheard = (TaskId, u32, Claim);
+/// A run as its worker claimed it.
+type ClaimedRun = (TaskId, u32, Claim);
 
-/// Gives these claims back, unless the answer that tells of them is heard.
-pub(super) fn if_unheard(engine: &Arc<Engine>, worker: &WorkerKey, tasks: &[Task]) -> IfUnheard {
+/// Returns these claims, unless the reply with them is delivered.
+pub(super) fn return_unless_delivered(
+    engine: &Arc<Engine>,
+    worker: &WorkerKey,
+    tasks: &[Task],
+) -> UndoGuard {
     let runs = tasks.iter().filter_map(|task| {
         let (run_id, run) = task.last_run()?;
         Some((task.id.clone(), run_id, run.running()?.clone()))
     });
     let (engine, worker, runs) = (Arc::clone(engine), worker.clone(), runs.collect());
-    IfUnheard::new(move || {
-        // A process that ends gives nothing back; its claims run out by themselves.
+    UndoGuard::new(move || {
+        // During a shutdown nothing is returned; the claims expire.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(give_back(engine, worker, runs));
+            runtime.spawn(return_claims(engine, worker, runs));
         }
     })
 }
 
-async fn give_back(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<Unheard>) {
+async fn return_claims(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<ClaimedRun>) {
     let n_runs = runs.len();
     let written = engine.change("claim_give_back", engine.clock.now(), move |change| {
         for (task_id, run_id, claim) in &runs {
@@ -37,7 +41,7 @@ async fn give_back(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<Unheard>) {
                 continue;
             };
             if let Ok(moved) = before.clone().give_back(*run_id, claim, change.now) {
-                carry_out(change, &before, moved)?;
+                apply_transition(change, &before, moved)?;
             }
         }
         Ok::<_, StoreError>(())
@@ -45,9 +49,9 @@ async fn give_back(engine: Arc<Engine>, worker: WorkerKey, runs: Vec<Unheard>) {
     match written.await {
         Ok(()) => {
             tracing::info!(worker = %worker, runs = n_runs,
-                "{worker} hung up before it heard of the {n_runs} runs that it had claimed: gave them back");
+                                "{worker} disconnected before it got the {n_runs} runs that it had claimed: returned them");
         }
         Err(problem) => tracing::warn!(worker = %worker, error = %problem,
-            "cannot give back what {worker} claimed and never heard of; it waits until the claim runs out"),
+                        "cannot return the claims of {worker}, which did not get the reply; they expire"),
     }
 }

@@ -1,4 +1,4 @@
-//! Workers as the queue knows them: quarantined, or made known before they ask for work.
+//! Workers as the queue knows them: quarantined, or declared before they ask for tasks.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use store::StoreError;
 
 use crate::Engine;
 
-/// Keeps a worker from work until this moment; one in the past lets it work again. `None`: the queue
-/// does not know the worker.
+/// Gives a worker no tasks until this moment; a moment in the past ends the quarantine. `None`: the
+/// queue does not know the worker.
 pub async fn quarantine_worker(
     engine: &Arc<Engine>,
     key: WorkerKey,
@@ -26,15 +26,14 @@ pub async fn quarantine_worker(
         worker.quarantine(until, &audit.client_id, info.clone(), change.now);
         store::queue_worker_upsert(change.tx, &worker)?;
         store::audit_insert(change.tx, &audit)?;
-        // What it could have done, others must do now; or it waits for work itself, and may have
-        // some now.
+        // Others must run its tasks now; or, after a quarantine, it may wait for tasks itself.
         change.wake_queue(&key.pool_id);
         Ok(Some(worker))
     });
     written.await
 }
 
-/// Makes a worker known that has not asked for work yet, or keeps one known for longer.
+/// Creates the queue's record of a worker, or extends its life.
 pub async fn declare_worker(
     engine: &Arc<Engine>,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! What goes wrong with a pool is told to its owner: stored, published, logged.
+//! Errors of pools: stored as error reports, published and logged.
 
 use domain::error_report::ErrorReport;
 use domain::event::EventBody;
@@ -8,8 +8,8 @@ use store::StoreError;
 
 use crate::change::Change;
 
-/// Something went wrong in a pool.
-pub struct Problem {
+/// An error of a pool, as its report describes it.
+pub struct ErrorDetails {
     /// A short word for programs: `creation-error`.
     pub kind: &'static str,
     pub title: &'static str,
@@ -19,15 +19,15 @@ pub struct Problem {
     pub worker: Option<WorkerKey>,
 }
 
-/// Descriptions are cut to what the contract allows.
+/// Longer descriptions are cut; the contract has this limit.
 const MAX_DESCRIPTION: usize = 10_240;
 
-/// Writes the report and its event into this transaction.
-pub fn report(
+/// Writes the error report and its event in this transaction.
+pub fn report_pool_error(
     change: &mut Change<'_, '_>,
     pool_id: &PoolId,
     provider_id: &ProviderId,
-    problem: &Problem,
+    problem: &ErrorDetails,
 ) -> Result<(), StoreError> {
     let mut extra = problem.extra.clone();
     if let Some(worker) = &problem.worker {
@@ -57,7 +57,7 @@ pub fn report(
     change.announce([event])
 }
 
-/// The beginning of a text, of at most so many bytes and whole characters.
+/// The beginning of a text, at most this many bytes, cut between characters.
 fn cut(text: &str, max_bytes: usize) -> &str {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {

@@ -1,58 +1,59 @@
-//! The answers of launches, for machines that are faster than the launch that makes them.
+//! Registrations that wait for the answer to the launch of their machine.
 //!
-//! A program is up in 50 ms and registers while its provider still writes the answer. Its registration waits here, in
-//! whichever process it came to: the process that launches wakes it, and elsewhere the event of the new worker does.
+//! A program starts in 50 ms and registers before its provider has returned the answer. Its
+//! registration waits here, in the process that received it. The process that launches wakes it; in
+//! other processes the event of the new worker does.
 
 use domain::id::{LaunchToken, WorkerId};
 use domain::launch;
 use store::OutboxRow;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::wakeups::{Listener, Wakeups};
+use crate::keyed_wakeups::{KeyedWakeups, Listener};
 
-/// How many registrations of this process wait at the same time; further ones are to come again.
+/// At most this many registrations of a process wait; further ones must try again.
 const MAX_WAITING: usize = 1_000;
-/// How the name of the exchange ends on which new workers are announced.
+/// The end of the name of the exchange for new workers.
 const WORKER_REQUESTED: &str = "/worker-requested";
 
 pub struct LaunchAnswers {
-    wakeups: Wakeups<LaunchToken>,
-    places: Semaphore,
+    wakeups: KeyedWakeups<LaunchToken>,
+    permits: Semaphore,
 }
 
-/// A place among those that wait.
-pub struct Awaiting<'a> {
+/// Waits for the answer to one launch, and holds one of the permits.
+pub struct AnswerListener<'a> {
     pub listener: Listener<LaunchToken>,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Default for LaunchAnswers {
     fn default() -> Self {
         Self {
-            wakeups: Wakeups::default(),
-            places: Semaphore::new(MAX_WAITING),
+            wakeups: KeyedWakeups::default(),
+            permits: Semaphore::new(MAX_WAITING),
         }
     }
 }
 
 impl LaunchAnswers {
-    /// `None`: too many wait already.
-    pub fn listen(&self, token: &LaunchToken) -> Option<Awaiting<'_>> {
-        let place = self.places.try_acquire().ok()?;
-        Some(Awaiting {
+    /// `None`: too many registrations wait.
+    pub fn listen(&self, token: &LaunchToken) -> Option<AnswerListener<'_>> {
+        let permit = self.permits.try_acquire().ok()?;
+        Some(AnswerListener {
             listener: self.wakeups.listen(token),
-            _place: place,
+            _permit: permit,
         })
     }
 
-    /// The launch was answered, whatever the answer.
+    /// Wakes the registrations that wait for this launch, whatever its answer.
     pub fn wake(&self, token: &LaunchToken) {
         self.wakeups.wake(token);
     }
 
-    /// Wakes those who wait for workers that were announced, by whichever process.
-    pub fn hear(&self, placed: &[OutboxRow]) {
-        let announced = placed
+    /// Wakes the registrations of workers in published events, also of other processes.
+    pub fn wake_for_events(&self, events: &[OutboxRow]) {
+        let announced = events
             .iter()
             .filter(|row| row.topic.ends_with(WORKER_REQUESTED));
         for row in announced {
@@ -64,7 +65,7 @@ impl LaunchAnswers {
         }
     }
 
-    /// How many registrations wait for this launch.
+    /// The number of registrations that wait for this launch.
     pub fn n_waiting(&self, token: &LaunchToken) -> usize {
         self.wakeups.n_listeners(token)
     }
@@ -77,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_most_so_many_wait_and_a_place_is_free_again_after_use() {
+    fn waiting_registrations_have_a_limit_and_free_their_permit_after_use() {
         let token: LaunchToken = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
         let limit = MAX_WAITING;
-        for wanted in sizes_around("engine::fleet::answers::MAX_WAITING", limit) {
+        for wanted in sizes_around("engine::fleet::launch_answers::MAX_WAITING", limit) {
             let answers = LaunchAnswers::default();
             let waiting: Vec<_> = (0..wanted).filter_map(|_| answers.listen(&token)).collect();
             assert_eq!(waiting.len(), wanted.min(limit));

@@ -1,14 +1,14 @@
-//! The changes that a worker's end is made of, each with its events and with word to the queue.
+//! The transitions at the end of a worker, with their events and the release of its claims.
 
 use domain::event::{EventBody, WorkerChange};
 use domain::worker::{Worker, WorkerState};
 use store::StoreError;
 
 use crate::change::Change;
-use crate::queue::worker_gone;
+use crate::queue::release_worker_claims;
 
-/// Told to go: it is stopping from now on, and what it ran is given to others. `false`: it was going already.
-pub fn told_to_go(
+/// Sets a worker to stopping and releases its claims. `false`: it was stopping or stopped already.
+pub fn request_stop(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
@@ -19,15 +19,15 @@ pub fn told_to_go(
     note_end(change, worker)?;
     write(change, worker, worker.clone().stop(reason, change.now))?;
     let reason = reason.to_owned();
-    change.announce([event(worker, WorkerChange::Removed { reason })])?;
-    worker_gone(change, &worker.key)?;
+    change.announce([worker_event(worker, WorkerChange::Removed { reason })])?;
+    release_worker_claims(change, &worker.key)?;
     change.wake_ending(&worker.provider_id);
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
 }
 
-/// Known to be gone. `false`: that was known.
-pub fn gone(
+/// Sets a worker to stopped. `false`: it was stopped already.
+pub fn mark_stopped(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
     reason: &str,
@@ -43,14 +43,14 @@ pub fn gone(
         worker,
         worker.clone().mark_stopped(reason, change.now),
     )?;
-    change.announce([event(worker, WorkerChange::Stopped)])?;
-    worker_gone(change, &worker.key)?;
+    change.announce([worker_event(worker, WorkerChange::Stopped)])?;
+    release_worker_claims(change, &worker.key)?;
     change.wake_pool(&worker.key.pool_id);
     Ok(true)
 }
 
-/// That a machine never proved itself, or that its worker never asked for work, speaks against its
-/// launch config. If it was advised to go before it came to that, it does not.
+/// Counts against the launch config that a machine never registered, or that its worker never asked
+/// for tasks; unless the worker was advised to stop before.
 fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();
@@ -69,7 +69,7 @@ fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreErr
     }
 }
 
-/// Writes what has become of a worker.
+/// Writes the next state of a worker.
 fn write(
     change: &mut Change<'_, '_>,
     worker: &mut Worker,
@@ -80,7 +80,7 @@ fn write(
     Ok(())
 }
 
-pub(super) fn event(worker: &Worker, change: WorkerChange) -> EventBody {
+pub(super) fn worker_event(worker: &Worker, change: WorkerChange) -> EventBody {
     EventBody::Worker {
         change,
         worker: Box::new(worker.clone()),

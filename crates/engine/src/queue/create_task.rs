@@ -1,4 +1,4 @@
-//! A task is made, or found to have been made already by the same request.
+//! Creates a task, or finds the task that the same request has created before.
 
 use std::sync::Arc;
 
@@ -8,42 +8,46 @@ use domain::time::Timestamp;
 use store::Tx;
 
 use super::TaskError;
-use super::moves::{carry_out, follow};
+use super::transitions::{announce_news, apply_transition};
 use crate::Engine;
 use crate::change::Change;
 use crate::configurations::{
     Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
 };
 
-/// Who meets another schema each time is told to come back later.
-const MAX_JUDGEMENTS: usize = 5;
-/// So many dependencies are named in an error.
+/// After this many changes of the schema meanwhile, the caller gets an error.
+const MAX_VALIDATIONS: usize = 5;
+/// At most this many dependencies are named in an error.
 const MAX_NAMED: usize = 20;
 
-/// Judges the payload, and writes the task if the verdict still counts then.
-pub async fn create(engine: &Arc<Engine>, now: Timestamp, task: Task) -> Result<Task, TaskError> {
+/// Validates the payload, and writes the task if the schema is still the same then.
+pub async fn create_task(
+    engine: &Arc<Engine>,
+    now: Timestamp,
+    task: Task,
+) -> Result<Task, TaskError> {
     let task = Arc::new(task);
     let (pool_id, payload) = (&task.definition.task_queue_id, &task.definition.payload);
-    for _ in 0..MAX_JUDGEMENTS {
+    for _ in 0..MAX_VALIDATIONS {
         let verdict = judge_payload(engine, pool_id, payload).await?;
         let (inner, new) = (Arc::clone(engine), Arc::clone(&task));
         let written = engine.change("task_create", now, move |change| {
-            make(&inner, change, &new, verdict.as_ref())
+            try_create(&inner, change, &new, verdict.as_ref())
         });
-        if let Some(made) = written.await? {
-            return Ok(made);
+        if let Some(created) = written.await? {
+            return Ok(created);
         }
         learn_payload_schema(engine, pool_id).await?;
     }
     let text = format!(
-        "The payload schema of {pool_id} was changed {MAX_JUDGEMENTS} times while the payload was judged. Nothing was \
+        "The payload schema of {pool_id} was changed {MAX_VALIDATIONS} times while the payload was judged. Nothing was \
          created; send the request again."
     );
     Err(TaskError::Conflict(text))
 }
 
-/// `None`: its payload has not been judged by the schema that is there now.
-fn make(
+/// `None`: the payload has not been validated by the current schema.
+fn try_create(
     engine: &Engine,
     change: &mut Change<'_, '_>,
     task: &Task,
@@ -53,30 +57,30 @@ fn make(
     match payload_standing(engine, change.tx, &definition.task_queue_id, verdict)? {
         Standing::Fits => {}
         Standing::NotJudged => return Ok(None),
-        Standing::Misfit(misfit) => {
-            // One that is there already has been judged when it was made.
+        Standing::Misfit(text) => {
+            // The payload of an existing task was validated when it was created.
             if store::task_get(change.tx, &task.id)?.is_none() {
-                return Err(TaskError::Misfit(misfit));
+                return Err(TaskError::InvalidPayload(text));
             }
         }
     }
     join_group(change.tx, task)?;
     store::task_queue_seen(change.tx, &definition.task_queue_id, now, false)?;
     if definition.dependencies.is_empty() {
-        // Nothing to wait for: it is written once, as it will stand.
+        // Without dependencies the task is written once, as scheduled.
         let scheduled = match task.clone().schedule(now) {
             Ok(moved) => moved.task,
             Err(refused) => return Err(refused.into()),
         };
         if store::task_insert(change.tx, &scheduled)? {
             let news = [TaskNews::Defined, TaskNews::Pending(0)];
-            follow(change, &scheduled, &news)?;
+            announce_news(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
     } else if store::task_insert(change.tx, task)? {
-        // One may be the task itself, which is there by now.
+        // After the insert, because a task may depend on itself.
         check_dependencies(change.tx, task)?;
-        follow(change, task, &[TaskNews::Defined])?;
+        announce_news(change, task, &[TaskNews::Defined])?;
     }
     let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
@@ -87,11 +91,11 @@ fn make(
         );
         return Err(TaskError::Conflict(text));
     }
-    depend(change, known).map(Some)
+    require_dependencies(change, known).map(Some)
 }
 
-/// Makes an unscheduled task wait for its dependencies, or schedules it if all is done already.
-fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
+/// Registers the dependencies of a task, or schedules it if all of them are resolved.
+fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
     if !task.runs.is_empty() || task.definition.dependencies.is_empty() {
         return Ok(task);
     }
@@ -103,10 +107,10 @@ fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
         return Ok(task);
     }
     let moved: Moved = task.clone().schedule(change.now)?;
-    Ok(carry_out(change, &task, moved)?)
+    Ok(apply_transition(change, &task, moved)?)
 }
 
-/// A task whose dependencies do not exist, or not for long enough, would never be scheduled.
+/// Refuses a task that could never be scheduled: its dependencies do not exist, or expire too early.
 fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let TaskDefinition {
         dependencies,
@@ -120,7 +124,7 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         return Err(TaskError::Dependencies(format!(
             "`dependencies` names tasks that do not exist: {}. Nothing was created; create those first, then send \
              this request again.",
-            named(&unknown)
+            name_tasks(&unknown)
         )));
     }
     let too_short = |id: &&TaskId| known.get(*id).is_some_and(|expires| expires < deadline);
@@ -129,7 +133,7 @@ fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
         return Err(TaskError::Dependencies(format!(
             "`dependencies` names tasks that expire before the `deadline` of this task ({deadline}): {}. Nothing \
              was created; choose an earlier deadline, or let those tasks expire later.",
-            named(&too_short)
+            name_tasks(&too_short)
         )));
     }
     Ok(())
@@ -167,8 +171,8 @@ fn join_group(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Some of these, so that the message does not grow without end.
-fn named(tasks: &[&TaskId]) -> String {
+/// Names at most `MAX_NAMED` tasks.
+fn name_tasks(tasks: &[&TaskId]) -> String {
     let named: Vec<&str> = tasks.iter().take(MAX_NAMED).map(|id| id.as_str()).collect();
     let named = named.join(", ");
     match tasks.len().saturating_sub(MAX_NAMED) {

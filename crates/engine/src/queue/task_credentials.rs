@@ -1,4 +1,4 @@
-//! What a worker may do for a run, as long as it has claimed it: its own reports, and what the task may do.
+//! Credentials for a claimed run: to report on it, and with the scopes of the task.
 
 use access::certificate::{self, Credentials};
 use domain::task::{Claim, Task};
@@ -7,7 +7,7 @@ use domain::worker_credentials::START_BEFORE_MS;
 
 use crate::Engine;
 
-pub fn credentials(
+pub fn issue_task_credentials(
     engine: &Engine,
     task: &Task,
     run_id: u32,

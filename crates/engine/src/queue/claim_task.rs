@@ -1,4 +1,4 @@
-//! A worker claims a run that it knows by name, or keeps one for another while.
+//! A worker claims a given run, or extends its claim.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use domain::task::Task;
 use domain::time::Timestamp;
 
 use super::TaskError;
-use super::claiming::{claim_end, refusal, see};
-use super::moves::carry_out;
+use super::claim_work::{claim_end, note_worker_seen, refusal};
+use super::transitions::apply_transition;
 use crate::Engine;
 
 pub async fn claim_task(
@@ -21,12 +21,12 @@ pub async fn claim_task(
     let until = claim_end(engine, now);
     let written = engine.change("task_claim", now, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let before = store::task_get(tx, &id)?.ok_or_else(|| TaskError::NotThere(id.clone()))?;
+        let before = store::task_get(tx, &id)?.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
         let mut found = store::claimant_list(tx, std::slice::from_ref(&worker))?;
         let store::Claimant { state, known } = found.remove(&worker).unwrap_or_default();
         if let Some(state) = refusal(state) {
             let worker = worker.clone();
-            return Err(TaskError::WorkerGoes { worker, state });
+            return Err(TaskError::WorkerLeaving { worker, state });
         }
         let moved = before
             .clone()
@@ -39,19 +39,19 @@ pub async fn claim_task(
         }
         // A second claim by the same worker changes nothing.
         let is_new = !moved.news.is_empty();
-        let task = carry_out(change, &before, moved)?;
+        let task = apply_transition(change, &before, moved)?;
         let claimed: &[Task] = if is_new {
             std::slice::from_ref(&task)
         } else {
             &[]
         };
-        see(change.tx, &worker, known, claimed, now)?;
+        note_worker_seen(change.tx, &worker, known, claimed, now)?;
         Ok(task)
     });
     written.await
 }
 
-/// The worker is still at it: it keeps the run for another while.
+/// Extends the claim of a worker.
 pub async fn reclaim(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -62,9 +62,9 @@ pub async fn reclaim(
     let written = engine.change("task_reclaim", now, move |change| {
         let now = change.now;
         let before = store::task_get(change.tx, &id)?;
-        let before = before.ok_or_else(|| TaskError::NotThere(id.clone()))?;
+        let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
         let moved = before.clone().reclaim(run_id, now, until)?;
-        let task = carry_out(change, &before, moved)?;
+        let task = apply_transition(change, &before, moved)?;
         if let Some(claim) = task.run(run_id).and_then(|run| run.running()) {
             let worker = WorkerKey {
                 pool_id: task.definition.task_queue_id.clone(),
@@ -72,7 +72,7 @@ pub async fn reclaim(
                 id: claim.worker_id.clone(),
             };
             let known = store::queue_worker_get(change.tx, &worker)?;
-            see(change.tx, &worker, known, &[], now)?;
+            note_worker_seen(change.tx, &worker, known, &[], now)?;
         }
         Ok::<_, TaskError>(task)
     });

@@ -1,4 +1,4 @@
-//! One task is moved: scheduled, run again, cancelled, put before others, reported on.
+//! Changes one task: schedules it, reruns it, cancels it, changes its priority, or reports on it.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 use super::TaskError;
-use super::moves::{carry_out, look_again};
+use super::transitions::{apply_transition, release_dependents};
 use crate::Engine;
 
-/// So many batches of dependents are released before a task runs again.
+/// At most this many batches of dependents are released before a task is rerun.
 const MAX_RELEASES: usize = 1_000;
 
-/// Makes one move of one task, and tells everybody. The transaction has the name of what is asked for.
+/// Applies one transition to one task. The transaction has the name of the request.
 pub async fn change_task(
     engine: &Arc<Engine>,
     name: &'static str,
@@ -24,14 +24,14 @@ pub async fn change_task(
 ) -> Result<Task, TaskError> {
     let written = engine.change(name, now, move |change| {
         let before = store::task_get(change.tx, &id)?;
-        let before = before.ok_or_else(|| TaskError::NotThere(id.clone()))?;
+        let before = before.ok_or_else(|| TaskError::NoSuchTask(id.clone()))?;
         let moved = step(before.clone(), change.now)?;
-        Ok::<_, TaskError>(carry_out(change, &before, moved)?)
+        Ok::<_, TaskError>(apply_transition(change, &before, moved)?)
     });
     written.await
 }
 
-/// Whom the end of a task has freed is free, whatever the task does next: all of them go first.
+/// Reruns a task, after all dependents that its end released have been scheduled.
 pub async fn rerun(
     engine: &Arc<Engine>,
     name: &'static str,
@@ -45,18 +45,18 @@ pub async fn rerun(
     let is_due = look.await?;
     let release = || {
         let (engine, id) = (Arc::clone(engine), id.clone());
-        async move { Ok::<_, StoreError>(look_again(&engine, &[id]).await?.more) }
+        async move { Ok::<_, StoreError>(release_dependents(&engine, &[id]).await?.more) }
     };
     if release_all(is_due, release).await? {
         let rerun = |task: Task, now| task.rerun(now);
         return change_task(engine, name, now, id, rerun).await;
     }
     Err(TaskError::Conflict(format!(
-        "Task {id} has ended, and more tasks waited for that than could be released yet; try again in a minute"
+        "Task {id} has ended, and not all tasks that depend on it have been released yet; try again in a minute"
     )))
 }
 
-/// Releases one batch after the other as long as there is more, up to a limit. False: there is still more.
+/// Releases batches while more are left, up to a limit. False: more are left.
 async fn release_all<F>(mut more: bool, mut release: impl FnMut() -> F) -> Result<bool, StoreError>
 where
     F: Future<Output = Result<bool, StoreError>>,
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn batches_are_released_until_there_are_no_more_or_too_many() {
         for n_batches in
-            testing::sizes_around("engine::queue::changing::MAX_RELEASES", MAX_RELEASES)
+            testing::sizes_around("engine::queue::change_task::MAX_RELEASES", MAX_RELEASES)
         {
             let mut n_released = 0;
             let release = || {

@@ -1,9 +1,8 @@
-//! Carrying a launch out: the call to the cloud, and writing down what it said.
+//! Starts launches: calls the cloud, and writes its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
@@ -21,77 +20,84 @@ use store::StoreError;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio_util::task::TaskTracker;
 
-use super::changes::{event, told_to_go};
-use super::problems::{Problem, report};
-use super::timing::{MAX_CALL, MAX_DECIDED_MS, MAX_HAND_OVER_MS, MAX_WAIT};
+use super::launch_deadlines::{
+    MAX_CALL, MAX_CALL_DELAY_MS, MAX_CALL_START_MS, MAX_PERMIT_WAIT, SHUTDOWN_WAIT,
+};
+use super::pool_errors::{ErrorDetails, report_pool_error};
+use super::worker_end::{request_stop, worker_event};
 use crate::Engine;
 use crate::change::Change;
 use crate::measures::{LAUNCHES, Stopwatch};
 
-/// Launches of one provider that are under way at the same time.
+/// Concurrent launches of one provider.
 const MAX_AT_ONCE: usize = 16;
-/// Whoever is told to stop waits no longer for a cloud.
-const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
-/// The launches that are under way in this process.
+/// The running launches of this process.
 #[derive(Default)]
-pub struct Launching {
+pub struct LaunchTracker {
     tracker: TaskTracker,
-    places: Mutex<BTreeMap<ProviderId, Arc<Semaphore>>>,
-    turns: Mutex<BTreeMap<ProviderId, Arc<Turn>>>,
+    permits: Mutex<BTreeMap<ProviderId, Arc<Semaphore>>>,
+    decision_locks: Mutex<BTreeMap<ProviderId, Arc<DecisionLock>>>,
 }
 
-/// Whoever takes from what a provider has left waits for the others of this process. Those of other
-/// processes are seen by the store.
-type Turn = tokio::sync::Mutex<()>;
+/// Held while a process decides how many machines to launch with a limited provider. Decisions of
+/// other processes conflict in the store.
+type DecisionLock = tokio::sync::Mutex<()>;
 
-impl Launching {
-    /// Waits a moment for the answers that are still to come. What they would have said the next process finds out.
+impl LaunchTracker {
+    /// Waits for the answers of running launches, within a limit. The scan finds the rest.
     pub async fn finish(&self) {
         self.tracker.close();
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.tracker.wait()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_WAIT, self.tracker.wait()).await;
     }
 
-    /// Waits until nobody else in this process decides about what these providers have left. They
-    /// come in order, so that nobody waits in a circle.
-    pub(super) async fn take_turns(
+    /// Waits until no other decision of this process concerns the limits of these providers. In the
+    /// order of their names, so that decisions do not deadlock.
+    pub(super) async fn lock_decisions(
         &self,
         providers: BTreeSet<ProviderId>,
     ) -> Vec<OwnedMutexGuard<()>> {
         let mut taken = Vec::new();
         for id in providers {
-            taken.push(self.turn_of(id).lock_owned().await);
+            taken.push(self.decision_lock_of(id).lock_owned().await);
         }
         taken
     }
 
-    fn turn_of(&self, provider_id: ProviderId) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(turns.entry(provider_id).or_default())
+    fn decision_lock_of(&self, provider_id: ProviderId) -> Arc<DecisionLock> {
+        let mut locks = self
+            .decision_locks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(provider_id).or_default())
     }
 
-    fn places_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = || Arc::new(Semaphore::new(MAX_AT_ONCE));
-        Arc::clone(places.entry(provider_id.clone()).or_insert_with(place))
+    fn permits_of(&self, provider_id: &ProviderId) -> Arc<Semaphore> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = || Arc::new(Semaphore::new(MAX_AT_ONCE));
+        Arc::clone(permits.entry(provider_id.clone()).or_insert_with(all))
     }
 }
 
-/// Carries launches out beside whoever decided on them, so that a slow cloud holds nobody up.
-pub fn launch(engine: &Arc<Engine>, pool: &Pool, launches: Vec<(Launch, Arc<LaunchConfig>)>) {
+/// Starts launches in the background, so that a slow cloud does not delay decisions.
+pub fn start_launches(
+    engine: &Arc<Engine>,
+    pool: &Pool,
+    launches: Vec<(Launch, Arc<LaunchConfig>)>,
+) {
     for (launch, config) in launches {
         let (engine, pool) = (Arc::clone(engine), pool.clone());
-        let tracker = engine.launching.tracker.clone();
-        tracker.spawn(async move { carry_out(&engine, &pool, launch, &config).await });
+        let tracker = engine.launch_tracker.tracker.clone();
+        tracker.spawn(async move { run_launch(&engine, &pool, launch, &config).await });
     }
 }
 
-async fn carry_out(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &LaunchConfig) {
-    let watch = Stopwatch::start();
-    let answer = match ask(engine, pool, &launch, config).await {
+async fn run_launch(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &LaunchConfig) {
+    let stopwatch = Stopwatch::start();
+    let answer = match call_cloud(engine, pool, &launch, config).await {
         Ok(Some(answer)) => answer,
         Ok(None) => return,
-        // Nobody asked the cloud; the scan withdraws the launch.
+        // The cloud was not called; the scan withdraws the launch.
         Err(problem) => {
             tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
                 "a launch cannot be carried out: {problem}");
@@ -108,31 +114,30 @@ async fn carry_out(engine: &Arc<Engine>, pool: &Pool, launch: Launch, config: &L
         ("providerId", launch.provider_id.to_string()),
         ("outcome", outcome.to_owned()),
     ];
-    metrics::histogram!(LAUNCHES, &labels).record(watch.elapsed().as_secs_f64());
+    metrics::histogram!(LAUNCHES, &labels).record(stopwatch.elapsed().as_secs_f64());
     let (token, now) = (launch.token.clone(), engine.clock.now());
-    let look_again = next_look(&answer, now);
+    let plan_at = next_plan_time(&answer, now);
     let written = engine.change("launch_settle", now, move |change| match store::launch_get(
         change.tx, &token,
     )? {
-        Some(launch) => settle(change, launch, &answer),
+        Some(launch) => write_answer(change, launch, &answer),
         None => Ok(()),
     });
     let written: Result<(), StoreError> = written.await;
     engine.launch_answers.wake(&launch.token);
-    if let Some(at) = look_again {
-        engine.wake.pool_at(&launch.pool_id, at);
+    if let Some(at) = plan_at {
+        engine.wakeups.wake_pool_at(&launch.pool_id, at);
     }
-    // The scan finds by its token what was made.
+    // The scan finds the machines by their token.
     if let Err(problem) = written {
         tracing::error!(launch.token = %launch.token, pool.id = %launch.pool_id,
             "the outcome of a launch could not be stored: {problem}");
     }
 }
 
-/// When to look at the pool because of this answer: at once if the launch config may give more or
-/// was not asked, after its pause if it refused. `None`: nothing follows that the next round would
-/// not see.
-fn next_look(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+/// When to plan the pool again: at once if the launch config may give more or was not asked, after
+/// its pause if it refused. `None`: the next round is early enough.
+fn next_plan_time(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     match answer {
         Answer::Asked(Ok(_)) | Answer::NotAsked { .. } => Some(now),
         Answer::Asked(Err(LaunchError::Refused { cause, .. })) => {
@@ -142,19 +147,19 @@ fn next_look(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// What came of a launch.
+/// The outcome of a launch.
 enum Answer {
     Asked(Result<Vec<LaunchedMachine>, LaunchError>),
-    /// We did not come to ask the cloud, and why.
+    /// The cloud was not called, and why.
     NotAsked {
         problem: String,
-        /// When we wrote down that we would, if we did.
+        /// When the call was written down, if it was.
         asked: Option<Timestamp>,
     },
 }
 
-/// `None`: another process has asked, or the launch is over.
-async fn ask(
+/// Calls the cloud. `None`: another process has done so, or the launch is over.
+async fn call_cloud(
     engine: &Arc<Engine>,
     pool: &Pool,
     launch: &Launch,
@@ -168,17 +173,17 @@ async fn ask(
     let Some(machines) = provider.ok().and_then(|provider| provider.machines()) else {
         return not_asked(None, "the provider is out of service");
     };
-    let places = engine.launching.places_of(&launch.provider_id);
-    let Ok(Ok(_place)) = tokio::time::timeout(MAX_WAIT, places.acquire()).await else {
+    let permits = engine.launch_tracker.permits_of(&launch.provider_id);
+    let Ok(Ok(_permit)) = tokio::time::timeout(MAX_PERMIT_WAIT, permits.acquire()).await else {
         return not_asked(None, "too many launches of this provider are under way");
     };
-    let asked = match begin(engine, &launch.token).await? {
-        Begun::AskNow(asked) => asked,
-        Begun::TooLate => return not_asked(None, "it was decided too long ago"),
-        Begun::NotOurs => return Ok(None),
+    let asked = match permit_call(engine, &launch.token).await? {
+        CallPermission::CallNow(asked) => asked,
+        CallPermission::TooLate => return not_asked(None, "it was decided too long ago"),
+        CallPermission::Settled => return Ok(None),
     };
     let now = engine.clock.now();
-    if now.millis_since(asked) > MAX_HAND_OVER_MS {
+    if now.millis_since(asked) > MAX_CALL_DELAY_MS {
         return not_asked(Some(asked), "this process was held up before it asked");
     }
     let order = LaunchOrder {
@@ -209,40 +214,47 @@ async fn ask(
     Ok(Some(Answer::Asked(answer)))
 }
 
-/// Whether a launch may be carried out now.
-enum Begun {
-    /// By us alone, from this moment.
-    AskNow(Timestamp),
+/// Whether this process may call the cloud now.
+enum CallPermission {
+    /// Only this process may, from this moment.
+    CallNow(Timestamp),
     TooLate,
-    /// Another process has asked, or the launch is over.
-    NotOurs,
+    /// Another process has called, or the launch is over.
+    Settled,
 }
 
-/// Writes down that we ask the cloud, unless somebody did, so that one process asks, and once.
-async fn begin(engine: &Arc<Engine>, token: &LaunchToken) -> Result<Begun, StoreError> {
+/// Writes that this process calls the cloud, so that only one process does, and only once.
+async fn permit_call(
+    engine: &Arc<Engine>,
+    token: &LaunchToken,
+) -> Result<CallPermission, StoreError> {
     let (clock, token) = (Arc::clone(&engine.clock), token.clone());
     let written = engine.store.write("launch_begin", move |tx| {
         let Some(launch) = store::launch_get(tx, &token)? else {
-            return Ok(Begun::NotOurs);
+            return Ok(CallPermission::Settled);
         };
         let (now, created) = (clock.now(), launch.created);
         let Ok(launch) = launch.ask(now) else {
-            return Ok(Begun::NotOurs);
+            return Ok(CallPermission::Settled);
         };
-        if now.millis_since(created) > MAX_DECIDED_MS {
-            return Ok(Begun::TooLate);
+        if now.millis_since(created) > MAX_CALL_START_MS {
+            return Ok(CallPermission::TooLate);
         }
         store::launch_update(tx, &launch)?;
-        Ok(Begun::AskNow(now))
+        Ok(CallPermission::CallNow(now))
     });
     written.await
 }
 
-/// Writes down what the cloud said. May be said again, and late.
-fn settle(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> Result<(), StoreError> {
+/// Writes the answer of the cloud. May be repeated, and may come late.
+fn write_answer(
+    change: &mut Change<'_, '_>,
+    launch: Launch,
+    answer: &Answer,
+) -> Result<(), StoreError> {
     if let Answer::Asked(Ok(made)) = answer {
         for machine in made {
-            adopt(change, &launch, machine)?;
+            insert_worker(change, &launch, machine)?;
         }
     }
     let settled = match answer {
@@ -253,13 +265,13 @@ fn settle(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) -> Resul
     let Ok(launch) = settled else {
         return Ok(());
     };
-    let told = match &launch.state {
+    let details = match &launch.state {
         LaunchState::Unknown { problem } => Some(unknown_outcome(&launch, problem)),
         LaunchState::Refused { cause, problem } => Some(refusal(&launch, *cause, problem)),
         LaunchState::Open | LaunchState::Accepted | LaunchState::Withdrawn { .. } => None,
     };
-    if let Some(told) = told {
-        report(change, &launch.pool_id, &launch.provider_id, &told)?;
+    if let Some(details) = details {
+        report_pool_error(change, &launch.pool_id, &launch.provider_id, &details)?;
     }
     store::launch_update(change.tx, &launch)?;
     Ok(())
@@ -278,39 +290,39 @@ fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer
     }
 }
 
-/// Gives a machine its row, unless it has one. One that nobody waits for any more is told to go at once.
-pub(super) fn adopt(
+/// Inserts the row of a machine, unless it exists. A machine that is no longer wanted is stopped.
+pub(super) fn insert_worker(
     change: &mut Change<'_, '_>,
     launch: &Launch,
     machine: &LaunchedMachine,
 ) -> Result<(), StoreError> {
-    // No machine is older than its launch: then the clock has been set back, and once it is right again the machine
-    // would seem to be late for hours.
+    // No machine is older than its launch: otherwise the clock was set back, and with the correct
+    // time the machine would seem to be hours late.
     let (tx, made) = (&mut *change.tx, change.now.max(launch.created));
     let pool = store::pool_get(tx, &launch.pool_id)?;
     let config = store::launch_config_get(tx, &launch.pool_id, &launch.launch_config_id)?;
-    let mut worker = requested(pool.as_ref(), launch, config.as_ref(), machine, made);
+    let mut worker = requested_worker(pool.as_ref(), launch, config.as_ref(), machine, made);
     if !store::worker_insert(tx, &worker)? {
         return Ok(());
     }
-    change.announce([event(&worker, WorkerChange::Requested)])?;
+    change.announce([worker_event(&worker, WorkerChange::Requested)])?;
     let unwanted = match pool {
-        None => Some("its pool is gone"),
+        None => Some("its pool was deleted"),
         Some(pool) if !pool.knows_provider(&launch.provider_id) => {
             Some("its pool has left the provider")
         }
-        // Another machine may have been decided on in its place.
+        // Another machine may have been launched instead.
         Some(_) if !launch.state.is_pending() => Some("appeared after its launch was given up"),
         Some(_) => None,
     };
     if let Some(reason) = unwanted {
-        told_to_go(change, &mut worker, reason)?;
+        request_stop(change, &mut worker, reason)?;
     }
     Ok(())
 }
 
-/// The worker on a machine whose launch nobody knows: enough for its provider to end it.
-pub(super) fn machine_of_nobody(
+/// The worker of a machine without a known launch, with what its provider needs to end it.
+pub(super) fn unknown_worker(
     provider_id: &ProviderId,
     pool_id: PoolId,
     machine: LaunchedMachine,
@@ -332,7 +344,7 @@ pub(super) fn machine_of_nobody(
     new.reject(now)
 }
 
-fn requested(
+fn requested_worker(
     pool: Option<&Pool>,
     launch: &Launch,
     config: Option<&LaunchConfig>,
@@ -359,30 +371,30 @@ fn requested(
     new.request(made)
 }
 
-/// Machines may have been made, or not: the scan finds out.
-fn unknown_outcome(launch: &Launch, problem: &str) -> Problem {
+/// The scan finds out whether machines were made.
+fn unknown_outcome(launch: &Launch, problem: &str) -> ErrorDetails {
     let description = format!(
         "It is unknown whether machines were made: {problem}. A scan finds those that were, by the launch's token."
     );
-    Problem {
-        title: "Instance Creation Outcome Unknown",
+    ErrorDetails {
+        title: "Instance Creation EndResult Unknown",
         description,
         ..creation_error(launch, "unknown")
     }
 }
 
-fn refusal(launch: &Launch, cause: Cause, problem: &str) -> Problem {
-    Problem {
+fn refusal(launch: &Launch, cause: Cause, problem: &str) -> ErrorDetails {
+    ErrorDetails {
         description: problem.to_owned(),
         ..creation_error(launch, cause.as_str())
     }
 }
 
-/// The launch config is named and not shown: more people hear of errors than may see what is in it.
-fn creation_error(launch: &Launch, code: &str) -> Problem {
+/// Names the launch config without its content, which fewer people may read than errors.
+fn creation_error(launch: &Launch, code: &str) -> ErrorDetails {
     let extra = json!({"code": code, "machines": launch.machines,
         "launch": launch.token.as_str()});
-    Problem {
+    ErrorDetails {
         kind: "creation-error",
         title: "Instance Creation Error",
         description: String::new(),

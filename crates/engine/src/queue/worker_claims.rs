@@ -1,0 +1,40 @@
+//! Ends the claims of a removed worker, so that its runs are tried again.
+
+use domain::id::WorkerKey;
+use domain::task::ExceptionReason;
+use store::StoreError;
+
+use super::transitions::apply_transition;
+use crate::change::Change;
+
+/// More runs than a worker can hold: it claims at most 32 at a time.
+const MAX_CLAIMS: u32 = 10_000;
+
+/// Ends every claim of a removed worker; returns how many. May be repeated.
+pub fn release_worker_claims(
+    change: &mut Change<'_, '_>,
+    worker: &WorkerKey,
+) -> Result<u64, StoreError> {
+    release_worker_claims_up_to(change, worker, MAX_CLAIMS)
+}
+
+/// Like `release_worker_claims`, with another limit; further claims expire.
+pub fn release_worker_claims_up_to(
+    change: &mut Change<'_, '_>,
+    worker: &WorkerKey,
+    max_claims: u32,
+) -> Result<u64, StoreError> {
+    let claims = store::task_list_claims_of_worker(change.tx, worker, max_claims)?;
+    let mut n_taken = 0;
+    for (task_id, run_id) in claims {
+        let Some(before) = store::task_get(change.tx, &task_id)? else {
+            continue;
+        };
+        let reason = ExceptionReason::WorkerShutdown;
+        if let Ok(moved) = before.clone().take_away(run_id, reason, change.now) {
+            apply_transition(change, &before, moved)?;
+            n_taken += 1;
+        }
+    }
+    Ok(n_taken)
+}
