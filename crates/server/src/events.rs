@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use store::OutboxRow;
 use tokio::sync::{Notify, watch};
 
-mod about;
+mod event_subject;
 
-pub use about::About;
+pub use event_subject::EventSubject;
 
 /// So many events are kept at most, and no more than so many bytes of them.
 const MAX_RECENT: usize = 4_096;
@@ -23,11 +23,11 @@ const MAX_RECENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// An event as listeners get it.
 #[derive(Debug)]
-pub struct Told {
+pub struct StreamEvent {
     /// Its place in the stream.
     pub position: i64,
     pub created: Timestamp,
-    pub about: About,
+    pub about: EventSubject,
     /// As it is sent to listeners.
     pub frame: Bytes,
 }
@@ -46,7 +46,7 @@ pub struct EventStream {
 struct Recent {
     /// The place before the first of the events.
     begins_after: i64,
-    events: VecDeque<Arc<Told>>,
+    events: VecDeque<Arc<StreamEvent>>,
     n_bytes: usize,
 }
 
@@ -69,10 +69,10 @@ impl EventStream {
     /// Tells events, which are in order and follow what was told last.
     pub fn tell(&self, rows: &[OutboxRow]) {
         let head = *self.head.borrow();
-        let news: Vec<Arc<Told>> = rows
+        let news: Vec<Arc<StreamEvent>> = rows
             .iter()
             .filter(|row| row.position > head)
-            .map(|row| Arc::new(Told::new(row)))
+            .map(|row| Arc::new(StreamEvent::new(row)))
             .collect();
         let Some(last) = news.last().map(|told| told.position) else {
             return;
@@ -101,7 +101,7 @@ impl EventStream {
     }
 
     /// Events after this place, at most so many. `None`: they are in the store alone.
-    pub fn after(&self, position: i64, limit: usize) -> Option<Vec<Arc<Told>>> {
+    pub fn after(&self, position: i64, limit: usize) -> Option<Vec<Arc<StreamEvent>>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if position < recent.begins_after {
             return None;
@@ -113,7 +113,7 @@ impl EventStream {
 }
 
 impl Recent {
-    fn keep(&mut self, news: Vec<Arc<Told>>) {
+    fn keep(&mut self, news: Vec<Arc<StreamEvent>>) {
         self.n_bytes += news.iter().map(|told| told.frame.len()).sum::<usize>();
         self.events.extend(news);
         while self.events.len() > MAX_RECENT || self.n_bytes > MAX_RECENT_BYTES {
@@ -126,9 +126,9 @@ impl Recent {
     }
 }
 
-impl Told {
+impl StreamEvent {
     pub fn new(row: &OutboxRow) -> Self {
-        let about = About::of(row);
+        let about = EventSubject::of(row);
         let event = json!({
             "id": row.event_id,
             "sequence": row.position,
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_message() {
-        let told = Told::new(&rows([7], 0)[0]);
+        let told = StreamEvent::new(&rows([7], 0)[0]);
         assert_eq!(
             std::str::from_utf8(&told.frame).unwrap(),
             "id: 7\nevent: worker-running\ndata: {\"created\":\"2026-09-21T14:13:20.000Z\",\
@@ -249,7 +249,7 @@ mod tests {
     fn line_breaks_in_an_event_do_not_break_its_message() {
         let mut row = rows([7], 0).remove(0);
         row.payload = json!({"title": "two\nlines\r\n\n"});
-        let told = Told::new(&row);
+        let told = StreamEvent::new(&row);
         let text = std::str::from_utf8(&told.frame).unwrap();
         assert_eq!(text.lines().count(), 4, "{text}");
     }

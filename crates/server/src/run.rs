@@ -14,11 +14,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
+use crate::background;
+use crate::background::driver::Driver;
 use crate::config::Config;
 use crate::open_files;
 use crate::start::{StartError, start};
-use crate::tasks;
-use crate::tasks::driver::Driver;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -76,7 +76,7 @@ pub async fn run(
     let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
     let stopping = CancellationToken::new();
     let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
-    tasks::start(&app, &mut driver);
+    background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
     tracing::info!(http.address = %listen, "listening on {listen}");
@@ -86,7 +86,7 @@ pub async fn run(
     stopping.cancel();
     let _ = serving.await;
     driver.join().await;
-    if let Err(problem) = tasks::leave_broker(&app).await {
+    if let Err(problem) = background::leave_broker(&app).await {
         tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
     }
     app.engine.launching.finish().await;

@@ -31,15 +31,15 @@ use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
 
 use crate::app::App;
+use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
+use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
-use crate::gate::{Embedded, Gate, Remote};
+use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
-use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
-use crate::tls::{BadTls, Tls};
-use crate::vitals::Vitals;
+use crate::tls::{TlsAcceptor, TlsError};
 
 /// Our own client, in whose name workers get credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
@@ -60,7 +60,7 @@ pub enum StartError {
     #[error("the HTTP client for the auth service cannot be made")]
     Http(#[from] reqwest::Error),
     #[error("the certificate of `tls` is not usable")]
-    Tls(#[from] BadTls),
+    Tls(#[from] TlsError),
     #[error("nobody can be told of errors")]
     Notices(#[from] ChannelsError),
     #[error("the queue of another deployment cannot be asked")]
@@ -72,7 +72,7 @@ pub enum StartError {
 }
 
 /// A client that exists by configuration.
-struct Wanted {
+struct ConfiguredClient {
     id: ClientId,
     /// `None`: any will do, as long as there is one.
     token: Option<Secret>,
@@ -157,7 +157,8 @@ async fn assemble(
     for applied in store.migrate(now.as_millis()).await? {
         tracing::info!("migrated the database: {applied}");
     }
-    let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
+    let (authenticator, issuer, queue_issuer) =
+        open_gate(&config, &store, &keyring, &random, now).await?;
     let demands = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
@@ -167,7 +168,12 @@ async fn assemble(
         tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;
-    let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
+    let tls = config
+        .tls
+        .clone()
+        .map(TlsAcceptor::new)
+        .transpose()?
+        .map(Arc::new);
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
@@ -193,12 +199,12 @@ async fn assemble(
     Ok(Arc::new(App {
         config,
         engine: Arc::new(engine),
-        gate,
+        authenticator,
         telemetry,
         events,
         notices,
         tls,
-        vitals: Vitals::default(),
+        health: HealthMonitor::default(),
         body_budget,
         open_calls,
         started: now,
@@ -270,21 +276,21 @@ async fn open_gate(
     keyring: &Arc<Keyring>,
     random: &Random,
     now: Timestamp,
-) -> Result<(Arc<dyn Gate>, WorkerIssuer, WorkerIssuer), StartError> {
+) -> Result<(Arc<dyn Authenticator>, WorkerIssuer, WorkerIssuer), StartError> {
     if let Some(outside) = &config.auth.taskcluster {
         let issuer = WorkerIssuer {
             client_id: outside.client_id.clone(),
             access_token: outside.token()?,
         };
-        let gate = Remote::new(outside.root_url.trim_end_matches('/'))?;
-        return Ok((Arc::new(gate), issuer.clone(), issuer));
+        let authenticator = RemoteAuthenticator::new(outside.root_url.trim_end_matches('/'))?;
+        return Ok((Arc::new(authenticator), issuer.clone(), issuer));
     }
     let [issuer, queue_issuer] = synchronise_clients(config, store, keyring, random, now).await?;
     let policy = Policy {
         accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
     };
-    let gate = Embedded::new(store.clone(), Arc::clone(keyring), policy);
-    Ok((Arc::new(gate), issuer, queue_issuer))
+    let authenticator = EmbeddedAuthenticator::new(store.clone(), Arc::clone(keyring), policy);
+    Ok((Arc::new(authenticator), issuer, queue_issuer))
 }
 
 /// The stream of events goes on from where it is; a broker that is new begins with what happens now.
@@ -329,13 +335,13 @@ async fn synchronise_clients(
     now: Timestamp,
 ) -> Result<[WorkerIssuer; 2], StartError> {
     let mut wanted = vec![
-        Wanted {
+        ConfiguredClient {
             id: client_id(ISSUER)?,
             token: None,
             scopes: ISSUER_SCOPES.map(str::to_owned).to_vec(),
             description: "Signs the credentials of workers.".to_owned(),
         },
-        Wanted {
+        ConfiguredClient {
             id: client_id(QUEUE_ISSUER)?,
             token: None,
             scopes: vec!["*".to_owned()],
@@ -343,7 +349,7 @@ async fn synchronise_clients(
         },
     ];
     for client in &config.auth.static_clients {
-        wanted.push(Wanted {
+        wanted.push(ConfiguredClient {
             id: client_id(&client.client_id)?,
             token: Some(client.token()?),
             scopes: client.scopes.clone(),
@@ -392,7 +398,7 @@ fn issuer(tx: &mut Tx<'_>, keyring: &Keyring, id: &str) -> Result<WorkerIssuer, 
 fn synchronise(
     tx: &mut Tx<'_>,
     keyring: &Keyring,
-    wanted: &Wanted,
+    wanted: &ConfiguredClient,
     sealed: &str,
     now: Timestamp,
 ) -> Result<(), StartError> {
@@ -433,7 +439,7 @@ fn synchronise(
     Ok(())
 }
 
-fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
+fn record(wanted: &ConfiguredClient, sealed: &str, now: Timestamp) -> ClientRecord {
     ClientRecord {
         client_id: wanted.id.clone(),
         description: wanted.description.clone(),
@@ -451,7 +457,7 @@ fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
 }
 
 /// A static client that is no longer configured is no client any more.
-fn remove_others(tx: &mut Tx<'_>, wanted: &[Wanted]) -> Result<(), StoreError> {
+fn remove_others(tx: &mut Tx<'_>, wanted: &[ConfiguredClient]) -> Result<(), StoreError> {
     let wanted: BTreeSet<&ClientId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let mut after: Option<ClientId> = None;
     loop {

@@ -37,18 +37,18 @@ const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
 const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 44\r\nconnection: close\r\n\r\nThis port takes TLS only: use https:// here\n";
 
-pub struct Tls {
+pub struct TlsAcceptor {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
     /// What the files held when they were last read, usable or not.
-    seen: Mutex<Seen>,
+    seen: Mutex<FileState>,
     handshakes: Semaphore,
     handshake_limit: Duration,
 }
 
 /// What came of another look at the files.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reloaded {
+pub enum ReloadOutcome {
     Unchanged,
     /// New connections get the new certificate.
     Changed,
@@ -57,7 +57,7 @@ pub enum Reloaded {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum BadTls {
+pub enum TlsError {
     #[error("cannot read {}", file.display())]
     Unreadable {
         file: PathBuf,
@@ -74,34 +74,34 @@ pub enum BadTls {
 
 /// The contents of both files, or why they cannot be read; only to be compared.
 #[derive(Clone, PartialEq, Eq)]
-enum Seen {
+enum FileState {
     Digest(Vec<u8>),
     Problem(String),
 }
 
-impl Tls {
-    pub fn new(files: TlsFiles) -> Result<Self, BadTls> {
+impl TlsAcceptor {
+    pub fn new(files: TlsFiles) -> Result<Self, TlsError> {
         let (certificate, key) = read_both(&files)?;
         let config = server_config(&files, &certificate, &key)?;
         Ok(Self {
             files,
             config: RwLock::new(Arc::new(config)),
-            seen: Mutex::new(Seen::of(&certificate, &key)),
+            seen: Mutex::new(FileState::of(&certificate, &key)),
             handshakes: Semaphore::new(MAX_HANDSHAKES),
             handshake_limit: HANDSHAKE_LIMIT,
         })
     }
 
     /// Looks at the files again. Blocks for a moment.
-    pub fn reload(&self) -> Reloaded {
+    pub fn reload(&self) -> ReloadOutcome {
         let read = read_both(&self.files);
         let now_seen = match &read {
-            Ok((certificate, key)) => Seen::of(certificate, key),
-            Err(problem) => Seen::Problem(with_causes(problem)),
+            Ok((certificate, key)) => FileState::of(certificate, key),
+            Err(problem) => FileState::Problem(with_causes(problem)),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == now_seen {
-            return Reloaded::Unchanged;
+            return ReloadOutcome::Unchanged;
         }
         *seen = now_seen;
         let made =
@@ -109,9 +109,9 @@ impl Tls {
         match made {
             Ok(config) => {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                Reloaded::Changed
+                ReloadOutcome::Changed
             }
-            Err(problem) => Reloaded::Unusable(with_causes(&problem)),
+            Err(problem) => ReloadOutcome::Unusable(with_causes(&problem)),
         }
     }
 
@@ -141,13 +141,13 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tls").field(&self.files).finish()
+        f.debug_tuple("TlsAcceptor").field(&self.files).finish()
     }
 }
 
-impl Seen {
+impl FileState {
     fn of(certificate: &[u8], key: &[u8]) -> Self {
         let digest = Sha256::new()
             .chain_update(certificate.len().to_be_bytes())
@@ -165,31 +165,35 @@ async fn refuse_plain<T>(stream: &mut TcpStream) -> io::Result<T> {
     Err(io::Error::other("the client speaks HTTP without TLS"))
 }
 
-fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), BadTls> {
+fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
     Ok((read(&files.certificate_file)?, read(&files.key_file)?))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, BadTls> {
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(file);
     opened
         .and_then(|opened| opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
-        .map_err(|source| BadTls::Unreadable {
+        .map_err(|source| TlsError::Unreadable {
             file: file.to_owned(),
             source,
         })?;
     Ok(bytes)
 }
 
-fn server_config(files: &TlsFiles, certificate: &[u8], key: &[u8]) -> Result<ServerConfig, BadTls> {
+fn server_config(
+    files: &TlsFiles,
+    certificate: &[u8],
+    key: &[u8],
+) -> Result<ServerConfig, TlsError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
         .unwrap_or_default();
     if certificates.is_empty() {
-        return Err(BadTls::NoCertificate(files.certificate_file.clone()));
+        return Err(TlsError::NoCertificate(files.certificate_file.clone()));
     }
     let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|_| BadTls::NoKey(files.key_file.clone()))?;
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey(files.key_file.clone()))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -220,7 +224,7 @@ mod tests {
     }
 
     /// With a certificate that no client looks at: no handshake here gets as far as that.
-    fn tls(max_handshakes: usize) -> Arc<Tls> {
+    fn tls(max_handshakes: usize) -> Arc<TlsAcceptor> {
         use ::aws_lc_rs::rand::SystemRandom;
         use ::aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
         let nowhere = PathBuf::from("nowhere");
@@ -235,13 +239,13 @@ mod tests {
             .unwrap()
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(OneKey(Arc::new(key))));
-        Arc::new(Tls {
+        Arc::new(TlsAcceptor {
             files: TlsFiles {
                 certificate_file: nowhere.clone(),
                 key_file: nowhere,
             },
             config: RwLock::new(Arc::new(config)),
-            seen: Mutex::new(Seen::Problem(String::new())),
+            seen: Mutex::new(FileState::Problem(String::new())),
             handshakes: Semaphore::new(max_handshakes),
             handshake_limit: HANDSHAKE_LIMIT,
         })
@@ -263,7 +267,7 @@ mod tests {
     }
 
     /// A client that says this much, and its connection on its way to be accepted.
-    async fn client(tls: &Arc<Tls>, listener: &TcpListener, says: &[u8]) -> TcpStream {
+    async fn client(tls: &Arc<TlsAcceptor>, listener: &TcpListener, says: &[u8]) -> TcpStream {
         let address = listener.local_addr().unwrap();
         let mut client = TcpStream::connect(address).await.unwrap();
         client.write_all(says).await.unwrap();
@@ -273,7 +277,7 @@ mod tests {
         client
     }
 
-    async fn has_free_turns(tls: &Tls, free: usize) -> bool {
+    async fn has_free_turns(tls: &TlsAcceptor, free: usize) -> bool {
         let reached = async {
             while tls.handshakes.available_permits() != free {
                 tokio::task::yield_now().await;

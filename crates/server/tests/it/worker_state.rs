@@ -10,9 +10,9 @@ use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use server::background::driver::BackgroundTask;
+use server::background::{Outcomes, QueueClaims};
 use server::start::start_with;
-use server::tasks::driver::Task;
-use server::tasks::{Outcomes, QueueClaims};
 use testing::sizes_around;
 
 use crate::database::on_both;
@@ -411,7 +411,10 @@ on_both!(of_a_worker_the_last_runs_are_kept, |world| {
     const KEPT: usize = 20;
     begin(world).await;
     let mut first = 1;
-    for count in sizes_around("server::tasks::outcomes::forget::KEPT_OF_WORKER", KEPT) {
+    for count in sizes_around(
+        "server::background::outcomes::retention::KEPT_OF_WORKER",
+        KEPT,
+    ) {
         let worker = format!("w{count}");
         let last = first + u32::try_from(count).unwrap();
         let told = (first..last)

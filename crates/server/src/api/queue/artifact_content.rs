@@ -10,7 +10,7 @@ use super::super::error::{ApiError, Code};
 use super::super::reply::Reply;
 use super::artifacts::{find, target};
 use super::runs::{latest, name, run_id, runs_of, task_id};
-use super::signed_url::Good;
+use super::signed_url::UrlPurpose;
 
 /// A URL is good for so long; a download that has begun may take longer.
 const FETCH_MS: i64 = 30 * MINUTE_MS;
@@ -117,7 +117,7 @@ pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
     match &artifact.content {
         Content::File { .. } | Content::Log => {
             let until = call.now.plus_millis(FETCH_MS);
-            at(target(artifact).sign(&call.app, Good::ForFetching, until))
+            at(target(artifact).sign(&call.app, UrlPurpose::Download, until))
         }
         Content::Reference { url } => at(url.clone()),
         Content::Link { artifact } => Err(LinkTo(artifact.clone())),

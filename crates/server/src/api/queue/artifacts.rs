@@ -11,7 +11,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::runs::{known_run, latest, name, run_id, runs_of, task_id};
-use super::signed_url::{Good, Target};
+use super::signed_url::{Target, UrlPurpose};
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
@@ -27,7 +27,7 @@ const UNKNOWN_TYPE: &str = "application/binary";
     rename_all = "lowercase",
     rename_all_fields = "camelCase"
 )]
-enum Asked {
+enum ArtifactBody {
     S3 {
         content_type: String,
         content_length: Option<u64>,
@@ -69,7 +69,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
             let until = now.plus_millis(UPLOAD_MS);
             Reply::json(&json!({
                 "storageType": storage_type,
-                "putUrl": target(&artifact).sign(&call.app, Good::ForUploading, until),
+                "putUrl": target(&artifact).sign(&call.app, UrlPurpose::Upload, until),
                 "expires": until.to_string(),
                 "contentType": artifact.content_type,
             }))
@@ -188,7 +188,7 @@ fn expires(call: &Call) -> Result<Timestamp, ApiError> {
 fn content(call: &Call) -> Result<(String, Content), ApiError> {
     let unknown = || UNKNOWN_TYPE.to_owned();
     let (content_type, content) = match asked(call)? {
-        Asked::S3 {
+        ArtifactBody::S3 {
             content_type,
             content_length,
         } => {
@@ -208,23 +208,23 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
                 },
             )
         }
-        Asked::Object {} => {
+        ArtifactBody::Object {} => {
             let text = "There is no object service here: use the storage type `s3`, whose `putUrl` \
                         takes the file";
             return Err(ApiError::input(text));
         }
-        Asked::Reference { url, content_type } => {
+        ArtifactBody::Reference { url, content_type } => {
             check_reference(&url)?;
             (content_type, Content::Reference { url })
         }
-        Asked::Link {
+        ArtifactBody::Link {
             artifact,
             content_type,
         } => (
             content_type.unwrap_or_else(unknown),
             Content::Link { artifact },
         ),
-        Asked::Error { reason, message } => (unknown(), Content::Error { reason, message }),
+        ArtifactBody::Error { reason, message } => (unknown(), Content::Error { reason, message }),
     };
     // It goes into a header when the artifact is fetched.
     if HeaderValue::from_str(&content_type).is_err() {
@@ -244,12 +244,12 @@ fn check_reference(url: &str) -> Result<(), ApiError> {
     }
 }
 
-fn asked(call: &Call) -> Result<Asked, ApiError> {
+fn asked(call: &Call) -> Result<ArtifactBody, ApiError> {
     let mut body = call.body.clone();
     if let Some(members) = body.as_object_mut() {
         members.remove("expires");
     }
-    Asked::deserialize(body)
+    ArtifactBody::deserialize(body)
         .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
 }
 

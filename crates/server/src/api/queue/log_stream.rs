@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
-use super::super::reply::{Reply, Streamed};
+use super::super::reply::{Reply, StreamReply};
 use super::file_headers::headers;
 use super::runs::runs_of;
 
@@ -65,7 +65,7 @@ async fn reply(
             None => (Some(0), Box::pin(stream::empty())),
         }
     };
-    Ok(Reply::Stream(Streamed {
+    Ok(Reply::Stream(StreamReply {
         headers,
         length,
         bytes,

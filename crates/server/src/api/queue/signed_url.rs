@@ -15,9 +15,9 @@ const PURPOSE: &str = "artifact-url";
 
 /// What a URL is good for.
 #[derive(Clone, Copy)]
-pub(super) enum Good {
-    ForFetching,
-    ForUploading,
+pub(super) enum UrlPurpose {
+    Download,
+    Upload,
 }
 
 /// The artifact that a URL leads to.
@@ -30,7 +30,7 @@ pub(super) struct Target {
 impl Target {
     /// A URL that is good until this moment. The name is part of the query: in a path, clients would
     /// tidy `..` away.
-    pub(super) fn sign(&self, app: &App, good: Good, until: Timestamp) -> String {
+    pub(super) fn sign(&self, app: &App, good: UrlPurpose, until: Timestamp) -> String {
         let until = until.as_millis();
         let signature = app
             .engine
@@ -47,7 +47,7 @@ impl Target {
     }
 
     /// The artifact that the URL of this call is good for.
-    pub(super) fn of(call: &Call, good: Good) -> Result<Self, ApiError> {
+    pub(super) fn of(call: &Call, good: UrlPurpose) -> Result<Self, ApiError> {
         let refused = || {
             let text = "This URL is not valid, or not any more: ask for the artifact again";
             ApiError::new(Code::AuthenticationFailed, text)
@@ -83,10 +83,10 @@ impl Target {
     }
 
     /// The name comes last, so that nothing in it can be taken for anything else.
-    fn signed_text(&self, good: Good, until_ms: i64) -> Secret {
+    fn signed_text(&self, good: UrlPurpose, until_ms: i64) -> Secret {
         let good = match good {
-            Good::ForFetching => "get",
-            Good::ForUploading => "put",
+            UrlPurpose::Download => "get",
+            UrlPurpose::Upload => "put",
         };
         let Self {
             task_id,

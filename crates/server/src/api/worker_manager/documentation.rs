@@ -18,7 +18,7 @@ use self::subject::subject;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::wire::When;
+use super::wire::WireTime;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,8 +32,8 @@ struct RecordReply {
     bytes: u64,
     packed_bytes: u64,
     digest: String,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
 }
 
 #[derive(Serialize)]
@@ -105,8 +105,8 @@ impl From<Record> for RecordReply {
             bytes: record.unpacked_bytes,
             packed_bytes: record.packed_bytes,
             digest: record.digest,
-            created: When(record.created),
-            last_modified: When(record.last_modified),
+            created: WireTime(record.created),
+            last_modified: WireTime(record.last_modified),
         }
     }
 }

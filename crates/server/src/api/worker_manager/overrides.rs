@@ -13,7 +13,7 @@ use serde_json::json;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::wire::When;
+use super::wire::WireTime;
 
 /// The body of setOverride.
 #[derive(Deserialize)]
@@ -73,11 +73,11 @@ struct OverrideReply {
     max_capacity: Option<u64>,
     reason: String,
     owner: String,
-    created: When,
-    until: When,
+    created: WireTime,
+    until: WireTime,
     in_force: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<When>,
+    ended: Option<WireTime>,
 }
 
 impl OverrideBody {
@@ -286,10 +286,10 @@ fn shown(given: &Override, now: Timestamp) -> OverrideReply {
         max_capacity,
         reason: given.reason.clone(),
         owner: given.owner.to_string(),
-        created: When(given.created),
-        until: When(given.until),
+        created: WireTime(given.created),
+        until: WireTime(given.until),
         in_force: given.is_in_force(now),
-        ended: given.ended.map(When),
+        ended: given.ended.map(WireTime),
     }
 }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::authority::Touched;
+use super::edit_scopes::EditTargets;
 use super::wire::{self, ConfigurationReply, VersionReply};
-use super::{authority, edit, no_such_configuration, plan};
+use super::{edit, edit_scopes, no_such_configuration, plan};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,19 +76,19 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: RevertBody = call.body()?;
     // Who may not touch it at all does not learn what there is.
-    authority::warrant(&mut call, &Touched::default()).await?;
+    edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
     let wanted = Configuration::parse(&record.document);
     let wanted = wanted.map_err(|bad| ConfigurationError::from(&bad))?;
-    let touched = Touched::whole(&wanted, false);
-    let warrant = authority::warrant(&mut call, &touched).await?;
+    let targets = EditTargets::whole(&wanted, false);
+    let warrant = edit_scopes::authorize_edit(&mut call, &targets).await?;
     let reason = match body.reason.as_str() {
         "" => format!("to version {}", body.to),
         reason => format!("to version {}: {reason}", body.to),
     };
     let next = move |known: Option<&Configuration>| {
         if let Some(known) = known {
-            warrant.check(&touched.clone().and_worker_types(known))?;
+            warrant.check(&targets.clone().and_worker_types(known))?;
         }
         Ok(Next::Is(wanted.clone()))
     };

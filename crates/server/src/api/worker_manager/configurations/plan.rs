@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::authority;
-use super::authority::Touched;
+use super::edit_scopes;
+use super::edit_scopes::EditTargets;
 use super::wire::ConfigurationBody;
 use crate::app::App;
 
@@ -21,7 +21,7 @@ pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = super::parse(&call, &body)?;
-    authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
+    edit_scopes::authorize_edit(&mut call, &EditTargets::whole(&wanted, body.adopt_pools)).await?;
     let engine = &call.app.engine;
     let plan = engine::configurations::plan(engine, call.now, &id, wanted, body.adopt_pools);
     let plan = plan.await?;

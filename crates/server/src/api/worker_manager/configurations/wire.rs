@@ -8,7 +8,7 @@ use store::{ListedConfiguration, ListedVersion};
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
-use super::super::wire::When;
+use super::super::wire::WireTime;
 
 /// The body of createWorkerConfiguration, updateWorkerConfiguration and planWorkerConfiguration.
 #[derive(Deserialize)]
@@ -62,8 +62,8 @@ pub(super) struct ConfigurationReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_config_ids: Option<Value>,
     version: i64,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
 }
 
 impl ConfigurationReply {
@@ -76,8 +76,8 @@ impl ConfigurationReply {
             rules: None,
             launch_config_ids: None,
             version: listed.version.0,
-            created: When(listed.created),
-            last_modified: When(listed.last_modified),
+            created: WireTime(listed.created),
+            last_modified: WireTime(listed.last_modified),
         }
     }
 }
@@ -91,8 +91,8 @@ impl From<&StoredConfiguration> for ConfigurationReply {
             rules: Some(stored.document["rules"].clone()),
             launch_config_ids: stored.document.get("launchConfigIds").cloned(),
             version: stored.version.0,
-            created: When(stored.created),
-            last_modified: When(stored.last_modified),
+            created: WireTime(stored.created),
+            last_modified: WireTime(stored.last_modified),
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) struct VersionReply {
     action: &'static str,
     client_id: String,
     reason: String,
-    created: When,
+    created: WireTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ impl VersionReply {
             action: record.action.as_str(),
             client_id: record.client_id.clone(),
             reason: record.reason.clone(),
-            created: When(record.created),
+            created: WireTime(record.created),
             description: None,
             worker_types: None,
             rules: None,
@@ -143,7 +143,7 @@ impl From<&VersionRecord> for VersionReply {
             action: record.action.as_str(),
             client_id: record.client_id.clone(),
             reason: record.reason.clone(),
-            created: When(record.created),
+            created: WireTime(record.created),
             description: Some(record.document["description"].clone()),
             worker_types: Some(record.document["workerTypes"].clone()),
             rules: Some(record.document["rules"].clone()),

@@ -1,0 +1,51 @@
+//! Writes down which overrides have ended by themselves, and tells of the pauses among them.
+//!
+//! They have no effect after their end, whether this runs or not.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::Engine;
+use engine::fleet;
+use serde_json::Value;
+use store::StoreError;
+
+use super::driver::{BackgroundTask, summary};
+
+/// So many in one activation; the rest waits for the next.
+const BATCH: u32 = 200;
+
+pub struct Overrides(pub Arc<Engine>);
+
+#[async_trait]
+impl BackgroundTask for Overrides {
+    const NAME: &'static str = "overrides";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let ended = self.end().await;
+        let ended = ended.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("ended", ended)]))
+    }
+}
+
+impl Overrides {
+    async fn end(&self) -> Result<u64, StoreError> {
+        let now = self.0.clock.now();
+        let looking = self.0.store.read("override_list_due", move |tx| {
+            store::override_list_due(tx, now, 1)
+        });
+        if looking.await?.is_empty() {
+            return Ok(0);
+        }
+        let ending = self.0.change("override_end", now, move |change| {
+            let due = store::override_list_due(change.tx, now, BATCH)?;
+            let n_ended = due.len() as u64;
+            for mut given in due {
+                fleet::end_override(change, &mut given)?;
+                fleet::wake_target(change, &given);
+            }
+            Ok::<_, StoreError>(n_ended)
+        });
+        ending.await
+    }
+}

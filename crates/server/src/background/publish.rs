@@ -1,0 +1,153 @@
+//! Gives events their places in the stream, in their order, and tells them to those who listen here.
+
+mod broker;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::id::{PoolId, ProviderId};
+use serde_json::Value;
+use store::{OutboxRow, StoreError};
+
+use super::batches::Batches;
+use super::driver::BackgroundTask;
+use crate::app::App;
+use crate::config::Role;
+
+pub use broker::{BrokerPublisher, READER, leave};
+
+const BATCH: u32 = 500;
+const MAX_BATCHES: usize = 50;
+
+/// Each process does this for itself, since each has listeners of its own. What another process gave
+/// places to is read and told as well; what is placed here is written to our log, so that several
+/// processes together log each event once.
+pub struct EventPublisher(pub Arc<App>);
+
+#[async_trait]
+impl BackgroundTask for EventPublisher {
+    const NAME: &'static str = "publish";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
+    }
+}
+
+impl EventPublisher {
+    /// An activation with other limits.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        for _ in 0..batches.most {
+            let is_done = self.batch(batches.size).await;
+            if is_done.map_err(|problem| problem.to_string())? {
+                break;
+            }
+        }
+        Ok(Value::Null)
+    }
+
+    /// Whether that was all.
+    async fn batch(&self, size: u32) -> Result<bool, StoreError> {
+        let app = &self.0;
+        let head = app.events.head();
+        let read = app.engine.store.read("event_look", move |tx| {
+            let placed = store::event_list_after(tx, head, size)?;
+            Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
+        });
+        let (placed, is_waiting) = read.await?;
+        self.tell(&placed.items);
+        if !is_waiting {
+            return Ok(!placed.may_go_on(size));
+        }
+        let placing = app
+            .engine
+            .store
+            .write("event_place", move |tx| store::event_place(tx, size));
+        let placed = match placing.await {
+            // Another process is about it all the time: what it has placed is there to be read.
+            Err(StoreError::Congested { .. }) => return Ok(false),
+            placed => placed?,
+        };
+        placed.items.iter().for_each(log);
+        // If others have placed some meanwhile, those come first: the next batch reads all of them.
+        let first = placed.items.first().map(|row| row.position);
+        let follows = first == Some(app.events.head() + 1);
+        if follows {
+            self.tell(&placed.items);
+        }
+        Ok(follows && !placed.may_go_on(size))
+    }
+
+    /// Wakes in this process those who wait for what was announced, by whichever process.
+    fn tell(&self, placed: &[OutboxRow]) {
+        self.0.events.tell(placed);
+        self.0.engine.queue.broker.hear(&self.0.engine, placed);
+        self.0.engine.launch_answers.hear(placed);
+        wake_planner(&self.0, placed);
+        wake_endings(&self.0, placed);
+    }
+}
+
+/// Events after which a pool may need workers, or fewer.
+const CHANGES_NEED: [&str; 11] = [
+    "task-pending",
+    "worker-running",
+    "worker-removed",
+    "worker-stopped",
+    "worker-pool-created",
+    "worker-pool-updated",
+    "launch-config-created",
+    "launch-config-updated",
+    "launch-config-archived",
+    "launch-config-paused",
+    "launch-config-resumed",
+];
+/// Events after which a machine is to be ended.
+const CHANGES_ENDINGS: &str = "worker-removed";
+
+fn wake_planner(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Provisioner) {
+        return;
+    }
+    let concerned = placed
+        .iter()
+        .filter(|row| CHANGES_NEED.contains(&exchange(row)));
+    let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
+    pools
+        .into_iter()
+        .for_each(|pool| app.engine.wake.pool(pool));
+}
+
+fn wake_endings(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Scanner) {
+        return;
+    }
+    let removed = placed.iter().filter(|row| exchange(row) == CHANGES_ENDINGS);
+    let ids = removed.filter_map(|row| row.payload.get("providerId")?.as_str()?.parse().ok());
+    let providers: BTreeSet<ProviderId> = ids.collect();
+    for provider in providers {
+        if app.engine.providers.get(&provider).is_ok() {
+            app.engine.wake.ending(&provider).notify_one();
+        }
+    }
+}
+
+/// The last part of its topic.
+fn exchange(row: &OutboxRow) -> &str {
+    row.topic.rsplit('/').next().unwrap_or(&row.topic)
+}
+
+fn log(row: &OutboxRow) {
+    let name = exchange(row);
+    let about = row
+        .pool_id
+        .as_ref()
+        .map_or_else(String::new, |pool| format!(" in {pool}"));
+    // Large, and many for each task: too much for the usual log. Tasks say at `info` what they do.
+    tracing::debug!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
+        event.payload = %row.payload, "{name}{about}");
+}
