@@ -1,4 +1,4 @@
-//! Everything that requests and tasks share.
+//! The state that requests and background tasks share.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::tls::TlsAcceptor;
 
 pub struct App {
     pub config: Config,
-    /// What the workflows share.
+    /// The state that the workflows share.
     pub engine: Arc<Engine>,
     pub authenticator: Arc<dyn Authenticator>,
     pub telemetry: Telemetry,
     pub events: EventStream,
-    /// The ways by which people are told of errors.
+    /// The channels for notices of errors.
     pub notices: Vec<Arc<dyn Channel>>,
     /// `None`: connections are not encrypted, unless a proxy does that.
     pub tls: Option<Arc<TlsAcceptor>>,

@@ -1,4 +1,4 @@
-//! Who is asking? Answered by our own clients and roles, or by a Taskcluster deployment's.
+//! Authenticates requests, by our own clients and roles or by those of a Taskcluster deployment.
 
 mod embedded;
 mod remote;
@@ -15,56 +15,56 @@ use store::StoreError;
 pub use embedded::EmbeddedAuthenticator;
 pub use remote::RemoteAuthenticator;
 
-/// Why it is not known who is asking, or what they may do.
+/// Why a request was not authenticated, or its scopes not expanded.
 #[derive(Debug)]
 pub enum AuthenticationError {
-    /// The credentials are no good.
+    /// The credentials are invalid.
     Refused(String),
-    /// The scopes that were asked about cannot be expanded.
+    /// The given scopes cannot be expanded.
     NotExpanded(String),
-    /// The deployment that knows did not answer as it should.
+    /// The outside auth service did not answer, or not correctly.
     NoAnswer(&'static str),
     Store(StoreError),
 }
 
-/// What of a request matters for who sent it.
+/// The parts of a request that authentication needs.
 #[derive(Clone, Debug, Default)]
 pub struct RequestToAuthenticate {
     pub method: String,
     /// Path and query exactly as sent.
     pub resource: String,
-    /// The host that the client believes to talk to, in lower case, and its port.
+    /// The host that the client addressed, in lower case, and its port.
     pub host: String,
     pub port: u16,
     pub authorization: Option<String>,
     pub source_ip: String,
-    /// Lower case, without parameters; empty if there is none.
+    /// Lower case, without parameters; empty if the header is missing.
     pub content_type: String,
     /// The text of the body, if it was read as JSON.
     pub body: bytes::Bytes,
 }
 
-/// Who sent a request, and what it may do.
+/// The sender of a request, and its scopes.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// `None`: no credentials were given.
     pub client_id: Option<String>,
-    /// Expanded, with what anybody may do.
+    /// Expanded, including the scopes of `anonymous`.
     pub scopes: Arc<ScopeSet>,
     pub expires: Timestamp,
-    /// What the body must hash to, if the sender signed it.
+    /// The signed hash of the body, if any.
     pub payload_hash: Option<String>,
 }
 
 impl Caller {
-    /// Whether the body is the one that was signed; call it once the body has been read.
+    /// Checks that the body is the signed one; call it after reading the body.
     pub fn check_payload(&self, asking: &RequestToAuthenticate) -> Result<(), AuthenticationError> {
         let signed = self.payload_hash.as_deref();
         Ok(check_payload(signed, &asking.content_type, &asking.body)?)
     }
 }
 
-/// Authenticates requests by their heads: nothing of a body needs to be there.
+/// Authenticates requests by their heads, before their bodies are read.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
     async fn authenticate(
@@ -73,16 +73,15 @@ pub trait Authenticator: Send + Sync {
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError>;
 
-    /// Clients or roles have changed here: look at them anew before the next answer.
+    /// Clients or roles have changed in this process: read them again before the next answer.
     fn forget(&self) {}
 
-    /// Ids of clients that have signed requests since this was last asked, at most a bounded
-    /// number of them.
+    /// A bounded number of ids of clients that have signed requests since the last call.
     fn take_used(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Ours, if clients and roles are kept here.
+    /// The built-in authenticator, if clients and roles are kept here.
     fn embedded(&self) -> Option<&EmbeddedAuthenticator> {
         None
     }

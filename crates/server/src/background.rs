@@ -1,4 +1,4 @@
-//! What happens without being asked for: tasks that look at what is true now and act on it.
+//! Background tasks: they run periodically or when woken, read the current state and act on it.
 
 mod artifact_cleanup;
 mod backoff;
@@ -53,7 +53,7 @@ pub use tls_reload::TlsReload;
 use crate::app::App;
 use crate::config::Role;
 
-/// Starts the tasks of the roles that this process plays.
+/// Starts the background tasks of this process's roles.
 pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let every = Duration::from_secs;
     let own = || Arc::clone(app);

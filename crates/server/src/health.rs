@@ -1,7 +1,7 @@
-//! Can this process do its work? Whether the database takes writes, and whether the clocks agree.
+//! Checks whether this process works: the database accepts writes, and the clocks agree.
 //!
-//! Looked at when somebody asks and now and then by itself, but not more often than every few seconds: anybody
-//! may ask.
+//! Checks run on request and periodically, but at most every few seconds, because every client may
+//! request them.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use tokio::sync::Mutex;
 
 use crate::telemetry::{CLOCK_SKEW, CLOCK_STEPS};
 
-/// An answer holds for this long.
+/// How long a result is reused.
 const FRESH_MS: i64 = 5_000;
-/// The database must have written within this time.
+/// Time limit of a write to the database.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// Clocks that keep time are corrected by less, little by little.
+/// Smaller steps are normal corrections by a time service.
 const MAX_STEP_MS: i64 = 2_000;
-/// A step is worth knowing for this long.
+/// How long a step is reported.
 const STEP_SHOWN_MS: i64 = HOUR_MS;
-/// Our clock and that of the database may differ by less.
+/// Maximum difference between our clock and the database's.
 const MAX_SKEW_MS: i64 = 5_000;
-/// The database tells the time to a second.
+/// The database reports its time in seconds.
 const CLOCK_UNIT_MS: i64 = 1_000;
 
 #[derive(Default)]
@@ -34,27 +34,27 @@ pub struct HealthMonitor(Mutex<State>);
 struct State {
     last: Option<(i64, Health)>,
     clock: ClockWatch,
-    /// The last step, and when it was seen.
+    /// The last step, and when it was noticed.
     step: Option<(i64, i64)>,
     is_skewed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Why the database cannot be written.
+    /// Why the database does not accept writes.
     pub database: Result<(), String>,
-    /// What is wrong with the clock.
+    /// The problems of the clock.
     pub clock: Vec<String>,
 }
 
-/// Compares the clock that people can set with one that nobody can.
+/// Compares the wall clock with a monotonic clock.
 #[derive(Debug, Default)]
 struct ClockWatch {
     last: Option<(Timestamp, i64)>,
 }
 
 impl ClockWatch {
-    /// By how much the clock was set since the last time, if it was.
+    /// The step of the wall clock since the last call, if any.
     fn step(&mut self, now: Timestamp, steady_ms: i64) -> Option<i64> {
         let (was, was_steady_ms) = self.last.replace((now, steady_ms))?;
         let passed = steady_ms.saturating_sub(was_steady_ms);
@@ -65,7 +65,7 @@ impl ClockWatch {
 
 impl HealthMonitor {
     pub async fn check(&self, store: &Store, clock: &dyn Clock) -> Health {
-        // Others who ask meanwhile wait for the same answer.
+        // Concurrent requests wait for the same result.
         let mut state = self.0.lock().await;
         let steady_ms = clock.steady_ms();
         state.look_at_clock(clock.now(), steady_ms);
@@ -80,7 +80,7 @@ impl HealthMonitor {
                 Ok(())
             }
             Err(problem) => {
-                tracing::error!(error = %problem, "the database cannot be written: {problem}");
+                tracing::error!(error = %problem, "cannot write to the database: {problem}");
                 Err(problem)
             }
         };
@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// Writes something, and says how far our clock is ahead of the database's.
+/// Writes to the database. Returns how far our clock is ahead of the database's.
 async fn write(store: &Store, clock: &dyn Clock) -> Result<i64, String> {
     let before = clock.now();
     let writing = store.write("write_probe", move |tx| {
@@ -140,7 +140,7 @@ async fn write(store: &Store, clock: &dyn Clock) -> Result<i64, String> {
     }
 }
 
-/// How far our clock is ahead of theirs, which was read between these two moments.
+/// How far our clock is ahead of theirs, which was read between these two times.
 pub(crate) fn skew_ms(before: Timestamp, after: Timestamp, theirs: Timestamp) -> i64 {
     let ahead = before
         .millis_since(theirs.plus_millis(CLOCK_UNIT_MS))
@@ -149,7 +149,7 @@ pub(crate) fn skew_ms(before: Timestamp, after: Timestamp, theirs: Timestamp) ->
     ahead - behind
 }
 
-/// What to say of clocks that differ by more than they should.
+/// The problem, if the clocks differ by more than the limit.
 pub(crate) fn skew_problem(skew_ms: i64) -> Option<String> {
     (skew_ms.abs() > MAX_SKEW_MS).then(|| skew_in_words(skew_ms))
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_noticed_and_one_that_drifts_is_not() {
+    fn a_clock_that_is_set_is_noticed_and_a_drifting_one_is_not() {
         for (wall_ms, steady_ms, step) in [
             (10_000, 10_000, None),
             (10_000 + MAX_STEP_MS, 10_000, None),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_clocks_is_what_the_time_of_asking_does_not_explain() {
+    fn the_difference_of_clocks_excludes_the_time_of_the_request() {
         let (before, after) = (start(), start().plus_millis(300));
         for (theirs_ms, skew) in [
             (0, 0),

@@ -1,7 +1,7 @@
-//! TLS for the connections that we accept, with a certificate and a key from files.
+//! TLS for incoming connections, with a certificate and a key from files.
 //!
-//! The files are read again when they change. Connections that are there go on; new ones get the new
-//! certificate. A new file that cannot be used changes nothing.
+//! The files are read again when they change. Existing connections continue; new ones get the new
+//! certificate. An unusable new file changes nothing.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -24,15 +24,15 @@ use tokio_rustls::server::TlsStream;
 
 use crate::config::TlsFiles;
 
-/// A handshake takes at most this long, its wait for a turn included.
+/// Maximum duration of a handshake, including the wait for its turn.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// At most this many handshakes at a time, from the client's whole greeting on; more wait.
+/// Maximum number of concurrent handshakes, from a complete `ClientHello` on; more wait.
 const MAX_HANDSHAKES: usize = 1_000;
 /// A larger file is neither a certificate nor a key.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The first byte of a TLS connection: a record of a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
-/// As much of a request without TLS is read, so that its client reads our answer.
+/// Of a request without TLS, this much is read, so that its client receives our reply.
 const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
 const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 44\r\nconnection: close\r\n\r\nThis port takes TLS only: use https:// here\n";
@@ -40,19 +40,19 @@ const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain
 pub struct TlsAcceptor {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
-    /// What the files held when they were last read, usable or not.
+    /// The content of the files when they were last read, usable or not.
     seen: Mutex<FileState>,
     handshakes: Semaphore,
     handshake_limit: Duration,
 }
 
-/// What came of another look at the files.
+/// The result of reading the files again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReloadOutcome {
     Unchanged,
     /// New connections get the new certificate.
     Changed,
-    /// They cannot be used, so nothing changes. Said once for each content.
+    /// The files are not usable, so nothing changes. Reported once for each content.
     Unusable(String),
 }
 
@@ -72,7 +72,7 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-/// The contents of both files, or why they cannot be read; only to be compared.
+/// The contents of both files, or the error of reading them; only for comparison.
 #[derive(Clone, PartialEq, Eq)]
 enum FileState {
     Digest(Vec<u8>),
@@ -92,7 +92,7 @@ impl TlsAcceptor {
         })
     }
 
-    /// Looks at the files again. Blocks for a moment.
+    /// Reads the files again. Blocks for a short time.
     pub fn reload(&self) -> ReloadOutcome {
         let read = read_both(&self.files);
         let now_seen = match &read {
@@ -115,14 +115,15 @@ impl TlsAcceptor {
         }
     }
 
-    /// Greets a client. One that speaks plain HTTP is told so.
+    /// Accepts a client. A client that sends plain HTTP gets an error message.
     pub(crate) async fn accept(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
                 return refuse_plain(&mut stream).await;
             }
-            // Reading a greeting costs little, so a client that does not send all of it takes no turn.
+            // Reading a `ClientHello` is cheap, so a client that does not send all of it takes no
+            // turn.
             let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
             let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
             let config = self
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// With a certificate that no client looks at: no handshake here gets as far as that.
+    /// With a certificate that no client checks: no handshake in these tests reaches that point.
     fn tls(max_handshakes: usize) -> Arc<TlsAcceptor> {
         use ::aws_lc_rs::rand::SystemRandom;
         use ::aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -251,7 +252,7 @@ mod tests {
         })
     }
 
-    /// What a client says first.
+    /// A client's first message.
     fn greeting() -> Vec<u8> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -266,7 +267,7 @@ mod tests {
         bytes
     }
 
-    /// A client that says this much, and its connection on its way to be accepted.
+    /// A client that sends these bytes, while its connection is being accepted.
     async fn client(tls: &Arc<TlsAcceptor>, listener: &TcpListener, says: &[u8]) -> TcpStream {
         let address = listener.local_addr().unwrap();
         let mut client = TcpStream::connect(address).await.unwrap();
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bounded_number_of_handshakes_goes_on_at_a_time() {
+    async fn a_bounded_number_of_handshakes_runs_at_a_time() {
         let limit = 5;
         let greeting = greeting();
         for n_clients in sizes_around("server::tls::MAX_HANDSHAKES", limit) {
@@ -296,7 +297,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut clients = Vec::new();
             for _ in 0..n_clients {
-                // A greeting after which nothing comes.
+                // A `ClientHello`, and nothing after it.
                 clients.push(client(&tls, &listener, &greeting).await);
             }
             let free = limit - n_clients.min(limit);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_send_its_greeting_takes_no_turn() {
+    async fn a_client_that_does_not_send_its_hello_takes_no_turn() {
         let tls = tls(1);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let greeting = greeting();
@@ -313,7 +314,7 @@ mod tests {
         for n_bytes in [1, 5, 6, greeting.len() - 1] {
             clients.push(client(&tls, &listener, &greeting[..n_bytes]).await);
         }
-        // Those before it have been looked at by then, and one would have the only turn.
+        // The clients before it have been handled by then, and one would have the only turn.
         clients.push(client(&tls, &listener, &greeting).await);
         assert!(has_free_turns(&tls, 0).await);
         drop(clients.pop());

@@ -1,9 +1,8 @@
 //! Our own clients and roles.
 //!
-//! What has been read from the store is kept in memory as long as the revision that every change of
-//! a client or role counts up stays the same. The revision is looked at once a second at most, so a
-//! change in another process takes effect within a second, one in this process at once. Of the roles
-//! only those that changed are read again.
+//! They are cached in memory. Every change of a client or role increments a revision, which is read
+//! at most once a second. So a change in another process takes effect within a second, and a change
+//! in this process at once. Only changed roles are read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -22,19 +21,19 @@ use store::{AccessRevision, RoleNews, Store, StoreError};
 
 use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 
-/// How long a revision counts as fresh.
+/// How long a revision counts as current.
 const FRESH_MS: i64 = 1_000;
 /// A request waits at most this long for another one that reads the store.
 const TURN: Duration = Duration::from_secs(1);
-/// At most so many clients, expansions and used ids are kept in memory.
+/// Maximum number of clients, of expansions and of used ids in memory.
 const MAX_KEPT: usize = 10_000;
-/// Who may ask for expansions chooses how large they are: all together take this much memory, and
-/// one that takes more than its share is not kept.
+/// Callers choose how large their expansions are. This is the limit for all together; an expansion
+/// above its own limit is not cached.
 const MAX_EXPANSIONS_BYTES: usize = 64 * 1024 * 1024;
 const MAX_EXPANSION_BYTES: usize = 1024 * 1024;
-/// For how long the answer to somebody without credentials holds.
+/// Validity of the answer for requests without credentials.
 const NO_CREDENTIALS_LAST_MS: i64 = 15 * MINUTE_MS;
-/// Everybody has this, credentials or not.
+/// Every caller has this scope, with or without credentials.
 const ANONYMOUS: &str = "assume:anonymous";
 
 pub struct EmbeddedAuthenticator {
@@ -43,20 +42,20 @@ pub struct EmbeddedAuthenticator {
     policy: Policy,
     known: RwLock<Arc<AccessSnapshot>>,
     looked: Mutex<LastRead>,
-    /// One request reads the store at a time; the others wait for what it finds.
+    /// One request reads the store at a time; the others wait for its result.
     looking: tokio::sync::Mutex<()>,
     used: Mutex<BTreeSet<String>>,
 }
 
-/// When the revision was last looked at.
+/// When the revision was last read.
 #[derive(Clone, Copy, Default)]
 struct LastRead {
     at_ms: i64,
-    /// Counts how often everything had to be looked at anew.
+    /// Counts how often the cache was invalidated.
     forgotten: u64,
 }
 
-/// All that is known of clients and roles at one revision.
+/// The clients and roles at one revision.
 struct AccessSnapshot {
     revision: AccessRevision,
     /// Shared with the revision before if no role has changed since.
@@ -66,7 +65,7 @@ struct AccessSnapshot {
     expansions: Mutex<Expansions>,
 }
 
-/// What scopes amount to, as far as it was asked lately.
+/// Recent expansions of scopes.
 #[derive(Default)]
 struct Expansions {
     kept: HashMap<Vec<String>, Arc<ScopeSet>>,
@@ -75,11 +74,11 @@ struct Expansions {
 
 impl AccessSnapshot {
     fn new(revision: AccessRevision, roles: Arc<Roles>) -> Self {
-        // Callers without credentials then have what nobody is refused, and the log says why.
+        // Callers without credentials then have no scopes, and the log has the reason.
         let anonymous = roles.expand([ANONYMOUS]).unwrap_or_else(|problem| {
             tracing::error!(
                 role.id = problem.role,
-                "nobody has the role anonymous: {problem}"
+                "cannot expand the role anonymous, nobody has its scopes: {problem}"
             );
             ScopeSet::default()
         });
@@ -98,7 +97,7 @@ impl AccessSnapshot {
         if let Some(expanded) = self.expansions().kept.get(scopes) {
             return Ok(Arc::clone(expanded));
         }
-        // Not under the lock: it may take a while, and others want to be let in meanwhile.
+        // Not under the lock: an expansion may be slow and must not delay other requests.
         let expanded = Arc::new(self.roles.expand(scopes.iter().map(String::as_str))?);
         self.expansions().keep(scopes, &expanded);
         Ok(expanded)
@@ -136,7 +135,7 @@ impl Expansions {
 
 impl EmbeddedAuthenticator {
     pub fn new(store: Store, keyring: Arc<Keyring>, policy: Policy) -> Self {
-        // Of this revision nothing is known, so the first request reads the roles.
+        // Nothing is cached for this revision, so the first request reads the roles.
         let nothing = AccessSnapshot::new(AccessRevision::default(), Arc::default());
         let known = RwLock::new(Arc::new(nothing));
         Self {
@@ -182,7 +181,7 @@ impl EmbeddedAuthenticator {
         Ok(Some(verified?))
     }
 
-    /// What anybody may do, and for how long that answer holds.
+    /// The scopes of callers without credentials, and how long this answer is valid.
     pub async fn anonymous(
         &self,
         now: Timestamp,
@@ -204,9 +203,9 @@ impl EmbeddedAuthenticator {
         if let Some(known) = self.fresh(now) {
             return Ok(known);
         }
-        // A database that hangs must not let them all wait for each other.
+        // The time limit keeps requests from queueing when the database hangs.
         let _turn = tokio::time::timeout(TURN, self.looking.lock()).await.ok();
-        // The one before us may have looked.
+        // The previous holder of the lock may have read it.
         if let Some(known) = self.fresh(now) {
             return Ok(known);
         }
@@ -240,8 +239,8 @@ impl EmbeddedAuthenticator {
                 fresh
             }
         };
-        // What changed here while we were reading may not be in what we read: then the next request
-        // looks again.
+        // A change in this process during the read may be missing from its result: then the next
+        // request reads again.
         let mut current = self.looked();
         if current.forgotten == looked.forgotten {
             current.at_ms = now.as_millis();
@@ -249,11 +248,11 @@ impl EmbeddedAuthenticator {
         Ok(known)
     }
 
-    /// What is known, if that was looked at just now.
+    /// The cached state, if its revision was read recently.
     fn fresh(&self, now: Timestamp) -> Option<Arc<AccessSnapshot>> {
         let age = now.as_millis().saturating_sub(self.looked().at_ms);
         let known = self.current();
-        // A clock that went backwards makes the age negative: then look again.
+        // A clock that was set back makes the age negative: then read again.
         let is_fresh = (0..FRESH_MS).contains(&age) && known.revision.n_changes() > 0;
         is_fresh.then_some(known)
     }
@@ -301,7 +300,7 @@ impl EmbeddedAuthenticator {
             .open(&purpose, &record.sealed_access_token)
             .map_err(|problem| {
                 tracing::error!(client.id = %record.client_id, error = %problem,
-                    "the access token of {} cannot be opened: is its key still configured?",
+                    "cannot decrypt the access token of {}: is its key still configured?",
                     record.client_id);
                 AuthenticationError::Refused("Unknown credentials".to_owned())
             })?;
@@ -327,7 +326,7 @@ fn compiled(roles: Vec<RoleRecord>) -> impl Iterator<Item = Role> {
     })
 }
 
-/// Of more clients than are kept, the next use is written down once those have been.
+/// If the set is full, further clients are recorded at their next use after it was stored.
 fn note_use(used: &mut BTreeSet<String>, client_id: &str) {
     if used.len() < MAX_KEPT && !used.contains(client_id) {
         used.insert(client_id.to_owned());
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_clients_expansions_and_uses_are_kept() {
+    fn a_bounded_number_of_clients_expansions_and_uses_is_kept() {
         for count in sizes_around("server::authentication::embedded::MAX_KEPT", MAX_KEPT) {
             let known = AccessSnapshot::new(AccessRevision::default(), Arc::default());
             let (mut used, nothing) = (BTreeSet::new(), Arc::new(ScopeSet::default()));

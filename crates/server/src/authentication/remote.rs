@@ -1,4 +1,4 @@
-//! An outside Taskcluster auth service, asked over HTTP for each request.
+//! Authenticates each request by an outside Taskcluster auth service, over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 
-/// The other side has this long to answer.
+/// Time limit of the auth service's answer.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 pub struct RemoteAuthenticator {
@@ -66,7 +66,8 @@ impl RemoteAuthenticator {
     async fn ask(&self, question: &Question<'_>) -> Result<Answer, reqwest::Error> {
         let reply = self.http.post(&self.url).json(question).send().await?;
         if reply.status() == reqwest::StatusCode::BAD_REQUEST {
-            // The question is as good as the request that it is about: its host may be no host.
+            // The auth service refuses requests that it cannot parse, for example with an invalid
+            // host.
             let message = "Bad Request: the auth service cannot make sense of this request";
             return Ok(Answer::AuthFailed {
                 message: message.to_owned(),

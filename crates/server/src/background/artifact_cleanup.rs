@@ -1,4 +1,4 @@
-//! Ends artifacts whose time has come, and finds files that belong to nothing.
+//! Deletes expired artifacts, and files that belong to no artifact.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ const MAX_TASKS: usize = 1_000;
 const PAGE: u32 = 1_000;
 const MAX_PAGES: u32 = 100;
 
-/// How much one activation does; the rest waits for the next.
+/// Limits of one activation; the next one continues.
 #[derive(Clone, Copy, Debug)]
 pub struct ArtifactLimits {
-    /// Of artifacts whose time has come.
+    /// Of expired artifacts.
     pub expired: Batches,
-    /// Shelves that are searched for lost files, and folders of tasks on them.
+    /// Maximum number of shelves to search for lost files, and of tasks' folders on them.
     pub shelves: u32,
     pub tasks: usize,
     /// Artifacts of one run that are read at a time.
     pub page: u32,
-    /// A run that fills this many pages is not searched.
+    /// A run with this many pages of artifacts is not searched.
     pub pages: u32,
 }
 
@@ -52,12 +52,12 @@ impl Default for ArtifactLimits {
     }
 }
 
-/// Where the search for lost files goes on.
+/// The position of the search for lost files.
 pub struct ArtifactCleanup {
     engine: Arc<Engine>,
     limits: ArtifactLimits,
     shelf: u32,
-    /// The last folder on it that was looked into.
+    /// The last folder on the shelf that was searched.
     after: String,
 }
 
@@ -65,7 +65,7 @@ pub struct ArtifactCleanup {
 enum Problem {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the folder of artifacts cannot be tidied: {0}")]
+    #[error("cannot clean up the folder of artifacts: {0}")]
     Folder(#[from] std::io::Error),
 }
 
@@ -102,7 +102,7 @@ impl ArtifactCleanup {
         ]))
     }
 
-    /// Rows first: a file without a row is found again, a row without a file would be a promise.
+    /// Rows first: a file without a row is found again, but a row without a file would be an error.
     async fn expire(&self, now: Timestamp) -> Result<u64, Problem> {
         let batches = self.limits.expired;
         let expired = batches.repeat(|| self.expire_some(now, batches.size));
@@ -153,7 +153,7 @@ impl ArtifactCleanup {
         Ok(n_removed)
     }
 
-    /// Looks through a part of a shelf, and remembers how far it came.
+    /// Searches a part of a shelf, and stores the position.
     async fn shelf_on(
         &mut self,
         folder: &Folder,

@@ -1,4 +1,4 @@
-//! When to try again what has failed: later and later, up to a limit, and not all at the same moment.
+//! Exponential backoff after failures, with a limit and random variation.
 
 use domain::time::Timestamp;
 
@@ -26,7 +26,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// No wait is longer than this.
+    /// A backoff with this maximum wait.
     pub(super) fn up_to(longest_ms: i64) -> Self {
         Self {
             failing: None,
@@ -40,8 +40,8 @@ impl Backoff {
         failing.is_some_and(|failing| now < failing.again_at)
     }
 
-    /// Takes note of a failure; `chance` (0 to 1) spreads the next tries of those who fail together.
-    /// Returns whether it is the first in a row, which is the one to tell people about.
+    /// Records a failure. `chance` (0 to 1) spreads the retries of clients that failed together.
+    /// Returns whether this is the first failure in a row, which should be logged.
     pub(super) fn failed(&mut self, now: Timestamp, chance: f64) -> bool {
         let (since, wait_ms) = match &self.failing {
             None => (now, FIRST_MS),
@@ -66,7 +66,7 @@ impl Backoff {
         self.failing.is_some()
     }
 
-    /// Takes note of a success; returns since when it had failed, if it had.
+    /// Records a success. Returns the time of the first failure, if there was one.
     pub(super) fn succeeded(&mut self) -> Option<Timestamp> {
         self.failing.take().map(|failing| failing.since)
     }

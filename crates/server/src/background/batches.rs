@@ -1,16 +1,18 @@
-//! Work that is done in batches, each in a transaction of its own.
+//! Work in batches, each in a transaction of its own.
 
-/// How much one activation of a task does; the rest waits for the next.
+/// Limits of one activation of a task; the next one continues.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
-    /// Items in one transaction; few, so that other transactions do not wait long.
+    /// Maximum number of items in one transaction. Small, so that other transactions do not wait
+    /// long.
     pub size: u32,
-    /// Transactions in one activation.
+    /// Maximum number of transactions in one activation.
     pub most: usize,
 }
 
 impl Batches {
-    /// Repeats what does a batch, and says how much that was, until a batch is not full. Returns how much was done.
+    /// Repeats `batch`, which returns its number of items, until a batch is not full. Returns the
+    /// total.
     pub(super) async fn repeat<E, F>(self, mut batch: impl FnMut() -> F) -> Result<u64, E>
     where
         F: Future<Output = Result<u64, E>>,

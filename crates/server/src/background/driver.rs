@@ -1,4 +1,4 @@
-//! Runs tasks: by timer or when woken, one activation of a task at a time, until told to stop.
+//! Runs background tasks: periodically or when woken, one activation of a task at a time.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,52 +17,52 @@ use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::{TASK_AGE, TASK_SECONDS};
 
-/// Whoever is told to stop waits no longer for tasks that wait for others.
+/// Maximum wait for running activations when the server stops.
 const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
 
-/// A loop without the loop: reads what is true now and acts on it. It does not sleep, does not
-/// retry, and is bounded in what it does at once; the next activation is the retry.
+/// The body of a loop: reads the current state and acts on it. An activation does not sleep, does
+/// not retry and does a limited amount of work; the next activation is the retry.
 #[async_trait]
 pub trait BackgroundTask: Send + 'static {
     const NAME: &'static str;
 
-    /// As it is called in logs and metrics, where there are several.
+    /// The name in logs and metrics, for tasks with several instances.
     fn name(&self) -> String {
         Self::NAME.to_owned()
     }
 
-    /// Returns what it did, for people; `Null` if there was nothing to do.
+    /// Returns a summary for people; `Null` if there was nothing to do.
     async fn activate(&mut self) -> Result<Value, String>;
 
-    /// How long there is nothing to do, if that is known and less than a period: the task is then
+    /// The time until the next work, if it is known and less than a period. The task is then
     /// activated again.
     fn idle_for(&self) -> Option<Duration> {
         None
     }
 }
 
-/// How a task is doing.
+/// The state of a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// How many activations have ended.
+    /// The number of activations that have ended.
     pub finished: u64,
-    /// What the last one did or why it failed.
+    /// The summary of the last activation, or its error.
     pub last: Option<Result<Value, String>>,
 }
 
-/// A running task, seen from outside.
+/// A handle of a running task.
 pub struct Handle {
     wake: Arc<Notify>,
     status: watch::Receiver<Status>,
 }
 
 impl Handle {
-    /// Look now instead of at the next tick.
+    /// Activates the task now instead of after its period.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Waits until so many activations have ended; a level, not an edge.
+    /// Waits until this many activations have ended, including earlier ones.
     pub async fn finished(&mut self, count: u64) -> Status {
         match self
             .status
@@ -94,7 +94,7 @@ impl Driver {
         self.start_woken(period, Arc::default(), task)
     }
 
-    /// A task that others can wake, by a bell that they know.
+    /// Starts a task that others can wake through `wake`.
     pub fn start_woken<T: BackgroundTask>(
         &mut self,
         period: Duration,
@@ -112,13 +112,13 @@ impl Driver {
         Handle { wake, status }
     }
 
-    /// Waits a moment for the activations under way, after the stop has been called. One that takes longer is dropped
-    /// where it waits: whatever it does is safe against the death of the process.
+    /// Waits a short time for running activations after the stop. Slower ones are dropped: every
+    /// activation survives the end of the process at any point.
     pub async fn join(mut self) {
         let ended = async { while self.running.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_ACTIVATIONS, ended).await.is_err() {
             tracing::warn!(
-                "{} tasks are still at work and are left where they are",
+                "{} background tasks still run and are dropped",
                 self.running.len()
             );
             self.running.shutdown().await;
@@ -151,7 +151,7 @@ async fn run<T: BackgroundTask>(
     }
 }
 
-/// One activation, measured; a panic in it is a failure like any other.
+/// Runs one activation and measures it. A panic counts as a failure.
 async fn activate<T: BackgroundTask>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
     let (watch, name) = (Stopwatch::start(), task.name());
     let outcome = AssertUnwindSafe(task.activate())
@@ -177,7 +177,7 @@ async fn activate<T: BackgroundTask>(task: &mut T, clock: &dyn Clock) -> Result<
     outcome
 }
 
-/// What was done, if anything was: for the log.
+/// The counts that are not zero, for the log.
 pub fn summary(counts: &[(&str, u64)]) -> Value {
     let done: serde_json::Map<String, Value> = counts
         .iter()
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Does what its script says, again and again.
+    /// Repeats the steps of its script.
     struct Scripted(Vec<fn() -> Result<Value, String>>);
 
     #[async_trait]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_runs_at_once_and_then_by_its_period() {
+    async fn a_task_runs_at_once_and_then_periodically() {
         let (mut driver, stop) = driver();
         let mut handle = driver.start(Duration::from_secs(60), Scripted(vec![|| Ok(json!(1))]));
         assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_is_a_failure_and_the_task_goes_on() {
+    async fn a_panic_is_a_failure_and_the_task_continues() {
         let (mut driver, stop) = driver();
         let script: Vec<fn() -> Result<Value, String>> =
             vec![|| panic!("scripted"), || Ok(Value::Null)];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waking_a_task_makes_it_look_now() {
+    async fn waking_a_task_activates_it_now() {
         let (mut driver, stop) = driver();
         let an_age = Duration::from_secs(1_000_000);
         let mut handle = driver.start(an_age, Scripted(vec![|| Ok(Value::Null)]));
@@ -258,7 +258,7 @@ mod tests {
         driver.join().await;
     }
 
-    /// Is activated this many times more, each a moment after the other.
+    /// Is activated this many more times, with short waits.
     struct Soon(u32);
 
     #[async_trait]
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_knows_when_it_has_something_to_do_is_activated_then() {
+    async fn a_task_that_knows_the_time_of_its_next_work_is_activated_then() {
         let (mut driver, stop) = driver();
         let begun = tokio::time::Instant::now();
         let an_age = Duration::from_secs(1_000_000);
@@ -288,7 +288,7 @@ mod tests {
         driver.join().await;
     }
 
-    /// Waits for somebody who never answers, and says whether it still does.
+    /// Waits for ever; `_alive` shows whether it was dropped.
     struct Stuck {
         _alive: Arc<()>,
         begun: Arc<Notify>,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_waits_for_others_does_not_hold_up_the_end() {
+    async fn a_task_that_waits_for_others_does_not_delay_the_end() {
         let (mut driver, stop) = driver();
         let (alive, begun) = (Arc::new(()), Arc::new(Notify::new()));
         driver.start(

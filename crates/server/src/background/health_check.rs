@@ -1,4 +1,4 @@
-//! Looks whether this process can do its work, so that the log says so when it cannot.
+//! Checks periodically whether this process works, so that the log reports problems.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Forgets what has had its time.
+//! Deletes expired rows.
 //!
-//! Expired workers and clients, old errors and events, providers that pools have left, pools and
-//! launch configs that nothing uses any more.
+//! Expired workers and clients, old errors and events, providers that pools no longer use, deleted
+//! pools and unused launch configs.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
 use super::publish::READER as BROKER_READER;
 use crate::app::App;
 
-/// What one statement deletes at most, so that nobody waits long for it.
+/// Maximum number of rows that one statement deletes, so that other transactions do not wait long.
 const BATCH: u32 = 500;
-/// So many batches of one kind per activation; the rest waits for the next.
+/// Maximum number of batches of one kind per activation; the next one continues.
 const MAX_BATCHES: usize = 200;
-/// Overrides that have ended are shown for so long.
+/// How long ended overrides are shown.
 const OVERRIDES_KEPT_MS: i64 = 30 * DAY_MS;
 
 pub struct Housekeeping(pub Arc<App>);
@@ -45,7 +45,7 @@ impl BackgroundTask for Housekeeping {
 }
 
 impl Housekeeping {
-    /// An activation with other limits, which hold for each kind of row.
+    /// An activation with other limits, which apply to each kind of row.
     pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
         let forgotten = self.tidy(batches).await;
         forgotten.map_err(|problem| problem.to_string())
@@ -120,7 +120,7 @@ impl Housekeeping {
         ]))
     }
 
-    /// Events that are old and that no reader waits for.
+    /// Old events that no reader still needs.
     async fn forget_purges(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
         let forget = self.forget(batches, "cache_purge_expire", move |tx| {
             store::cache_purge_delete_expired(tx, now, batches.size)
@@ -178,12 +178,12 @@ impl Housekeeping {
         Ok(n_expired)
     }
 
-    /// A pool forgets a provider that it has left once no worker of it is there any more.
+    /// Removes former providers from a pool once none of its workers belongs to them.
     async fn leave_providers(&self, size: u32) -> Result<u64, StoreError> {
         let mut after: Option<PoolId> = None;
         let mut total = 0;
-        // Pools that cannot leave stay in the list, so all pages are read. Each begins after the last pool of the one
-        // before, so this ends.
+        // Pools that cannot be changed stay in the list, so all pages are read. Each page begins
+        // after the last pool of the one before, so this ends.
         loop {
             let start = after.take();
             let page = self.0.engine.store.write("provider_leave", move |tx| {
@@ -203,7 +203,7 @@ impl Housekeeping {
         }
     }
 
-    /// Writes down when clients were last used; exact to this task's period.
+    /// Stores when clients were last used, to the precision of this task's period.
     async fn note_uses(&self, now: Timestamp) -> Result<(), StoreError> {
         let used: Vec<ClientId> = self
             .0
@@ -225,7 +225,7 @@ impl Housekeeping {
     }
 }
 
-/// The audit line of a client that was deleted because its time was over.
+/// The audit entry of a client that was deleted because it had expired.
 fn expiry(client_id: &ClientId, deleted_by: &str, now: Timestamp) -> AuditEntry {
     AuditEntry {
         entity_type: EntityType::Client,
@@ -239,7 +239,7 @@ fn expiry(client_id: &ClientId, deleted_by: &str, now: Timestamp) -> AuditEntry 
     }
 }
 
-/// The place after which events wait for a reader: ours, or one of which another process knows.
+/// The position after which events are still needed by a reader: ours or another process's.
 fn needed_by(
     tx: &mut Tx<'_>,
     reader: &str,
@@ -264,8 +264,8 @@ fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
     Ok(n_left as u64)
 }
 
-/// A pool that was deleted goes once no provider has workers in it. Its launch configs are archived
-/// and go by themselves, once no worker's row names them.
+/// Deletes a pool that was marked for deletion once no provider has workers in it. Its launch
+/// configs are archived and are deleted once no worker's row names them.
 fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
     let expired = store::pool_list_expirable(tx, size)?;
     for pool in &expired {

@@ -1,4 +1,4 @@
-//! Counts what there is, for the metrics.
+//! Counts the rows of the store for the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::telemetry::{
 const PAGE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
-/// For how many pools metrics are given; the totals count all of them.
+/// The number of pools with metrics of their own. Totals count all pools.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasureLimits {
     /// Pools that are read at a time.
@@ -121,7 +121,7 @@ impl Measure {
     }
 }
 
-/// How far the broker is behind; it is nobody's lag if no broker is configured anywhere.
+/// The lag of the broker; `None` if no process has a broker.
 struct Lag {
     n_waiting: u64,
     oldest: Option<Timestamp>,

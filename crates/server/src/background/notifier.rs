@@ -1,4 +1,4 @@
-//! Tells people by one channel of what goes wrong in their pools.
+//! Sends notices of errors in worker pools by one channel.
 
 use std::sync::Arc;
 
@@ -22,32 +22,33 @@ use crate::telemetry::{NOTICES, NOTICES_UP};
 
 const MAX_BATCHES: usize = 20;
 const MAX_SENT: usize = 20;
-/// Who sends a notice has this long, which is more than any channel takes; then others may try.
+/// Sending a notice may take this long, which exceeds every channel's time limit; then other
+/// processes may try.
 const LEASE_MS: i64 = 5 * MINUTE_MS;
-/// A channel that does not work is tried again at least this often.
+/// Maximum wait before a failed channel is tried again.
 const LONGEST_WAIT_MS: i64 = 30 * MINUTE_MS;
-/// A notice that is refused is tried again after this, doubled each time, and given up in the end: after about
-/// four hours.
+/// Wait after the first refusal of a notice; each further one doubles it. The last try is after
+/// about four hours.
 const FIRST_REFUSAL_MS: i64 = MINUTE_MS;
 const MAX_REFUSALS: u32 = 8;
-/// What has not been sent by then never will be, and nothing else is remembered for longer.
+/// Notices that are not sent by then are dropped, and other records expire, too.
 const FORGOTTEN_MS: i64 = 7 * DAY_MS;
 const FORGET_BATCH: u32 = 500;
-/// Old notices are looked for this often.
+/// How often expired notices are deleted.
 const FORGET_EVERY_MS: i64 = 10 * MINUTE_MS;
 
-/// How much one activation does; the rest waits for the next.
+/// Limits of one activation; the next one continues.
 #[derive(Clone, Copy, Debug)]
 pub struct NotifierLimits {
     /// Of errors that are counted.
     pub errors: Batches,
-    /// Causes of one pool that are kept apart.
+    /// Maximum number of causes per pool that are kept apart.
     pub causes: u64,
-    /// Causes that are looked at for one notice.
+    /// Maximum number of causes that are examined for one notice.
     pub due: u32,
-    /// Notices that are sent.
+    /// Maximum number of notices that are sent.
     pub sent: usize,
-    /// What one statement forgets.
+    /// Maximum number of rows that one statement deletes.
     pub forgotten: u32,
 }
 
@@ -66,7 +67,7 @@ impl Default for NotifierLimits {
     }
 }
 
-/// One channel. Each has a task of its own, so that a slow one holds up no other.
+/// One channel. Each has a task of its own, so that a slow one delays no other.
 pub struct Notifier {
     app: Arc<App>,
     channel: Arc<dyn Channel>,
@@ -122,7 +123,7 @@ impl Notifier {
         Ok(summary(&[("sent", n_sent)]))
     }
 
-    /// Counts what was reported since the last time.
+    /// Counts the errors that were reported since the last activation.
     async fn collect(&self) -> Result<(), StoreError> {
         for _ in 0..self.limits.errors.most {
             if !self.has_news().await? {
@@ -144,7 +145,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Reads before it writes: mostly nothing has happened.
+    /// Reads before it writes: usually nothing has happened.
     async fn has_news(&self) -> Result<bool, StoreError> {
         let name = self.channel.id().to_owned();
         let read = self.app.engine.store.read("notice_look", move |tx| {
@@ -158,7 +159,7 @@ impl Notifier {
         read.await
     }
 
-    /// The next notice to send, which nobody else sends meanwhile.
+    /// The next notice to send, under a lease.
     async fn next(&self) -> Result<Option<Notice>, StoreError> {
         let now = self.app.engine.clock.now();
         let until = now.plus_millis(LEASE_MS);
@@ -194,7 +195,7 @@ impl Notifier {
 
     async fn send(&self, notice: &Notice) -> Result<(), SendError> {
         let content = Content::deserialize(&notice.content)
-            .map_err(|problem| SendError::Refused(format!("it cannot be read: {problem}")))?;
+            .map_err(|problem| SendError::Refused(format!("cannot read the notice: {problem}")))?;
         let letter = Notification {
             id: &notice.id,
             recipient: &notice.recipient,
@@ -205,7 +206,7 @@ impl Notifier {
         self.channel.send(&letter).await
     }
 
-    /// Writes down what became of a notice.
+    /// Stores the result of sending a notice.
     async fn settle(
         &mut self,
         notice: Notice,
@@ -227,8 +228,9 @@ impl Notifier {
             }
             Err(SendError::Refused(problem)) if notice.refusals + 1 >= MAX_REFUSALS => {
                 count("given-up").increment(1);
-                tracing::warn!(notice.id = %notice.id, "a notice to {} by {name} was refused {MAX_REFUSALS} \
-                    times and is given up: {problem}", notice.recipient);
+                tracing::warn!(notice.id = %notice.id, "a notice to {} by {name} was refused \
+                                                        {MAX_REFUSALS} times and is dropped: \
+                                                        {problem}", notice.recipient);
                 let given_up = self.app.engine.store.write("notice_give_up", move |tx| {
                     store::notice_delete(tx, &notice)
                 });
@@ -267,14 +269,14 @@ impl Notifier {
         written.await
     }
 
-    /// Only the first failure is told, and the end of them.
+    /// Only the first failure is logged as a warning, and the recovery.
     fn does_not_work(&mut self, problem: &str, now: Timestamp) {
         let name = self.channel.name();
         let chance = self.app.engine.random.with(|random| random.random::<f64>());
         if self.backoff.failed(now, chance) {
             tracing::warn!(
                 notice.channel = name,
-                "notices by {name} cannot be sent, and are kept until they can: {problem}"
+                "cannot send notices by {name}, they wait: {problem}"
             );
         } else {
             tracing::debug!(
@@ -289,7 +291,7 @@ impl Notifier {
             let name = self.channel.name();
             tracing::info!(
                 notice.channel = name,
-                "notices by {name} are sent again; they could not be since {since}"
+                "notices by {name} are sent again, after a failure since {since}"
             );
         }
     }
@@ -309,7 +311,7 @@ impl Notifier {
             let n_causes = store::notice_cause_delete_settled(tx, settled, old, limit)?;
             Ok::<_, StoreError>(n_notices + n_causes)
         });
-        // As many as that: there may be more, for the next activation.
+        // A full batch: the next activation deletes more.
         if forgotten.await? < u64::from(limit) {
             self.forget_at = Some(now.plus_millis(FORGET_EVERY_MS));
         }

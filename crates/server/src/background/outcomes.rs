@@ -1,8 +1,8 @@
-//! Takes note of what becomes of runs, out of our own stream of events.
+//! Records the outcomes of runs, read from our own stream of events.
 //!
-//! The transaction that resolves a run writes its event, and that is all that it costs a worker: outcomes are
-//! taken out of the stream afterwards. The place up to which that has been done moves in the transaction that
-//! writes them, so that a crash at any moment neither loses an outcome nor counts one twice.
+//! The transaction that resolves a run writes only its event. Outcomes are taken from the stream
+//! afterwards. The transaction that writes them also moves the reader's position, so a crash
+//! neither loses an outcome nor counts it twice.
 
 mod outside;
 mod retention;
@@ -24,39 +24,39 @@ use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
 pub use outside::OutsideOutcomes;
 pub(super) use retention::forget;
 
-/// The reader of the stream whose place is that of the outcomes.
+/// The reader of the stream that records outcomes.
 pub(super) const READER: &str = "outcomes";
-/// After a crash another process waits this long.
+/// After a crash, another process waits this long.
 const LEASE_MS: i64 = 10_000;
 const BATCH: u32 = 500;
 const SPAN: i64 = 5_000;
 const MAX_BATCHES: usize = 50;
 
-/// How much of the stream one activation reads.
+/// Limits on how much of the stream one activation reads.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomeLimits {
-    /// Of messages that may tell of an outcome.
+    /// Of messages that may contain an outcome.
     pub messages: Batches,
-    /// Events that one transaction looks at.
+    /// Maximum number of events that one transaction examines.
     pub span: i64,
 }
 
-/// For the queue that is built in.
+/// For the built-in queue.
 pub struct Outcomes(pub Arc<App>);
 
-/// What one transaction did.
+/// The result of one transaction.
 #[derive(Default)]
 struct Collected {
     noted: Noted,
-    /// There is nothing more for now.
+    /// The end of the stream has been reached.
     is_done: bool,
 }
 
-/// What became of messages.
+/// The result of reading messages.
 #[derive(Default)]
 struct Noted {
     new: Vec<RunOutcome>,
-    /// Those that make no sense: how many, and what is wrong with the first.
+    /// Invalid messages: their number, and the error of the first.
     n_bad: u64,
     problem: Option<BadMessage>,
 }
@@ -94,7 +94,7 @@ impl Outcomes {
             Ok::<_, StoreError>((reader, store::event_head(tx)?))
         });
         match look.await? {
-            // The tables are made with it, so somebody has deleted it.
+            // A migration creates this row, so somebody has deleted it.
             (None, _) => {
                 let open = |tx: &mut Tx<'_>| store::event_reader_open(tx, READER);
                 app.engine.store.write("outcomes_open", open).await?;
@@ -125,7 +125,7 @@ fn has_work(reader: &EventReader, head: i64, process: &str, now: Timestamp) -> b
     reader.position < head && !is_others
 }
 
-/// Takes the next outcomes out of the stream.
+/// Takes the next outcomes from the stream.
 fn collect(
     tx: &mut Tx<'_>,
     process: &str,
@@ -154,7 +154,7 @@ fn collect(
     Ok(Collected { noted, is_done })
 }
 
-/// Reads messages and writes the outcomes down that they tell of.
+/// Reads messages and writes their outcomes.
 fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<Noted, StoreError> {
     let mut noted = Noted::default();
     let mut outcomes = Vec::new();
@@ -172,7 +172,7 @@ fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<N
 }
 
 impl Noted {
-    /// For those who look at metrics and logs, once it is committed.
+    /// Updates metrics and the log; call it after the commit.
     fn tell(&self) {
         for outcome in &self.new {
             let state = outcome.reason.state().as_str();
@@ -181,7 +181,7 @@ impl Noted {
         if let Some(problem) = &self.problem {
             counter!(BAD_OUTCOMES).increment(self.n_bad);
             tracing::warn!(error = %problem, messages.n_dropped = self.n_bad,
-                "{} messages about runs make no sense and were dropped; of the first: {problem}",
+                "{} invalid messages about runs were dropped; the first: {problem}",
                 self.n_bad);
         }
     }

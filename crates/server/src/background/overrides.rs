@@ -1,6 +1,6 @@
-//! Writes down which overrides have ended by themselves, and tells of the pauses among them.
+//! Records which overrides have ended, and announces the end of pauses.
 //!
-//! They have no effect after their end, whether this runs or not.
+//! An override has no effect after its end, whether this task runs or not.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use store::StoreError;
 
 use super::driver::{BackgroundTask, summary};
 
-/// So many in one activation; the rest waits for the next.
+/// Maximum number of overrides in one activation; the next one continues.
 const BATCH: u32 = 200;
 
 pub struct Overrides(pub Arc<Engine>);

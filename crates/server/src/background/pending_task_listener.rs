@@ -1,4 +1,4 @@
-//! Listens to an outside queue's broker, to look at a pool as soon as a task waits for it.
+//! Listens to an outside queue's broker and wakes a pool as soon as a task is pending.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::app::App;
 
 const PENDING: &str = "exchange/taskcluster-queue/v1/task-pending";
 
-/// Keeps one listener alive. What it hears only makes us look sooner: the demand itself is read.
+/// Keeps one listener connected. A message only wakes the pool earlier; the demand itself is read
+/// from the queue.
 pub struct PendingTaskListener {
     app: Arc<App>,
     broker: Broker,
@@ -80,7 +81,7 @@ impl BackgroundTask for PendingTaskListener {
                 self.listener = Some(listener);
                 if let Some(since) = self.backoff.succeeded() {
                     tracing::info!(
-                        "the queue's broker is back; it could not be heard since {since}"
+                        "the queue's broker is reachable again, after a failure since {since}"
                     );
                 }
             }
@@ -88,7 +89,8 @@ impl BackgroundTask for PendingTaskListener {
                 let chance = self.app.engine.random.with(|random| random.random());
                 if self.backoff.failed(now, chance) {
                     tracing::warn!(error = %problem,
-                        "tasks are noticed later, because the queue's broker cannot be heard: {problem}");
+                        "cannot listen to the queue's broker, pending tasks are noticed later: \
+                         {problem}");
                 }
             }
         }
@@ -96,7 +98,7 @@ impl BackgroundTask for PendingTaskListener {
     }
 }
 
-/// The pool to look at; what makes no sense is a hint at nothing.
+/// The pool to wake; `None` for an invalid message.
 fn pool_of(body: &[u8]) -> Option<PoolId> {
     let message: Message = serde_json::from_slice(body).ok()?;
     message.status.task_queue_id.parse().ok()
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_hints_at_its_task_queue() {
+    fn a_message_wakes_the_pool_of_its_task_queue() {
         let body =
             br#"{"version": 1, "runId": 0, "status": {"taskQueueId": "a/b", "state": "pending"}}"#;
         assert_eq!(pool_of(body), Some("a/b".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! Sets up providers that are not in service yet, again and again until they are.
+//! Sets up providers that are not ready yet, until they are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::driver::BackgroundTask;
 
-/// Longer than a provider waits for its other side by default.
+/// Longer than a provider's default time limits.
 const SET_UP: Duration = Duration::from_secs(90);
 
 pub struct ProviderSetup(pub Arc<Engine>);
@@ -21,7 +21,7 @@ impl BackgroundTask for ProviderSetup {
     async fn activate(&mut self) -> Result<Value, String> {
         let (ready, failed) = self.0.providers.set_up_missing(SET_UP).await;
         for (id, problem) in failed {
-            tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
+            tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
         }
         if ready.is_empty() {
             return Ok(Value::Null);

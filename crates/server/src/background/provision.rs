@@ -1,8 +1,8 @@
-//! Gives pools the workers that they need, as soon as they ring.
+//! Plans and launches workers for pools, as soon as they are woken.
 //!
-//! What rings within a moment is read together. Each pool is then decided on alone, beside the
-//! others, and the task goes on to look at what rings meanwhile: a pool that takes its time delays
-//! no other. One pool is never decided on twice at the same time, nor too soon after it was
+//! Pools that are woken within a short time are read together. Each pool is then decided on alone,
+//! beside the others, while the task goes on to read newly woken pools. So a slow pool delays no
+//! other. A pool is never decided on twice at the same time, nor too soon after the last decision
 //! ([`PoolThrottle`]).
 
 mod decisions;
@@ -34,23 +34,23 @@ use decisions::{AT_ONCE, Decision, Done, ReadError, decide};
 pub use rounds::{PageLimits, ProvisionRounds};
 use throttle::PoolThrottle;
 
-/// Pools that rang and are read together.
+/// Maximum number of woken pools that are read together.
 const PAGE: usize = 500;
-/// One activation ends after this time at the latest; the next one goes on with what is under way.
+/// Maximum duration of an activation; the next one continues with running steps.
 const LONGEST_ACTIVATION: Duration = Duration::from_secs(30);
 
-/// Looks at the pools that rang.
+/// Decides on woken pools.
 pub struct Provision {
     engine: Arc<Engine>,
-    /// What is under way.
+    /// The running steps.
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
     n_reading: usize,
     n_deciding: usize,
-    /// The pools that are being looked at.
+    /// The pools that are being read or decided on.
     busy: BTreeSet<PoolId>,
-    /// Pools of which the facts were read, and that need a decision.
+    /// The facts of pools that wait for a decision.
     waiting: VecDeque<Facts>,
-    /// Pools that were read together with one of which a row cannot be read: each is read alone.
+    /// Pools that were read together with a corrupt row: each is read alone.
     alone: Vec<PoolId>,
     throttle: PoolThrottle,
 }
@@ -74,7 +74,7 @@ impl Provision {
         }
     }
 
-    /// Begins with as much as may be under way at the same time.
+    /// Starts as many steps as may run at the same time.
     fn begin(&mut self) {
         while self.n_deciding < AT_ONCE
             && let Some(facts) = self.waiting.pop_front()
@@ -98,7 +98,7 @@ impl Provision {
             let reading =
                 AssertUnwindSafe(async move { read(&engine, &asked).await }).catch_unwind();
             let step = async move {
-                let panicked = |_| Err("looking at pools panicked".to_owned().into());
+                let panicked = |_| Err("reading pools panicked".to_owned().into());
                 Step::Read(ids, reading.await.unwrap_or_else(panicked))
             };
             self.steps.push(step.boxed());
@@ -110,8 +110,8 @@ impl Provision {
         self.n_reading < AT_ONCE && self.waiting.len() < PAGE
     }
 
-    /// The next pools that are read together. An outside queue is asked about each alone: for one
-    /// it may take its time.
+    /// The next pools that are read together. An outside queue is asked about one pool at a time,
+    /// because its answer may be slow.
     fn due(&mut self) -> Vec<PoolId> {
         let limit = match self.engine.demands.is_outside() {
             true => 1,
@@ -220,7 +220,7 @@ impl BackgroundTask for Provision {
     }
 }
 
-/// The facts about those of these pools for which there may be something to do.
+/// The facts of those pools that may need a decision.
 async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadError> {
     let mut demand = BTreeMap::new();
     let is_outside = engine.demands.is_outside();
@@ -234,7 +234,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
     let read = move |tx: &mut Tx<'_>| {
         let mut facts = Vec::new();
         for mut run in runs(tx, &ids)? {
-            // What is not known is not zero: of such pools nothing is decided now.
+            // Unknown demand is not zero: such pools are not decided on now.
             run.retain(|pool| {
                 let is_known = !is_outside || demand.contains_key(&pool.id);
                 is_known && fleet::is_planned(&inner, pool)
@@ -256,7 +256,7 @@ async fn read(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<Facts>, ReadEr
     Ok(facts)
 }
 
-/// An outside queue rings for other people's pools, too.
+/// An outside queue also wakes pools that are not ours.
 async fn known(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<PoolId>, StoreError> {
     let ids = ids.to_vec();
     let known = engine.store.read("provision_known", move |tx| {
@@ -269,8 +269,8 @@ async fn known(engine: &Arc<Engine>, ids: &[PoolId]) -> Result<Vec<PoolId>, Stor
     known.await
 }
 
-/// The pools of these ids, which are in order, in runs that are read together. Pools between them
-/// are read along, so that must be few: else each is a run of its own.
+/// The pools of these ids, which are sorted, in ranges that are read together. Reading a range
+/// includes the pools between its ids; if there are many, each pool is read alone.
 fn runs(tx: &mut Tx<'_>, ids: &[PoolId]) -> Result<Vec<Vec<Pool>>, StoreError> {
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
         return Ok(Vec::new());

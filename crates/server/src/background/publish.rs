@@ -1,4 +1,5 @@
-//! Gives events their places in the stream, in their order, and tells them to those who listen here.
+//! Assigns events their positions in the stream, and publishes them to the listeners of this
+//! process.
 
 mod broker;
 
@@ -20,9 +21,9 @@ pub use broker::{BrokerPublisher, READER, leave};
 const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 50;
 
-/// Each process does this for itself, since each has listeners of its own. What another process gave
-/// places to is read and told as well; what is placed here is written to our log, so that several
-/// processes together log each event once.
+/// Every process runs this task, since each has listeners of its own. It also publishes events that
+/// another process positioned. Only the process that positions an event logs it, so each event is
+/// logged once.
 pub struct EventPublisher(pub Arc<App>);
 
 #[async_trait]
@@ -50,7 +51,7 @@ impl EventPublisher {
         Ok(Value::Null)
     }
 
-    /// Whether that was all.
+    /// Returns whether the stream's end was reached.
     async fn batch(&self, size: u32) -> Result<bool, StoreError> {
         let app = &self.0;
         let head = app.events.head();
@@ -68,12 +69,13 @@ impl EventPublisher {
             .store
             .write("event_place", move |tx| store::event_place(tx, size));
         let placed = match placing.await {
-            // Another process is about it all the time: what it has placed is there to be read.
+            // Another process is assigning positions; its events can be read then.
             Err(StoreError::Congested { .. }) => return Ok(false),
             placed => placed?,
         };
         placed.items.iter().for_each(log);
-        // If others have placed some meanwhile, those come first: the next batch reads all of them.
+        // Events that other processes positioned meanwhile come first: the next batch reads all of
+        // them.
         let first = placed.items.first().map(|row| row.position);
         let follows = first == Some(app.events.head() + 1);
         if follows {
@@ -82,7 +84,8 @@ impl EventPublisher {
         Ok(follows && !placed.may_go_on(size))
     }
 
-    /// Wakes in this process those who wait for what was announced, by whichever process.
+    /// Wakes the tasks of this process that depend on these events, whichever process announced
+    /// them.
     fn tell(&self, placed: &[OutboxRow]) {
         self.0.events.tell(placed);
         self.0.engine.queue.broker.hear(&self.0.engine, placed);
@@ -92,7 +95,7 @@ impl EventPublisher {
     }
 }
 
-/// Events after which a pool may need workers, or fewer.
+/// Events that may change how many workers a pool needs.
 const CHANGES_NEED: [&str; 11] = [
     "task-pending",
     "worker-running",
@@ -106,7 +109,7 @@ const CHANGES_NEED: [&str; 11] = [
     "launch-config-paused",
     "launch-config-resumed",
 ];
-/// Events after which a machine is to be ended.
+/// Events after which machines must be ended.
 const CHANGES_ENDINGS: &str = "worker-removed";
 
 fn wake_planner(app: &App, placed: &[OutboxRow]) {
@@ -147,7 +150,8 @@ fn log(row: &OutboxRow) {
         .pool_id
         .as_ref()
         .map_or_else(String::new, |pool| format!(" in {pool}"));
-    // Large, and many for each task: too much for the usual log. Tasks say at `info` what they do.
+    // Large, and many for each task: too much for the usual log. Background tasks log summaries at
+    // `info`.
     tracing::debug!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
         event.payload = %row.payload, "{name}{about}");
 }

@@ -1,4 +1,4 @@
-//! Takes runs from workers that did not claim them again in time.
+//! Ends the runs of workers that did not reclaim them in time.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use store::StoreError;
 use super::batches::Batches;
 use super::driver::{BackgroundTask, summary};
 
-/// So many in one transaction, so that nobody waits long for it.
+/// Maximum number of runs in one transaction, so that other transactions do not wait long.
 const BATCH: u32 = 100;
-/// So many transactions per activation; the rest waits for the next.
+/// Maximum number of transactions per activation; the next one continues.
 const MAX_BATCHES: usize = 100;
 
 pub struct QueueClaims(pub Arc<Engine>);
@@ -42,7 +42,7 @@ impl QueueClaims {
     }
 
     async fn batch(&self, now: Timestamp, size: u32) -> Result<u64, StoreError> {
-        // Looking costs less than a transaction that writes.
+        // A read costs less than a transaction that writes.
         let look = self.0.store.read("claims_expired", move |tx| {
             store::task_list_claims_expired(tx, now, 1)
         });

@@ -1,4 +1,4 @@
-//! Ends tasks that were not resolved by their deadline.
+//! Resolves tasks whose deadline has passed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::driver::{BackgroundTask, summary};
 
 const BATCH: u32 = 100;
 const MAX_BATCHES: usize = 100;
-/// What was done just in time may be reported a little later.
+/// Results that were ready just in time may be reported a little later.
 const GRACE_MS: i64 = MINUTE_MS;
 
 pub struct QueueDeadlines(pub Arc<Engine>);

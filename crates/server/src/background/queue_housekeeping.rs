@@ -1,4 +1,4 @@
-//! Forgets tasks, groups and task queues that have had their time.
+//! Deletes expired tasks, groups and task queues.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use store::{StoreError, Tx};
 use super::batches::Batches;
 use super::driver::{BackgroundTask, summary};
 
-/// What one transaction deletes at most, so that nobody waits long for it.
+/// Maximum number of rows that one transaction deletes, so that others do not wait long.
 const BATCH: u32 = 200;
 const MAX_BATCHES: usize = 200;
 
@@ -30,7 +30,7 @@ impl BackgroundTask for QueueHousekeeping {
 }
 
 impl QueueHousekeeping {
-    /// An activation with other limits, which hold for each kind of row.
+    /// An activation with other limits, which apply to each kind of row.
     pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
         let forgotten = self.tidy(batches).await;
         forgotten.map_err(|problem| problem.to_string())

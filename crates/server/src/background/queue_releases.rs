@@ -1,5 +1,5 @@
-//! Releases tasks that wait for others, where the transaction that made them free could not: because there were too
-//! many, or because it ran at the same time as the one that made them wait.
+//! Releases tasks whose dependencies were resolved, where the resolving transaction could not.
+//! Either there were too many dependents, or the dependents were created at the same time.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use store::StoreError;
 
 use super::driver::{BackgroundTask, summary};
 
-/// What was noted in the store is left to others for so long: they look at it at once, and most likely have done so.
+/// Notes in the store are left to other processes for this time: usually they have handled them.
 const LEFT_TO_OTHERS_MS: i64 = 10 * SECOND_MS;
 const MAX_TASKS: u32 = 1_000;
 const MAX_BATCHES: usize = 100;
 
-/// How much one activation does; the rest stays noted in the store.
+/// Limits of one activation; the rest stays noted in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseLimits {
-    /// Tasks that were noted in the store.
+    /// Maximum number of tasks that were noted in the store.
     pub tasks: u32,
-    /// Batches of dependents, for each batch of tasks.
+    /// Maximum number of batches of dependents for each batch of tasks.
     pub batches: usize,
 }
 
@@ -65,7 +65,7 @@ impl QueueReleases {
         Ok(summary(&[("release_batches", n_batches)]))
     }
 
-    /// In how many transactions something was released.
+    /// Returns the number of transactions that released tasks.
     async fn look_again(&self, tasks: &[TaskId], limits: ReleaseLimits) -> Result<u64, StoreError> {
         let mut n_batches = 0_u64;
         for tasks in tasks.chunks(RELEASED_AT_ONCE as usize) {

@@ -1,4 +1,4 @@
-//! Brings up to date what providers bid from: prices, say.
+//! Refreshes the data that providers' bids depend on, such as prices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::driver::{BackgroundTask, summary};
 
-/// A provider that takes longer goes on with what it knew.
+/// A slower provider keeps its previous data.
 const MAX_REFRESH: Duration = Duration::from_secs(120);
 
 pub struct Refresh(pub Arc<Engine>);
@@ -39,7 +39,7 @@ impl BackgroundTask for Refresh {
     }
 }
 
-/// Returns how many failed: none or one.
+/// Returns the number of failures: none or one.
 async fn refresh(id: &ProviderId, machines: &dyn Machines) -> u64 {
     let refreshed = tokio::time::timeout(MAX_REFRESH, machines.refresh()).await;
     let problem = match refreshed {
@@ -48,6 +48,6 @@ async fn refresh(id: &ProviderId, machines: &dyn Machines) -> u64 {
         Err(_) => format!("it took longer than {} s", MAX_REFRESH.as_secs()),
     };
     tracing::warn!(provider.id = %id, error = %problem,
-        "cannot bring the prices of {id} up to date; it bids from those it knew: {problem}");
+        "cannot refresh the prices of {id}, its bids use earlier ones: {problem}");
     1
 }

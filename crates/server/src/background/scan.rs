@@ -1,6 +1,6 @@
-//! Looks at every machine, and ends those that were told to go.
+//! Scans the machines of providers, and ends machines of stopping workers.
 //!
-//! Each provider has tasks of its own: one that does not answer holds up no other.
+//! Each provider has tasks of its own, so an unresponsive one delays no other.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::driver::{BackgroundTask, summary};
 
-/// Looks at the machines of one provider.
+/// Scans the machines of one provider.
 pub struct Scan {
     provider_id: ProviderId,
     scanner: Scanner,

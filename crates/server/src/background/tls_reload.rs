@@ -1,4 +1,4 @@
-//! Looks whether the certificate has been renewed.
+//! Reloads the certificate after it has been renewed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl BackgroundTask for TlsReload {
             ReloadOutcome::Unusable(problem) => {
                 tracing::warn!(
                     error = problem,
-                    "the new certificate cannot be used, the old one stays in use: {problem}"
+                    "the new certificate is not usable, the old one stays in use: {problem}"
                 );
                 Ok(Value::Null)
             }

@@ -1,24 +1,24 @@
-//! What an event is about, and who may hear of it.
+//! The subject of an event, and the scopes to receive it.
 //!
-//! Whoever could read a thing may hear what happens to it: an event is told to those who hold the scopes of
-//! the endpoints that show what it tells.
+//! A caller that can read an object may receive its events: an event needs the scopes of the
+//! endpoints that show its content.
 
 use access::scope::{Expression, ScopeSet};
 use serde_json::Value;
 use store::OutboxRow;
 
-/// What an event says about things, by name.
+/// The objects that an event names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSubject {
     /// The last part of the exchange's name.
     pub exchange: String,
-    /// The worker pool, or the task queue, which has the same name.
+    /// The worker pool, or the task queue of the same name.
     pub pool: Option<String>,
     pub worker_group: Option<String>,
     pub worker_id: Option<String>,
     pub task: Option<String>,
     pub task_group: Option<String>,
-    /// What one must hold to hear it.
+    /// The scopes that a listener needs.
     scopes: Expression,
 }
 
@@ -45,7 +45,7 @@ impl EventSubject {
         self.scopes.satisfied_by(scopes)
     }
 
-    /// What is not known here is for those who may hear everything.
+    /// Events of unknown kinds need the scope for all events.
     fn scopes_of(&self, payload: &Value) -> Expression {
         let name = |name: &str| payload[name].as_str().unwrap_or_default();
         let pool = self.pool.as_deref().unwrap_or_default();
@@ -53,7 +53,7 @@ impl EventSubject {
             "worker-pool-created" | "worker-pool-updated" => {
                 Expression::Scope(format!("worker-manager:get-worker-pool:{pool}"))
             }
-            // A pause tells what an override tells, and may be about more than one pool.
+            // A pause event shows the content of an override, and may affect more than one pool.
             "launch-config-paused" | "launch-config-resumed" => {
                 let id = name("overrideId");
                 Expression::AnyOf(vec![
@@ -84,7 +84,7 @@ impl EventSubject {
         }
     }
 
-    /// Events of a task tell its status and its tags; lists of its group show both.
+    /// Events of a task show its status and its tags; lists of its group show both.
     fn scopes_of_tasks(&self, payload: &Value) -> Expression {
         let of_group = self.task_group.iter();
         let mut any: Vec<Expression> = of_group
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_read_a_thing_hears_of_it() {
+    fn a_caller_that_can_read_an_object_receives_its_events() {
         let worker = json!({"workerPoolId": "p/q", "workerGroup": "g", "workerId": "w"});
         let pool = json!({"workerPoolId": "p/q"});
         let task = json!({"status": {"taskId": "T", "taskGroupId": "G", "taskQueueId": "p/q"}});
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_a_task_is_for_those_who_may_read_all_that_it_tells() {
+    fn an_event_of_a_task_needs_the_scopes_for_all_of_its_content() {
         let payload = json!({"runId": 0,
             "status": {"taskId": "T", "taskGroupId": "G", "taskQueueId": "p/q"}});
         let (status, definition) = ("queue:status:T", "queue:get-task:T");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_of_any_shape_is_about_nothing() {
+    fn a_payload_of_any_shape_has_no_subject() {
         for payload in [
             json!(null),
             json!([1]),

@@ -1,4 +1,4 @@
-//! Takes note of what becomes of runs in the queue of another deployment, as its broker tells.
+//! Records the outcomes of runs in another deployment's queue, from its broker.
 
 use std::sync::Arc;
 
@@ -18,18 +18,19 @@ use super::{MAX_BATCHES, note};
 
 const BATCH: u32 = 500;
 
-/// Reads an inbox that all processes share: each message comes to one of them, and waits while none is there.
-/// The broker hears that it is done with only after the commit, so none is lost, and repeats change nothing.
+/// Reads a broker queue that all processes share: each message goes to one of them, and waits while
+/// none is connected. Messages are acknowledged only after the commit, so none is lost. Repeated
+/// messages change nothing.
 pub struct OutsideOutcomes {
     engine: Arc<Engine>,
     broker: Broker,
-    /// Of messages.
+    /// Limits of reading messages.
     batches: Batches,
     inbox: Option<Inbox>,
     backoff: Backoff,
 }
 
-/// Why reading came to a stop for now.
+/// Why reading stopped.
 enum Stop {
     Store(StoreError),
     Broker(BrokerError),
@@ -75,7 +76,8 @@ impl OutsideOutcomes {
             n_new += noted.new.len() as u64;
             noted.tell();
         }
-        // Only an inbox that does what it should is used again: what another one had taken comes again.
+        // Only a working connection is used again. The broker delivers unacknowledged messages of a
+        // failed one again.
         self.inbox = Some(inbox);
         Ok(n_new)
     }
@@ -103,7 +105,8 @@ impl BackgroundTask for OutsideOutcomes {
             Ok(n_new) => {
                 if let Some(since) = self.backoff.succeeded() {
                     tracing::info!(
-                        "outcomes of runs come again; the queue's broker was away since {since}"
+                        "outcomes of runs arrive again; the queue's broker was unavailable since \
+                         {since}"
                     );
                 }
                 Ok(summary(&[("outcomes", n_new)]))
@@ -113,7 +116,8 @@ impl BackgroundTask for OutsideOutcomes {
                 let chance = self.engine.random.with(|random| random.random());
                 if self.backoff.failed(now, chance) {
                     tracing::warn!(error = %problem,
-                        "outcomes of runs wait, because the queue's broker cannot be read: {problem}");
+                        "cannot read outcomes of runs from the queue's broker, they wait: \
+                         {problem}");
                 }
                 Ok(Value::Null)
             }
@@ -121,7 +125,7 @@ impl BackgroundTask for OutsideOutcomes {
     }
 }
 
-/// Two deployments may use one broker as one user, but not one inbox.
+/// Two deployments may share a broker user, but not a broker queue.
 fn own_name(engine: &Engine) -> String {
     let (_, host) = engine
         .root_url
@@ -133,7 +137,7 @@ fn own_name(engine: &Engine) -> String {
         .collect()
 }
 
-/// Of runs that wait, only those that are not the first of their task say what became of another.
+/// Of pending runs, only those after the first of a task imply the outcome of another run.
 fn bindings() -> Vec<Binding> {
     let [resolved @ .., pending] = OUTCOME_EXCHANGES;
     let resolved = resolved.iter().map(|exchange| Binding {

@@ -1,4 +1,4 @@
-//! Forgets outcomes of runs that are old or too many.
+//! Deletes outcomes of runs that are old or exceed the limits.
 
 use domain::id::PoolId;
 use domain::run_outcome::Window;
@@ -8,12 +8,12 @@ use store::{KeptRuns, StoreError};
 use super::super::batches::Batches;
 use crate::app::App;
 
-/// The last runs of a worker that are kept, among those that are kept of its pool.
+/// Runs of a worker that are kept, among those of its pool.
 const KEPT_OF_WORKER: u32 = 20;
-/// None is kept for longer.
+/// Maximum age of outcomes.
 const KEPT_DAYS: i64 = 14;
 
-/// Returns how many outcomes went. `batches` bounds what goes of each pool.
+/// Returns how many outcomes were deleted. `batches` limits the deletions of each pool.
 pub(in super::super) async fn forget(
     app: &App,
     now: Timestamp,
@@ -27,7 +27,7 @@ pub(in super::super) async fn forget(
     };
     let mut n_gone = 0;
     let mut last: Option<PoolId> = None;
-    // Each is the next one in the order of their names, so this ends.
+    // Pools are read in the order of their names, so this ends.
     while let Some(pool_id) = next_pool(app, last).await? {
         let trim = batches.repeat(|| {
             let pool = pool_id.clone();
@@ -49,7 +49,7 @@ async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, S
     next.await
 }
 
-/// Counts are kept as long as a window looks back.
+/// Counts are kept as long as the longest window.
 async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<(), StoreError> {
     let [.., longest] = Window::ALL;
     let before = longest.since(now);

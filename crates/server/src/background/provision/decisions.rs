@@ -1,4 +1,4 @@
-//! One decision about one pool, carried out, and what many of them came to.
+//! Carries out decisions on pools, and summarises them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use store::StoreError;
 
 use super::super::driver::summary;
 
-/// Pools that are decided on at the same time.
+/// Maximum number of pools that are decided on at the same time.
 pub(super) const AT_ONCE: usize = 16;
 
-/// Why the facts about pools could not be read.
+/// Why the facts of pools could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// A row of one of them: without it the others can be.
+    /// A row of one of the pools; the others can be read without it.
     #[error(transparent)]
     Corrupt(StoreError),
     #[error("{0}")]
@@ -43,11 +43,11 @@ impl From<String> for ReadError {
 
 pub(super) struct Decision {
     pub(super) pool_id: PoolId,
-    /// `None`: there is nothing to do.
+    /// `None`: nothing to do.
     pub(super) result: Result<Option<Decided>, String>,
 }
 
-/// Decides about a pool of which the launch configs have not been read.
+/// Decides on a pool whose launch configs have not been read.
 pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts) -> Decision {
     let pool_id = facts.pool.id.clone();
     let deciding = AssertUnwindSafe(async {
@@ -63,7 +63,7 @@ pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts) -> Decision {
     Decision { pool_id, result }
 }
 
-/// What was done.
+/// A summary of decisions.
 #[derive(Default)]
 pub(super) struct Done {
     pools: u64,
@@ -74,7 +74,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// Carries a decision out beside us.
+    /// Carries out a decision in a task of its own.
     pub(super) fn add(&mut self, engine: &Arc<Engine>, decision: Decision) {
         match decision.result {
             Ok(None) => {}
@@ -87,7 +87,7 @@ impl Done {
             }
             Err(problem) => {
                 let id = decision.pool_id;
-                tracing::error!(pool.id = %id, "cannot decide about {id}: {problem}");
+                tracing::error!(pool.id = %id, "cannot decide on {id}: {problem}");
                 self.failed(id, problem);
             }
         }
@@ -98,7 +98,7 @@ impl Done {
         self.first_failure.get_or_insert((id, problem));
     }
 
-    /// A pool that cannot be decided on makes the whole a failure: people look at what fails.
+    /// A single failed pool makes the activation fail, so that the failure is visible.
     pub(super) fn summary(self) -> Result<Value, String> {
         match (self.n_failed, self.first_failure) {
             (0, _) | (_, None) => Ok(summary(&[
@@ -106,9 +106,9 @@ impl Done {
                 ("launches", self.launches),
                 ("advised", self.advised),
             ])),
-            (1, Some((id, problem))) => Err(format!("cannot decide about {id}: {problem}")),
+            (1, Some((id, problem))) => Err(format!("cannot decide on {id}: {problem}")),
             (count, Some((id, problem))) => Err(format!(
-                "cannot decide about {count} pools; about {id}: {problem}"
+                "cannot decide on {count} pools; on {id}: {problem}"
             )),
         }
     }

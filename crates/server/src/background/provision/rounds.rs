@@ -1,4 +1,4 @@
-//! Looks at all pools, page by page, whatever rang.
+//! Decides periodically on all pools, page by page, whether they were woken or not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use store::StoreError;
 use super::super::driver::BackgroundTask;
 use super::decisions::{AT_ONCE, Done, ReadError, decide};
 
-/// How much of the fleet is read at a time.
+/// Limits on how much of the fleet is read at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
     pub pools: u32,
-    /// Of all these pools together. A pool that has more is read alone.
+    /// Of all these pools together. A pool with more is read alone.
     pub launch_configs: u64,
-    /// Of which the demand is read.
+    /// Number of task queues whose demand is read at a time.
     pub queues: u32,
 }
 
 impl PageLimits {
-    /// Supply is counted by launch config and state, and an answer of the store has at most
+    /// Supply is counted by launch config and state, and a reply of the store has at most
     /// [`store::MAX_ROWS`] rows.
     const USUAL: Self = Self {
         pools: 500,
@@ -39,10 +39,10 @@ impl PageLimits {
 }
 
 const _: () = assert!(PageLimits::USUAL.launch_configs >= MAX_LAUNCH_CONFIGS as u64);
-/// Requested, running and stopping, told to go or not.
+/// Requested, running and stopping, each with or without advice to stop.
 const _: () = assert!(PageLimits::USUAL.launch_configs * 6 < store::MAX_ROWS as u64);
 
-/// Looks at all pools: what rings too early, in another process or not at all is only late.
+/// Decides on all pools: a pool that missed its wake-up is decided on here, only later.
 pub struct ProvisionRounds(pub Arc<Engine>);
 
 #[async_trait]
@@ -61,7 +61,7 @@ impl ProvisionRounds {
     }
 }
 
-/// One that fails holds up no other, and one that takes its time delays no other.
+/// Failed and slow pools do not delay others.
 async fn round(engine: &Arc<Engine>, limits: PageLimits) -> Result<Value, String> {
     let mut done = Done::default();
     let mut problem = None;
@@ -139,8 +139,7 @@ fn cut(pools: Vec<Pool>, counts: &BTreeMap<PoolId, u64>, most: u64) -> Vec<Vec<P
     pages
 }
 
-/// What waits in all queues of ours; `None` if the queue is another's, which is asked for each
-/// page.
+/// The demand of all our queues; `None` for an outside queue, which is asked for each page.
 async fn waiting(
     engine: &Arc<Engine>,
     limit: u32,
@@ -167,7 +166,7 @@ async fn waiting(
     }
 }
 
-/// Those pools of a page of which the demand is known, with it.
+/// The pools of a page whose demand is known, with the demand.
 async fn demand(
     engine: &Arc<Engine>,
     mut pools: Vec<Pool>,
@@ -183,13 +182,13 @@ async fn demand(
     }
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
     let demand = engine.demands.of(&ids).await?;
-    // What is not known is not zero: of these pools nothing is decided now.
+    // Unknown demand is not zero: these pools are not decided on now.
     pools.retain(|pool| demand.contains_key(&pool.id));
     Ok((pools, demand))
 }
 
-/// About those pools for which there may be something to do. If a row of one of them cannot be
-/// read, each is read alone.
+/// The facts of the pools that may need a decision. If the row of one of them is corrupt, each is
+/// read alone.
 async fn facts(
     engine: &Arc<Engine>,
     pools: Vec<Pool>,
@@ -251,7 +250,7 @@ mod tests {
         Pool::new(id, definition, Timestamp::from_millis(0))
     }
 
-    /// How many pools each page has, where the pools have so many launch configs.
+    /// The number of pools on each page, given their numbers of launch configs.
     fn sizes(counts: &[u64], most: u64) -> Vec<usize> {
         let pools: Vec<Pool> = (0..counts.len()).map(pool).collect();
         let ids = pools.iter().map(|pool| pool.id.clone());
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_at_most_so_many_launch_configs_or_one_pool() {
+    fn a_page_has_a_bounded_number_of_launch_configs_or_one_pool() {
         assert_eq!(sizes(&[], 10), Vec::<usize>::new());
         assert_eq!(sizes(&[0; 30], 10), [30]);
         assert_eq!(sizes(&[1; 9], 10), [9]);

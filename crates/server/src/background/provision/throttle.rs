@@ -1,25 +1,25 @@
-//! How soon a pool that rings is looked at again.
+//! Limits how often a woken pool is decided on.
 //!
-//! The first time at once. Then a busy queue keeps the planner from looking more often than it
-//! helps: each look sees all that has changed since the last one. ProvisionRounds do not heed this; they
-//! have a delay of their own.
+//! The first decision is immediate. Under load, decisions of one pool keep a minimum interval,
+//! since each sees all changes since the last one. Rounds ignore this limit; they have a period of
+//! their own.
 
 use std::collections::BTreeMap;
 
 use domain::id::PoolId;
 use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
-/// After a look at which nothing was launched.
+/// Interval after a decision that launched nothing.
 const AFTER_LOOK_MS: i64 = 100;
-/// After a plan that launches.
+/// Interval after a decision that launched workers.
 const AFTER_LAUNCH_MS: i64 = SECOND_MS;
-/// After a first failure; doubled by each further one.
+/// Interval after a first failure; each further failure doubles it.
 const AFTER_FAILURE_MS: i64 = SECOND_MS;
 const LONGEST_AFTER_FAILURE_MS: i64 = MINUTE_MS;
-/// PoolThrottle are kept for this many pools before those that hold nobody up are forgotten.
+/// At this number of pools, expired intervals are dropped.
 const MAX_KEPT: usize = 10_000;
 
-/// The pools that were looked at lately.
+/// The recently decided pools.
 #[derive(Default)]
 pub(super) struct PoolThrottle {
     by_pool: BTreeMap<PoolId, Delay>,
@@ -33,8 +33,8 @@ struct Delay {
 }
 
 impl PoolThrottle {
-    /// When the pool may be looked at, if not now. A moment that is too far away is from before the
-    /// clock was set back.
+    /// The earliest time of the next decision, if it is in the future. A time in the far future is
+    /// from before the clock was set back.
     pub(super) fn not_before(&self, id: &PoolId, now: Timestamp) -> Option<Timestamp> {
         let at = self.by_pool.get(id)?.not_before;
         let wait = at.millis_since(now);
@@ -49,7 +49,7 @@ impl PoolThrottle {
         self.set(id, now, AFTER_LAUNCH_MS, 0);
     }
 
-    /// Returns when to try again.
+    /// Returns the time of the next try.
     pub(super) fn failed(&mut self, id: &PoolId, now: Timestamp) -> Timestamp {
         let before = self.by_pool.get(id).map_or(0, |delay| delay.n_failed);
         let wait_ms = AFTER_FAILURE_MS << before.min(6);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_looked_at_at_once_then_ten_times_a_second_and_launched_for_once_a_second() {
+    fn a_pool_is_decided_on_at_once_then_ten_times_a_second_and_launched_for_once_a_second() {
         let mut throttle = PoolThrottle::default();
         let id = pool(0);
         assert_eq!(throttle.not_before(&id, at(0)), None);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_fails_is_tried_later_and_later_until_it_is_decided_on() {
+    fn a_pool_that_fails_is_retried_at_growing_intervals() {
         let mut throttle = PoolThrottle::default();
         let id = pool(0);
         let mut waits = Vec::new();
@@ -118,21 +118,21 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_holds_nobody_up() {
+    fn a_clock_that_was_set_back_delays_no_pool() {
         let mut throttle = PoolThrottle::default();
         throttle.launched(&pool(0), at(7_200_000));
         assert_eq!(throttle.not_before(&pool(0), at(0)), None);
     }
 
     #[test]
-    fn what_is_kept_is_bounded_by_the_pools_that_are_held_up() {
+    fn the_number_of_kept_intervals_is_bounded() {
         for count in sizes_around(
             "server::background::provision::throttle::MAX_KEPT",
             MAX_KEPT,
         ) {
             let mut throttle = PoolThrottle::default();
             for number in 0..count {
-                // One each ten milliseconds: ten of them are held up.
+                // One every ten milliseconds: ten of them are delayed.
                 let now = at(10 * i64::try_from(number).unwrap());
                 throttle.looked(&pool(number), now);
                 assert!(throttle.by_pool.len() <= MAX_KEPT);

@@ -1,9 +1,10 @@
-//! Publishes events to an AMQP broker, in their order, at least once.
+//! Publishes events to an AMQP broker, in order, at least once.
 //!
-//! Of several processes one does it at a time, by a lease on the reader `amqp`; its place is how far the
-//! broker has confirmed. Order does not depend on the lease: whoever publishes goes through the stream from
-//! the confirmed place on, so two that do it at once repeat events and swap none that come for the first
-//! time. While the broker is away, events wait in the stream, which forgets none that it has not confirmed.
+//! One process at a time does this, under a lease of the reader `amqp`. Its position is the last
+//! event that the broker has confirmed. The order does not depend on the lease: every publisher
+//! reads the stream from the confirmed position. So two concurrent publishers repeat events but
+//! never reorder new ones. While the broker is unavailable, events wait in the stream, which keeps
+//! unconfirmed events.
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ use super::super::driver::BackgroundTask;
 use crate::app::App;
 use crate::telemetry::{BROKER_UP, EVENTS_PUBLISHED};
 
-/// The reader of the stream whose place is that of the broker.
+/// The reader of the stream for the broker.
 pub const READER: &str = "amqp";
-/// Longer than a batch takes that goes well. After a crash another process waits this long.
+/// Longer than a successful batch takes. After a crash, another process waits this long.
 const LEASE_MS: i64 = 10_000;
 const BATCH: u32 = 500;
 const MAX_BATCHES: usize = 20;
@@ -34,13 +35,13 @@ pub struct BrokerPublisher {
     app: Arc<App>,
     broker: Broker,
     batches: Batches,
-    /// Held for as long as the broker does what it should.
+    /// Kept while the connection to the broker works.
     publisher: Option<Publisher>,
     lease: Option<EventReader>,
     backoff: Backoff,
 }
 
-/// Why publishing came to a stop for now.
+/// Why publishing stopped.
 enum Stop {
     Store(StoreError),
     Broker(BrokerError),
@@ -71,7 +72,7 @@ impl BrokerPublisher {
 
     async fn publish(&mut self) -> Result<u64, Stop> {
         let mut n_published = 0;
-        // After a failure one event shows whether the way is free: what comes behind one that is refused would be
+        // After a failure, one event tests the connection: events after a refused one would be
         // repeated with each try.
         let Batches { size, most } = self.batches;
         let mut limit = if self.backoff.is_failing() { 1 } else { size };
@@ -83,7 +84,7 @@ impl BrokerPublisher {
             });
             let rows = read.await?;
             let Some(first) = rows.items.first() else {
-                // Nothing to do; a broker that has gone away is noticed when there is.
+                // Nothing to publish; a lost connection is noticed with the next event.
                 self.connect().await?;
                 break;
             };
@@ -97,10 +98,10 @@ impl BrokerPublisher {
         Ok(n_published)
     }
 
-    /// Publishes some events, and moves on by as many as the broker has confirmed.
+    /// Publishes some events, and moves the position by the number that the broker has confirmed.
     async fn batch(&mut self, lease: EventReader, rows: &[OutboxRow]) -> Result<u64, Stop> {
         let rfc191 = self.app.config.events.rfc191;
-        // Each message with the number of events that are done when it is.
+        // Each message, with the number of events that are complete after it.
         let mut messages: Vec<Message> = Vec::with_capacity(rows.len());
         let mut ends: Vec<usize> = Vec::with_capacity(rows.len());
         for row in rows {
@@ -132,7 +133,7 @@ impl BrokerPublisher {
         Ok(())
     }
 
-    /// The lease, prolonged when half of it has passed.
+    /// The lease; it is renewed after half of its time.
     async fn lease(&mut self) -> Result<EventReader, Stop> {
         let now = self.app.engine.clock.now();
         if let Some(lease) = &self.lease
@@ -173,11 +174,12 @@ impl BrokerPublisher {
         let problem = with_causes(&problem);
         if self.backoff.failed(now, chance) {
             tracing::warn!(error = %problem,
-                "events wait for the broker: {problem}");
+                "cannot publish events to the broker, they wait: {problem}");
         } else {
-            tracing::debug!(error = %problem, "events still wait for the broker: {problem}");
+            tracing::debug!(error = %problem, "still cannot publish events to the broker: \
+                                               {problem}");
         }
-        // Perhaps another process can reach it.
+        // Perhaps another process can reach the broker.
         leave(&self.app)
             .await
             .map_err(|problem| problem.to_string())?;
@@ -201,7 +203,7 @@ impl BackgroundTask for BrokerPublisher {
                 if let Some(since) = self.backoff.succeeded() {
                     tracing::info!(
                         events.published = n_published,
-                        "the broker takes events again; they waited since {since}"
+                        "the broker accepts events again, after a failure since {since}"
                     );
                     return Ok(json!({"published": n_published}));
                 }
@@ -212,7 +214,7 @@ impl BackgroundTask for BrokerPublisher {
     }
 }
 
-/// Lets another process publish at once. For the end of this one.
+/// Lets another process publish at once. Called when this process ends.
 pub async fn leave(app: &App) -> Result<(), StoreError> {
     let (holder, now) = (app.events.process.clone(), app.engine.clock.now());
     let leaving = app.engine.store.write("event_reader_leave", move |tx| {
@@ -221,14 +223,14 @@ pub async fn leave(app: &App) -> Result<(), StoreError> {
     leaving.await
 }
 
-/// All that there may be something to publish to.
+/// All exchanges that may get events.
 fn exchanges(rfc191: bool) -> Vec<String> {
     let ours = EXCHANGES.iter().map(Exchange::topic);
     let further = Rfc191::ALL.iter().filter(|_| rfc191).map(Rfc191::topic);
     ours.chain(further).collect()
 }
 
-/// The event under its own name, and under RFC 191's if that has one for it.
+/// The event under its own name, and under its name in RFC 191 if it has one.
 fn messages_of(row: &OutboxRow, rfc191: bool) -> Vec<Message> {
     let message = Message {
         exchange: row.topic.clone(),
@@ -241,7 +243,7 @@ fn messages_of(row: &OutboxRow, rfc191: bool) -> Vec<Message> {
     if message.is_too_long() {
         tracing::error!(event.id = %row.event_id, event.topic = %row.topic,
             event.key = %row.routing_key,
-            "AMQP has no room for the routing key of event {}, which is left out", row.event_id);
+            "the routing key of event {} is too long for AMQP and is omitted", row.event_id);
         return Vec::new();
     }
     let further = Rfc191::of(&row.topic).filter(|_| rfc191);
@@ -252,13 +254,14 @@ fn messages_of(row: &OutboxRow, rfc191: bool) -> Vec<Message> {
     std::iter::once(message).chain(further).collect()
 }
 
-/// The stream keeps what a broker lacks, unless that broker was away for longer than events are kept.
+/// The stream keeps unconfirmed events unless the broker was unavailable for longer than the
+/// retention time.
 fn tell_forgotten(place: i64, first: i64) {
     let n_lost = first - place - 1;
     if n_lost > 0 {
         tracing::error!(
             events.lost = n_lost,
-            "{n_lost} events had been forgotten before they could be published"
+            "{n_lost} events expired before they could be published"
         );
     }
 }
