@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn pools_are_taken_up_to_a_limit_and_not_those_that_are_being_looked_at() {
         for limit in [1, 3, 20] {
-            for count in sizes_around("server::tasks::provision::PAGE", limit) {
+            for count in sizes_around("server::background::provision::PAGE", limit) {
                 let wake = Wake::default();
                 let all: Vec<_> = (0..count)
                     .map(|number| pool(&format!("n{number:03}")))

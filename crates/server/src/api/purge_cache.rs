@@ -40,7 +40,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Ping the service",
-        "Answers at once if the service is alive, with the seconds it has been up.",
+        "Answers at once if the service is alive, with its uptime in seconds.",
     ),
     on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
         Box::pin(monitoring::heartbeat(call))
@@ -48,7 +48,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Heartbeat for load balancers",
-        "Answers 200 as long as requests are being served.",
+        "Answers 200 while the service serves requests.",
     ),
     on("version", Get, "/__version__", |call| {
         Box::pin(monitoring::version(call))
@@ -56,7 +56,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Version of the service",
-        "Which version is running, built from which commit.",
+        "The running version and the commit that it was built from.",
     ),
     on("purgeCache", Post, "/purge-cache/<workerPoolId>", |call| {
         Box::pin(purge(call))

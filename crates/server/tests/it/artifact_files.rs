@@ -173,7 +173,7 @@ on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
     world.running_task().await;
     let put = world.upload_url("public/a", "text/plain").await;
     let refused = |answer: Answer| {
-        let text = "This URL is not valid, or not any more: ask for the artifact again";
+        let text = "This URL is invalid or has expired: ask for the artifact again";
         answer.refused(401, "AuthenticationFailed", text);
     };
     let get = put.replace("name=public%2Fa", "name=public%2Fb");

@@ -369,7 +369,7 @@ on_both!(
         );
         assert_eq!(
             end.payload,
-            json!({"reason": "come again with your credentials"})
+            json!({"reason": "reconnect with your credentials"})
         );
     }
 );

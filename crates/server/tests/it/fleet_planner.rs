@@ -119,7 +119,7 @@ fleet_test!(
             .await
             .unwrap_err();
         assert!(
-            failed.starts_with("cannot decide about pp/broken: "),
+            failed.starts_with("cannot decide on pp/broken: "),
             "{failed}"
         );
         fleet.app.engine.launching.finish().await;

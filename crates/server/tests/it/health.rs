@@ -28,7 +28,7 @@ on_both!(
         assert_eq!(ready().await, refused);
         assert_eq!(ready().await, refused);
         world.errors_expected.set(true);
-        let logged = world.log.lines("the database cannot be written");
+        let logged = world.log.lines("cannot write to the database");
         assert_eq!(logged.len(), 1, "{logged:?}");
         world
             .database

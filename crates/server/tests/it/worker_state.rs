@@ -295,11 +295,7 @@ on_both!(a_configuration_has_the_runs_of_all_its_pools, |world| {
     world
         .get("/worker-state/configuration/nosuch")
         .await
-        .refused_with(
-            404,
-            "ResourceNotFound",
-            "There is no worker configuration nosuch",
-        );
+        .refused_with(404, "ResourceNotFound", "No worker configuration nosuch");
     world
         .get("/worker-state/configuration/no%20such")
         .await

@@ -269,7 +269,10 @@ async fn pools_of_others_and_nonsense_are_passed_over() {
     two.tell(&[told(3, "w", EndReason::Completed)]).await;
     two.until_counted(1).await;
     assert_eq!(runs(&two.state().await), ["w 3 completed"]);
-    let told = two.world.log.lines("make no sense and were dropped");
+    let told = two
+        .world
+        .log
+        .lines("invalid messages about runs were dropped");
     assert!(!told.is_empty() && told.len() <= 2, "{told:?}");
     assert!(told[0].contains("expected ident"), "{told:?}");
     two.end().await;

@@ -74,7 +74,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
 fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
         let problem = app.engine.providers.setup_error(id)?;
-        Some(format!("provider {id} is out of service: {problem}"))
+        Some(format!("provider {id} failed to start: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {
         LaunchState::Unknown { problem } => Some(format!(

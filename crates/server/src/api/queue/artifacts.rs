@@ -1,4 +1,4 @@
-//! Artifacts: made by the worker of a run, listed, and found by those who want them.
+//! Artifacts: created by the worker of a run, and listed.
 
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::time::{MINUTE_MS, Timestamp};
@@ -15,9 +15,9 @@ use super::signed_url::{Target, UrlPurpose};
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
-/// Clocks of workers may go wrong by this much.
+/// Maximum error of the workers' clocks.
 const LATE_MS: i64 = 15 * MINUTE_MS;
-/// Of artifacts whose worker did not say what they are.
+/// The type of artifacts whose worker did not give one.
 const UNKNOWN_TYPE: &str = "application/binary";
 
 /// The body of createArtifact.
@@ -80,7 +80,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     }
 }
 
-/// There is nothing to finish: an upload is complete when it was answered.
+/// An upload is complete once it has been answered, so there are no uploads to finish.
 pub(super) async fn finish(call: Call) -> Result<Reply, ApiError> {
     let missing = || {
         ApiError::not_found(format!(
@@ -184,7 +184,7 @@ fn expires(call: &Call) -> Result<Timestamp, ApiError> {
     Ok(expires)
 }
 
-/// What is asked for: its type and its content.
+/// The type and the content that the body asks for.
 fn content(call: &Call) -> Result<(String, Content), ApiError> {
     let unknown = || UNKNOWN_TYPE.to_owned();
     let (content_type, content) = match asked(call)? {
@@ -209,8 +209,8 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
             )
         }
         ArtifactBody::Object {} => {
-            let text = "There is no object service here: use the storage type `s3`, whose `putUrl` \
-                        takes the file";
+            let text = "This server has no object service: use the storage type `s3`, whose \
+                        `putUrl` takes the file";
             return Err(ApiError::input(text));
         }
         ArtifactBody::Reference { url, content_type } => {
@@ -233,7 +233,7 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
     Ok((content_type, content))
 }
 
-/// Whoever opens the artifact is sent there, browsers among them.
+/// Clients that open the artifact are redirected there, including browsers.
 fn check_reference(url: &str) -> Result<(), ApiError> {
     let is_web = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     match reqwest::Url::parse(url) {

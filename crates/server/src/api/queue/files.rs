@@ -1,4 +1,4 @@
-//! Files of artifacts on their way in and out, by URLs that need no credentials.
+//! Uploads and downloads artifact files, by URLs that need no credentials.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::file_headers::headers;
 use super::log_stream;
 use super::signed_url::{Target, UrlPurpose};
 
-/// Takes the file of an artifact. It is answered when the file is on the disk; before that there is
-/// none.
+/// Stores the file of an artifact. The reply is sent once the file is on the disk; before, the
+/// artifact has no file.
 pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
     let target = Target::of(&call, UrlPurpose::Upload)?;
     let engine = Arc::clone(&call.app.engine);

@@ -1,4 +1,4 @@
-//! Worker configurations: made, changed, deleted, shown.
+//! Worker configurations: creates, updates, deletes and shows them.
 
 mod edit_scopes;
 mod evaluate;
@@ -43,9 +43,10 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let wanted = parse(&call, &body)?;
     edit_scopes::authorize_edit(&mut call, &EditTargets::whole(&wanted, body.adopt_pools)).await?;
     let next = move |known: Option<&Configuration>| match known {
-        // The same again is a repeat of a request whose answer was lost.
+        // The same definition again is a repeated request whose reply was lost.
         Some(known) if known.to_document() != wanted.to_document() => Err(ApiError::conflict(
-            "There is a worker configuration of this name, and it is another. Update it instead, or take another name.",
+            "A different worker configuration of this name exists. Update it instead, or choose \
+             another name.",
         )),
         Some(_) | None => Ok(Next::Is(wanted.clone())),
     };
@@ -79,10 +80,11 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Its pools lose their providers and launch configs, and go when their last workers have; its versions stay.
+/// Its pools lose their providers and launch configs and are deleted after their last workers. Its
+/// versions are kept.
 async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
-    // Who may not touch it at all does not learn whether it is there.
+    // A caller that may not change it does not learn whether it exists.
     let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let next = move |known: Option<&Configuration>| match known {
         Some(known) => {

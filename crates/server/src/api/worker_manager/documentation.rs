@@ -1,6 +1,7 @@
-//! Documentation of worker configurations and worker types: uploaded as tarballs, had again as such and as pages.
+//! Documentation of worker configurations and worker types: uploads and downloads of tarballs, and
+//! pages.
 //!
-//! A worker type's reply has what documents the worker type, and behind it what documents its configuration.
+//! A worker type's reply has its own documentation, followed by that of its configuration.
 
 mod reading;
 mod subject;
@@ -111,7 +112,7 @@ impl From<Record> for RecordReply {
     }
 }
 
-/// As HTTP writes it.
+/// The date in the format of HTTP.
 fn http_date(moment: Timestamp) -> String {
     let millis = u64::try_from(moment.as_millis()).unwrap_or_default();
     let moment = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);

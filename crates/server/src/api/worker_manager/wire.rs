@@ -9,7 +9,7 @@ use domain::worker::Worker;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A moment as it is written on the wire.
+/// A time as it is written on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WireTime(pub(super) Timestamp);
 
@@ -100,7 +100,7 @@ impl From<&Counts> for Numbers {
     }
 }
 
-/// How many workers a pool or one of its launch configs has.
+/// The number of workers of a pool or of one of its launch configs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatsReply {

@@ -1,6 +1,7 @@
-//! Who may make a worker configuration say this: its worker types and providers are asked for as well.
+//! Authorises edits of worker configurations by their worker types and providers.
 //!
-//! What an edit takes away counts like what it brings, so the last word is spoken on the version on which it is made.
+//! Removals need scopes like additions. So the final check uses the version that the edit applies
+//! to.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +14,17 @@ use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use crate::authentication::Caller;
 
-/// What an edit is about, by the names that scopes know.
+/// The objects of an edit, by their names in scopes.
 #[derive(Clone, Default)]
 pub(super) struct EditTargets {
     worker_types: BTreeSet<String>,
     providers: BTreeSet<String>,
-    /// Those that the rule which is edited names, before or after.
+    /// The providers that the edited rule names, before or after.
     rule_providers: BTreeSet<String>,
     adopted_pools: Vec<String>,
 }
 
-/// A caller who has been let in, and may be asked for more as it becomes known what the edit touches.
+/// An admitted caller. Further scopes are checked once the targets of the edit are known.
 pub(super) struct EditAuthorization {
     caller: Option<Caller>,
     scopes: Option<Template>,
@@ -31,7 +32,7 @@ pub(super) struct EditAuthorization {
 }
 
 impl EditTargets {
-    /// A configuration that shall be there as a whole.
+    /// A complete configuration that is created or replaced.
     pub(super) fn whole(wanted: &Configuration, adopts: bool) -> Self {
         let pools = wanted.worker_types.iter().map(WorkerType::pool_id);
         Self {
@@ -45,14 +46,14 @@ impl EditTargets {
         .and_worker_types(wanted)
     }
 
-    /// One that loses these worker types, or may lose some of them.
+    /// Adds the worker types that the edit may remove.
     pub(super) fn and_worker_types(mut self, of: &Configuration) -> Self {
         let names = of.worker_types.iter().map(WorkerType::name);
         self.worker_types.extend(names.map(str::to_owned));
         self
     }
 
-    /// A rule of which no more is known than what it shall say.
+    /// A new rule, of which only the content is known.
     pub(super) fn new_rule(rule: &Rule) -> Self {
         Self {
             rule_providers: mentioned(rule).unwrap_or_default(),
@@ -60,14 +61,14 @@ impl EditTargets {
         }
     }
 
-    /// One rule of a configuration, as it was and as it shall be.
+    /// One rule of a configuration, before and after the edit.
     pub(super) fn rule(id: &str, before: &Configuration, after: &Configuration) -> Self {
         let mut rule_providers = BTreeSet::new();
         for rule in [before, after]
             .into_iter()
             .filter_map(|of| of.rules.get(id))
         {
-            // Without the names of its own it decides about those that all others name.
+            // A rule without provider names applies to all providers that the others name.
             let names = mentioned(rule).unwrap_or_else(|| {
                 let all = before.rules.rules().iter().chain(after.rules.rules());
                 named_providers(all)
@@ -92,7 +93,7 @@ impl EditTargets {
     }
 }
 
-/// Lets the caller in for what is known of the edit so far.
+/// Checks the scopes for the targets that are known so far.
 pub(super) async fn authorize_edit(
     call: &mut Call,
     targets: &EditTargets,
@@ -106,7 +107,7 @@ pub(super) async fn authorize_edit(
 }
 
 impl EditAuthorization {
-    /// Refuses the edit if it touches what the caller has no scope for.
+    /// Refuses the edit if the caller lacks a scope for one of its targets.
     pub(super) fn check(&self, targets: &EditTargets) -> Result<(), ApiError> {
         let (Some(caller), Some(scopes)) = (&self.caller, self.scopes) else {
             return Ok(());
@@ -119,7 +120,7 @@ impl EditAuthorization {
     }
 }
 
-/// The providers that a rule opts in to or out of; `None` if it replaces or deletes all of them at once.
+/// The providers that a rule opts in to or out of; `None` if it replaces or deletes all of them.
 fn mentioned(rule: &Rule) -> Option<BTreeSet<String>> {
     match rule.values().get("providers") {
         None => Some(BTreeSet::new()),

@@ -1,4 +1,4 @@
-//! The versions of a worker configuration: listed, shown, compared, taken back.
+//! The versions of a worker configuration: lists, shows, compares and reverts to them.
 
 use domain::Version;
 use domain::configuration::{Action, Configuration};
@@ -24,7 +24,7 @@ struct VersionsReply {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RevertBody {
-    /// The version that shall be there again.
+    /// The version to restore.
     to: i64,
     #[serde(default)]
     version: Option<i64>,
@@ -75,7 +75,7 @@ pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: RevertBody = call.body()?;
-    // Who may not touch it at all does not learn what there is.
+    // A caller that may not change it does not learn which versions exist.
     edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
     let wanted = Configuration::parse(&record.document);
@@ -112,10 +112,7 @@ async fn record(
             store::configuration_version_get(tx, &id, version)
         });
     read.await?.ok_or_else(|| {
-        let text = format!(
-            "There is no version {} of this worker configuration",
-            version.0
-        );
+        let text = format!("This worker configuration has no version {}", version.0);
         ApiError::not_found(text)
     })
 }

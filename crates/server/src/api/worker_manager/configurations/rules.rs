@@ -1,4 +1,4 @@
-//! Single rules: an edit of one of them touches nothing else of its set.
+//! Edits single rules of a worker configuration and leaves the others unchanged.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
 use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
@@ -94,7 +94,7 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
         call.configuration_id()?,
         Action::RuleAdded,
         on_rule(&call, warrant, move |rules| {
-            // The same again is a repeat of a request whose answer was lost.
+            // The same rule again is a repeated request whose reply was lost.
             match rules.get(rule.id()) {
                 Some(known) if *known == rule => Ok(rules.clone()),
                 Some(_) | None => Ok(rules.add(rule.clone(), position.clone())?),
@@ -172,7 +172,7 @@ async fn finish(
     carry_out(&call.app.engine, edit.seen(seen).because(reason)).await
 }
 
-/// One rule and nothing of the others: not all who may edit it may read those.
+/// Shows one rule only: not every editor of a rule may read the others.
 fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> {
     let rules = stored.document["rules"].as_array();
     let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
@@ -184,7 +184,7 @@ fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> 
     }
 }
 
-/// The configuration with other rules, if the caller may do to it what that does to the rule of the URL.
+/// Edits the rule in the URL, if the caller has the scopes for the result.
 fn on_rule(
     call: &Call,
     warrant: EditAuthorization,
@@ -202,7 +202,7 @@ fn on_rule(
     }
 }
 
-/// The rule of the URL with the body's content.
+/// The rule in the URL with the body's content.
 fn rule(call: &Call, body: &RuleBody) -> Result<Rule, ApiError> {
     if body
         .rule_id

@@ -22,7 +22,7 @@ pub(super) struct ConfigurationBody {
     rules: Value,
     #[serde(default)]
     launch_config_ids: Option<Value>,
-    /// The version that was read; a later one is not overwritten.
+    /// The version that the client read; later versions are not overwritten.
     #[serde(default)]
     pub(super) version: Option<i64>,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub(super) struct ConfigurationBody {
     /// Pools of these names that were made by hand become the configuration's.
     #[serde(default)]
     pub(super) adopt_pools: bool,
-    /// What was read may be sent back.
+    /// Clients may send back fields that they read.
     #[serde(default, rename = "created")]
     _created: Option<String>,
     #[serde(default, rename = "lastModified")]
@@ -152,7 +152,7 @@ impl From<&VersionRecord> for VersionReply {
     }
 }
 
-/// The query parameter `version`: the one that was read.
+/// The query parameter `version`: the version that the client read.
 pub(super) fn seen(call: &Call) -> Result<Option<i64>, ApiError> {
     call.query("version").map(number).transpose()
 }
