@@ -13,10 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api_help::with_texts_of_api;
 use crate::client::Flags;
-use crate::commands::run_worker::Asked;
+use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, client, completions, config, configuration, doctor, documentation, error, event,
-    explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope,
+    audit, client, completions, config, doctor, documentation, error, event, explain,
+    launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
     serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
@@ -81,7 +81,7 @@ enum Command {
     Pool(pool::Verb),
     /// Worker configurations: rules from which worker pools follow
     #[command(subcommand)]
-    Configuration(configuration::Verb),
+    Rules(rules::Verb),
     /// Launch configs: the ways to start a worker of a pool
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
@@ -155,14 +155,14 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(problem) => return tell_usage(problem),
+        Err(error) => return print_parse_error(error),
     };
     finish(cli.run())
 }
 
 /// Says what failed, if something did; a result that nobody could read is a failure too.
 fn finish(done: Result<(), Failure>) -> ExitCode {
-    match done.and_then(|()| output::all_written()) {
+    match done.and_then(|()| output::check_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::failure(&failure);
@@ -179,26 +179,26 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// Help and versions are results; anything else that the parser says is a usage error.
-fn tell_usage(mut problem: clap::Error) -> ExitCode {
-    let advice = advice_on_flag(&problem);
+fn print_parse_error(mut error: clap::Error) -> ExitCode {
+    let advice = advice_on_flag(&error);
     if advice.is_some() {
         // It would advise to pass the flag as a value.
-        problem.remove(ContextKind::Suggested);
+        error.remove(ContextKind::Suggested);
     }
-    let written = problem.print();
+    let written = error.print();
     if let Some(advice) = advice {
         output::note(&format!("  hint: {advice}"));
     }
-    if problem.use_stderr() {
+    if error.use_stderr() {
         return Exit::Usage.into();
     }
-    output::remember(written);
+    output::record_write(written);
     finish(Ok(()))
 }
 
 /// What a flag that is not known was meant to be, if it is a key of a pool's config.
-fn advice_on_flag(problem: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(flag)) = problem.get(ContextKind::InvalidArg) else {
+fn advice_on_flag(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let name = flag.strip_prefix("--")?;
@@ -234,7 +234,7 @@ impl Cli {
             }
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
-            Command::Configuration(verb) => common.configure(verb),
+            Command::Rules(verb) => common.configure(verb),
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
             }
@@ -247,11 +247,11 @@ impl Cli {
             Command::Override(verb) => {
                 common.ask(async |session| overrides::run(verb, session).await)
             }
-            Command::Worker(noun) => match noun.asked()? {
-                Asked::Managing(verb) => {
+            Command::Worker(noun) => match noun.into_command()? {
+                WorkerCommand::Manage(verb) => {
                     common.ask(async |session| run_worker::manage(verb, session).await)
                 }
-                Asked::Working(worker) => runtime(Builder::new_current_thread())?
+                WorkerCommand::Run(worker) => runtime(Builder::new_current_thread())?
                     .block_on(worker.run(common.root_url, common.json)),
             },
             Command::Task(verb) => common.ask(async |session| task::run(verb, session).await),
@@ -279,10 +279,10 @@ impl Cli {
 
 impl Common {
     /// What can be done with files alone needs no server.
-    fn configure(self, verb: configuration::Verb) -> Result<(), Failure> {
+    fn configure(self, verb: rules::Verb) -> Result<(), Failure> {
         match verb.here(self.json)? {
             None => Ok(()),
-            Some(remote) => self.ask(async |session| configuration::run(remote, session).await),
+            Some(remote) => self.ask(async |session| rules::run(remote, session).await),
         }
     }
 

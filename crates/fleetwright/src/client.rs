@@ -4,7 +4,7 @@ mod call;
 mod config_file;
 mod credentials;
 mod pages;
-mod problem;
+mod refusal;
 mod retry;
 mod send;
 
@@ -13,5 +13,5 @@ pub(crate) use config_file::ConfigFile;
 pub(crate) use credentials::{
     Flags, Settings, credentials_of_environment, from_environment, resolve,
 };
-pub(crate) use problem::NOT_OUR_SERVER;
-pub(crate) use send::{Client, Opened};
+pub(crate) use refusal::NOT_OUR_SERVER;
+pub(crate) use send::{Client, OpenOutcome};

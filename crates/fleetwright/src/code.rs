@@ -3,25 +3,25 @@
 //! Both are read, a plan is made of the difference, and shown; to apply is to carry out exactly that. Only what
 //! the files name, or own by pattern, is touched.
 
-mod carry_out;
 mod change;
 mod definitions;
 mod document;
-mod foresee;
-mod judge;
+mod execute;
 mod kind;
 mod order;
-mod owns;
-mod paint;
+mod ownership;
 mod pools;
+mod preview;
 mod read;
 mod recheck;
 pub(crate) mod semantic;
 mod server;
 mod show;
+mod style;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod validate;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::session::Session;
-use carry_out::{Manner, Outcome};
 use change::{Action, Change, Plan};
 use document::Document;
+use execute::{Outcome, WriteOptions};
 use kind::Kind;
-pub(crate) use paint::Paint;
 use show::Tense;
+pub(crate) use style::Style;
 
 /// In which order people read: the keys that come first in what is written for them.
 pub(crate) const KEYS_FIRST: [&str; 14] = [
@@ -106,8 +106,8 @@ struct Choices {
 }
 
 impl Choices {
-    fn paint(&self) -> Paint {
-        Paint {
+    fn style(&self) -> Style {
+        Style {
             in_colour: output::in_colour(),
             in_full: self.full,
         }
@@ -120,7 +120,7 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
     match session.json {
         true => output::json(&document.to_json()),
-        false => show_plan(&plan, choices.paint()),
+        false => show_plan(&plan, choices.style()),
     }
     impossible(&plan)?;
     if let Some(path) = &arguments.out {
@@ -149,7 +149,7 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
         ),
     };
     if !session.json {
-        show_plan(&plan, choices.paint());
+        show_plan(&plan, choices.style());
     }
     impossible(&plan)?;
     if !plan.changes.is_empty() {
@@ -160,14 +160,14 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
             recheck(&plan, adopts, session).await?;
         }
     }
-    let manner = Manner {
+    let options = WriteOptions {
         adopts,
         reason: arguments.reason.as_deref(),
     };
-    let outcome = carry_out::carry_out(&plan.changes, manner, &session.client).await;
+    let outcome = execute::execute(&plan.changes, options, &session.client).await;
     match session.json {
         true => output::json(&outcome_json(&plan, &outcome)),
-        false => tell(&plan, &outcome),
+        false => print_outcome(&plan, &outcome),
     }
     match outcome.failed.is_empty() {
         true => Ok(()),
@@ -188,7 +188,7 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
     if plan.errors.is_empty() {
         plan.ask_about_pools(&session.client).await?;
     }
-    foresee::foresee(
+    preview::add_previews(
         &mut plan,
         &wanted,
         &here,
@@ -225,12 +225,12 @@ async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Fai
                 conflicts.join("\n")
             ),
         )
-        .advise("`fleetwright plan` makes another one")),
+        .with_hint("`fleetwright plan` makes another one")),
     }
 }
 
-fn show_plan(plan: &Plan, paint: Paint) {
-    let mut lines = show::lines(plan, paint);
+fn show_plan(plan: &Plan, style: Style) {
+    let mut lines = show::lines(plan, style);
     lines.push(show::summary(plan, &plan.changes, Tense::Would));
     output::out(&lines.join("\n"));
 }
@@ -259,7 +259,7 @@ fn impossible(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-fn tell(plan: &Plan, outcome: &Outcome) {
+fn print_outcome(plan: &Plan, outcome: &Outcome) {
     output::out(&show::summary(
         plan,
         &outcome.done,
@@ -319,6 +319,7 @@ fn failure(plan: &Plan, outcome: Outcome) -> Failure {
     if outcome.left > 0 {
         lines.push(format!("  and {} were not tried", outcome.left));
     }
-    Failure::new(exit, lines.join("\n"))
-        .advise("repeat the same command once the causes are gone: what is done is not done again")
+    Failure::new(exit, lines.join("\n")).with_hint(
+        "repeat the same command once the causes are gone: what is done is not done again",
+    )
 }

@@ -49,9 +49,8 @@ impl DataFolder {
             )
             .with_context(|| format!("cannot write into the data folder {}", path.display()))
         };
-        let lock = usable().map_err(|problem| {
-            Failure::from(problem).advise("choose another folder with --data")
-        })?;
+        let lock = usable()
+            .map_err(|error| Failure::from(error).with_hint("choose another folder with --data"))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -59,11 +58,11 @@ impl DataFolder {
                     Exit::Conflict,
                     format!("another `fleetwright up` uses the data folder {}", path.display()),
                 )
-                .advise("stop that one first, or give this one a folder and an address of its own with --data and --listen"));
+                .with_hint("stop that one first, or give this one a folder and an address of its own with --data and --listen"));
             }
-            Err(TryLockError::Error(problem)) => {
+            Err(TryLockError::Error(error)) => {
                 return Err(Failure::failed(format!(
-                    "cannot lock the data folder {}: {problem}",
+                    "cannot lock the data folder {}: {error}",
                     path.display()
                 )));
             }
@@ -75,13 +74,13 @@ impl DataFolder {
     }
 
     /// Only looks: neither makes nor locks anything.
-    pub(crate) fn look_at(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn inspect(path: &Path) -> Result<Self, Failure> {
         if !path.is_dir() {
             return Err(Failure::new(
                 Exit::NotFound,
                 format!("there is no data folder {}", path.display()),
             )
-            .advise("`fleetwright up` makes one; --data names another one"));
+            .with_hint("`fleetwright up` makes one; --data names another one"));
         }
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
@@ -115,7 +114,7 @@ impl DataFolder {
                 "the keys are gone: {} is missing, but there is a database that was written with it",
                 file.display()
             ))
-            .advise("restore the file from a backup; if the data are worth nothing, delete the whole data folder to begin anew"));
+            .with_hint("restore the file from a backup; if the data are worth nothing, delete the whole data folder to begin anew"));
         }
         let key = generate_key(rng);
         write_private(&file, &format!("{FIRST_KEY} {}\n", key.expose()))
@@ -147,7 +146,7 @@ impl DataFolder {
 
     /// The token in the owner's file.
     pub(crate) fn owner_token(&self) -> Result<Secret, Failure> {
-        owner_file::token(&self.read_owner()?).map_err(|problem| self.damaged(&problem))
+        owner_file::token(&self.read_owner()?).map_err(|error| self.damaged(&error))
     }
 
     /// Where the server is, or was when it ran last.
@@ -160,7 +159,7 @@ impl DataFolder {
     pub(crate) fn set_root_url(&self, root_url: &str) -> Result<(), Failure> {
         let old = self.read_owner()?;
         let new =
-            owner_file::with_root_url(&old, root_url).map_err(|problem| self.damaged(&problem))?;
+            owner_file::with_root_url(&old, root_url).map_err(|error| self.damaged(&error))?;
         match new == old {
             true => Ok(()),
             false => write_private(&self.owner_file(), &new),
@@ -174,12 +173,12 @@ impl DataFolder {
         Ok(text)
     }
 
-    fn damaged(&self, problem: &str) -> Failure {
+    fn damaged(&self, error: &str) -> Failure {
         Failure::failed(format!(
-            "{} is damaged: {problem}",
+            "{} is damaged: {error}",
             self.owner_file().display()
         ))
-        .advise("repair it, or delete it: the next start makes a new one with a new token, and the old token stops working")
+        .with_hint("repair it, or delete it: the next start makes a new one with a new token, and the old token stops working")
     }
 }
 
@@ -283,7 +282,7 @@ mod tests {
             "{}",
             failure.message
         );
-        assert!(failure.advice.unwrap().contains("delete it"));
+        assert!(failure.hint.unwrap().contains("delete it"));
         assert_eq!(data.read_owner().unwrap(), "export X=1\n");
     }
 

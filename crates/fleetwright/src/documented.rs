@@ -29,7 +29,7 @@ fn documented() -> Vec<(String, String)> {
 }
 
 /// What is wrong with a command line in which capitals stand for values.
-fn problem(command: &Command, line: &str) -> Option<String> {
+fn error(command: &Command, line: &str) -> Option<String> {
     let line = line.split(" #").next().unwrap_or_default();
     let line = line.split(" -- ").next().unwrap_or_default();
     let mut here = command;
@@ -88,7 +88,7 @@ fn every_command_that_the_documentation_names_is_one() {
     assert!(documented.len() > 40, "{}", documented.len());
     let wrong = documented
         .iter()
-        .filter_map(|(file, line)| Some(format!("{file}: `{line}`: {}", problem(&command, line)?)));
+        .filter_map(|(file, line)| Some(format!("{file}: `{line}`: {}", error(&command, line)?)));
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -106,13 +106,13 @@ fn a_command_or_flag_that_there_is_not_is_noticed() {
         ("fleetwright audit show nonsense NAME", "nonsense"),
         ("fleetwright task list -q", "-q"),
     ] {
-        assert!(problem(&command, line).unwrap().contains(said), "{line}");
+        assert!(error(&command, line).unwrap().contains(said), "{line}");
     }
     for line in [
         "fleetwright audit show override NAME",
         "fleetwright plan -f DIR --check",
         "fleetwright --help",
     ] {
-        assert_eq!(problem(&command, line), None, "{line}");
+        assert_eq!(error(&command, line), None, "{line}");
     }
 }

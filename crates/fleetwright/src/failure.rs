@@ -34,7 +34,7 @@ Exit codes:
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
-    pub(crate) advice: Option<String>,
+    pub(crate) hint: Option<String>,
     /// Whether the log has it: then it is not said again.
     pub(crate) is_logged: bool,
 }
@@ -44,7 +44,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
-            advice: None,
+            hint: None,
             is_logged: false,
         }
     }
@@ -57,8 +57,8 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 }
@@ -78,7 +78,7 @@ impl From<anyhow::Error> for Failure {
 impl From<files::FileError> for Failure {
     fn from(error: files::FileError) -> Self {
         Self {
-            advice: error.advice,
+            hint: error.advice,
             ..Self::usage(error.message)
         }
     }

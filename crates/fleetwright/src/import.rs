@@ -77,7 +77,7 @@ pub(crate) async fn taskcluster(
 ) -> Result<(), Failure> {
     let mut wanted = source::read(&arguments.from, arguments.only, verbose).await?;
     wanted.forget_deleted_pools();
-    tell_left_out(&mut wanted);
+    report_left_out(&mut wanted);
     let here = source::of_server(&session.client, arguments.only).await?;
     let plan = Plan::new(&wanted, &here);
     let missing = missing_providers(&wanted, session).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn taskcluster(
             "nothing was imported: {} lacks providers that the worker pools use",
             session.client.root_url()
         ))
-        .advise(format!(
+        .with_hint(format!(
             "add these lines to its configuration and restart it, then import again:\n\n{lines}"
         )));
     }
@@ -107,7 +107,7 @@ pub(crate) async fn taskcluster(
 }
 
 /// What the source has and an import does not bring over.
-fn tell_left_out(wanted: &mut Fleet) {
+fn report_left_out(wanted: &mut Fleet) {
     if wanted.forget_first_pool() {
         output::note(&format!(
             "left out {FIRST_POOL}: the source made this pool for itself on its first start"

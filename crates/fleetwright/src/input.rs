@@ -39,7 +39,7 @@ pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
     let mut text = String::new();
     let read = reader.and_then(|reader| reader.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {
-        Err(problem) => Err(files::unreadable(Path::new(name_of(path)), &problem).into()),
+        Err(error) => Err(files::unreadable(Path::new(name_of(path)), &error).into()),
         Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
             "{} has more than {MAX_BYTES} bytes",
             name_of(path)

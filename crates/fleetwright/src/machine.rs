@@ -18,6 +18,6 @@ pub(crate) fn now() -> Timestamp {
     clippy::disallowed_methods,
     reason = "the one place of the program that asks for randomness"
 )]
-pub(crate) fn chance() -> ThreadRng {
+pub(crate) fn random_source() -> ThreadRng {
     rand::rng()
 }

@@ -40,31 +40,29 @@ fn is_wide() -> bool {
 /// Prints a result.
 pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    remember(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
+    record_write(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
 }
 
 /// Prints a result as it is, byte for byte: a file, a script.
 pub(crate) fn out_raw(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    remember(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    record_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
 }
 
 /// Keeps in mind that a result was not written.
-pub(crate) fn remember(written: std::io::Result<()>) {
-    if let Err(problem) = written
-        && problem.kind() != ErrorKind::BrokenPipe
+pub(crate) fn record_write(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
     {
-        let _another_was_first = NOT_WRITTEN.set(problem);
+        let _another_was_first = NOT_WRITTEN.set(error);
     }
 }
 
 /// Whether all results went where they should.
-pub(crate) fn all_written() -> Result<(), Failure> {
+pub(crate) fn check_written() -> Result<(), Failure> {
     match NOT_WRITTEN.get() {
         None => Ok(()),
-        Some(problem) => Err(Failure::failed(format!(
-            "cannot write the output: {problem}"
-        ))),
+        Some(error) => Err(Failure::failed(format!("cannot write the output: {error}"))),
     }
 }
 
@@ -89,7 +87,7 @@ pub(crate) fn failure(failure: &Failure) {
         return;
     }
     note(&format!("error: {}", failure.message));
-    if let Some(advice) = &failure.advice {
+    if let Some(advice) = &failure.hint {
         note(&format!("  hint: {advice}"));
     }
 }
@@ -112,7 +110,7 @@ pub(crate) fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(
             Failure::usage(format!("would {what}, but there is no terminal to ask on"))
-                .advise("give --yes if that is meant"),
+                .with_hint("give --yes if that is meant"),
         );
     }
     let mut stderr = std::io::stderr().lock();

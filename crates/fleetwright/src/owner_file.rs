@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_is_damaged_is_named() {
         let whole = compose("http://a", &Secret::new(TOKEN));
-        for (text, problem) in [
+        for (text, error) in [
             (
                 String::new(),
                 "it has no line `export TASKCLUSTER_ROOT_URL=…`",
@@ -135,7 +135,7 @@ mod tests {
                 "TASKCLUSTER_CLIENT_ID is not static/owner",
             ),
         ] {
-            assert_eq!(token(&text).unwrap_err(), problem);
+            assert_eq!(token(&text).unwrap_err(), error);
         }
     }
 

@@ -94,7 +94,7 @@ impl Session {
     }
 
     /// Says that it is gone; a program gets the reply, or the name of it if the call has none.
-    pub(crate) fn gone(&self, reply: &Value, name: &Value, text: &str) {
+    pub(crate) fn deleted(&self, reply: &Value, name: &Value, text: &str) {
         let told = if reply.is_null() { name } else { reply };
         self.done(told, text);
     }

@@ -12,7 +12,7 @@ pub(crate) struct Call {
     /// Completes "could not …" in an error.
     pub(crate) purpose: String,
     /// A command that shows what there is, for when this was not found.
-    pub(super) look_with: Option<&'static str>,
+    pub(super) list_command: Option<&'static str>,
 }
 
 impl Call {
@@ -20,7 +20,7 @@ impl Call {
         Self {
             api: api_client::Call::new(method, service, segments),
             purpose: String::new(),
-            look_with: None,
+            list_command: None,
         }
     }
 
@@ -60,8 +60,8 @@ impl Call {
         self
     }
 
-    pub(crate) fn look_with(mut self, command: &'static str) -> Self {
-        self.look_with = Some(command);
+    pub(crate) fn list_command(mut self, command: &'static str) -> Self {
+        self.list_command = Some(command);
         self
     }
 

@@ -58,9 +58,9 @@ impl ConfigFile {
             return Ok((Self::default(), None));
         }
         let text = read_small(&path)?;
-        let mut file = Self::parse(&text).map_err(|problem| {
-            Failure::usage(format!("{}: {problem}", path.display()))
-                .advise("known keys are root_url, client_id, access_token, access_token_file, certificate, at the top or under [profiles.NAME]")
+        let mut file = Self::parse(&text).map_err(|error| {
+            Failure::usage(format!("{}: {error}", path.display()))
+                .with_hint("known keys are root_url, client_id, access_token, access_token_file, certificate, at the top or under [profiles.NAME]")
         })?;
         let warning = match file.holds_secret() {
             true => warning_if_open(&path),
@@ -72,7 +72,7 @@ impl ConfigFile {
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: Self =
-            toml::from_str(text).map_err(|problem| problem.to_string().trim().to_owned())?;
+            toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
         let top = file.at_the_top();
         let mut named = file
             .profiles
@@ -110,7 +110,7 @@ impl ConfigFile {
                 false => format!("it has {}", known.join(", ")),
             };
             Failure::usage(format!("there is no profile {name:?} in your settings file: {known}"))
-                .advise("profiles are the sections [profiles.NAME] of config.toml in the folder fleetwright of your configuration folder, usually ~/.config")
+                .with_hint("profiles are the sections [profiles.NAME] of config.toml in the folder fleetwright of your configuration folder, usually ~/.config")
         })?;
         profile.root_url = profile.root_url.or_else(|| self.root_url.clone());
         Ok(profile)

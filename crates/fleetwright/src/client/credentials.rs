@@ -47,7 +47,7 @@ pub(crate) fn resolve(
     };
     let root_url = root_url.ok_or_else(|| {
         Failure::usage("it is not known which server to ask")
-            .advise("give --root-url, set TASKCLUSTER_ROOT_URL, or write root_url into your settings file; for a server started by `fleetwright up`, source the file owner.env in its data folder")
+            .with_hint("give --root-url, set TASKCLUSTER_ROOT_URL, or write root_url into your settings file; for a server started by `fleetwright up`, source the file owner.env in its data folder")
     })?;
 
     let of_profile = || {
@@ -120,9 +120,9 @@ fn together(
     let extension = match certificate {
         None => None,
         Some(text) => {
-            let certificate: Certificate = serde_json::from_str(&text).map_err(|problem| {
+            let certificate: Certificate = serde_json::from_str(&text).map_err(|error| {
                 Failure::usage(format!(
-                    "the certificate that belongs to {} is damaged: {problem}",
+                    "the certificate that belongs to {} is damaged: {error}",
                     names[0]
                 ))
             })?;
@@ -248,8 +248,8 @@ mod tests {
     fn two_tokens_in_one_place_are_refused() {
         let both = "access_token = \"t\"\naccess_token_file = \"f\"\n";
         for (head, part) in [("", "the top"), ("[profiles.x]\n", "[profiles.x]")] {
-            let problem = ConfigFile::parse(&format!("{head}{both}")).unwrap_err();
-            assert!(problem.starts_with(part), "{problem}");
+            let error = ConfigFile::parse(&format!("{head}{both}")).unwrap_err();
+            assert!(error.starts_with(part), "{error}");
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_of_the_file_is_named() {
-        let problem = ConfigFile::parse("rooturl = \"x\"").unwrap_err();
-        assert!(problem.contains("rooturl"), "{problem}");
+        let error = ConfigFile::parse("rooturl = \"x\"").unwrap_err();
+        assert!(error.contains("rooturl"), "{error}");
     }
 }

@@ -26,7 +26,7 @@ impl Bounds {
 }
 
 /// What the next page is to hold.
-struct Wanted {
+struct PageRequest {
     page: Call,
     n_so_far: usize,
 }
@@ -41,10 +41,10 @@ impl Client {
         limit: Option<usize>,
     ) -> Result<Value, Failure> {
         let mut progress = Progress::start();
-        let ask = async |wanted: Wanted| {
-            let Wanted { page, n_so_far } = wanted;
+        let ask = async |wanted: PageRequest| {
+            let PageRequest { page, n_so_far } = wanted;
             if n_so_far > 0 {
-                progress.tell(|| format!("{}: {n_so_far} so far", call.purpose));
+                progress.report(|| format!("{}: {n_so_far} so far", call.purpose));
             }
             self.call(&page).await
         };
@@ -57,7 +57,7 @@ async fn gather(
     key: &str,
     limit: Option<usize>,
     bounds: Bounds,
-    mut ask: impl AsyncFnMut(Wanted) -> Result<Value, Failure>,
+    mut ask: impl AsyncFnMut(PageRequest) -> Result<Value, Failure>,
 ) -> Result<Value, Failure> {
     // One more than may be there shows that there are too many.
     let most = limit.unwrap_or(usize::MAX).min(bounds.items + 1);
@@ -69,10 +69,10 @@ async fn gather(
             .query("limit", Some(n_wanted))
             .query("continuationToken", gathered.token.clone());
         let n_so_far = gathered.items.len();
-        let reply = ask(Wanted { page, n_so_far }).await?;
+        let reply = ask(PageRequest { page, n_so_far }).await?;
         let added = gathered.add(reply, key);
         let goes_on = added
-            .map_err(|problem| Failure::failed(format!("could not {}: {problem}", call.purpose)))?;
+            .map_err(|error| Failure::failed(format!("could not {}: {error}", call.purpose)))?;
         if !goes_on {
             break;
         }
@@ -155,7 +155,7 @@ mod tests {
     ) -> (Result<usize, String>, Vec<usize>) {
         let call = Call::get(AUTH, &["clients"]).to("list clients");
         let mut asked = Vec::new();
-        let ask = async |wanted: Wanted| {
+        let ask = async |wanted: PageRequest| {
             let of = |name: &str| -> Option<usize> {
                 let (_, query) = wanted.page.api.resource.split_once('?')?;
                 let mut parameters = query.split('&').filter_map(|part| part.split_once('='));

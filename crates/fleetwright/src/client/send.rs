@@ -11,7 +11,7 @@ use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
-use super::problem::{NOT_OUR_SERVER, refused, unreachable};
+use super::refusal::{NOT_OUR_SERVER, refused, unreachable};
 use super::retry::{Outcome, delay_after};
 use super::{Call, Settings};
 use crate::failure::Failure;
@@ -31,10 +31,10 @@ pub(crate) struct Client {
 }
 
 /// What became of opening a stream.
-pub(crate) enum Opened {
+pub(crate) enum OpenOutcome {
     Stream(Response),
     /// The server says where it is instead.
-    Elsewhere(Url),
+    Redirect(Url),
     /// There is no such thing, or the server does not know the call.
     Missing(Failure),
     /// It may work a moment later.
@@ -43,9 +43,9 @@ pub(crate) enum Opened {
 
 impl Client {
     pub(crate) fn new(settings: Settings, verbose: bool) -> Result<Self, Failure> {
-        let root_url = parse_root_url(&settings.root_url).map_err(|problem| {
-            Failure::usage(problem.to_string())
-                .advise("a root URL looks like https://fleet.example.com, without a path")
+        let root_url = parse_root_url(&settings.root_url).map_err(|error| {
+            Failure::usage(error.to_string())
+                .with_hint("a root URL looks like https://fleet.example.com, without a path")
         })?;
         let options = Options {
             user_agent: Some(concat!("fleetwright/", env!("CARGO_PKG_VERSION"))),
@@ -53,7 +53,7 @@ impl Client {
             max_reply_bytes: MAX_REPLY_BYTES,
             stamp: Box::new(|| Stamp {
                 seconds: machine::now().as_millis() / 1_000,
-                nonce: slugid::nice(&mut machine::chance()),
+                nonce: slugid::nice(&mut machine::random_source()),
             }),
             observer: verbose.then(|| Box::new(note) as Observer),
         };
@@ -79,23 +79,23 @@ impl Client {
     /// Sends the call and returns the reply, which need not be JSON.
     pub(crate) async fn bytes(&self, call: &Call) -> Result<Vec<u8>, Failure> {
         let mut attempt = 0;
-        let mut retry = |problem: &CallError| {
+        let mut retry = |error: &CallError| {
             attempt += 1;
-            let outcome = match problem {
+            let outcome = match error {
                 CallError::Refused(refusal) => Outcome::Answered(refusal.status.as_u16()),
                 CallError::BadReply(_) => return None,
-                CallError::NoAnswer(_) if problem.is_unsent() => Outcome::NotConnected,
+                CallError::NoAnswer(_) if error.is_unsent() => Outcome::NotConnected,
                 CallError::NoAnswer(_) => Outcome::Broken,
             };
             delay_after(attempt, call.api.is_idempotent(), outcome)
         };
         let credentials = self.credentials.as_ref();
         let outcome = self.api.exchange(&call.api, credentials, &mut retry).await;
-        outcome.map_err(|problem| match problem {
+        outcome.map_err(|error| match error {
             CallError::NoAnswer(source) => self.unreachable(call, &root_cause(&source)),
             CallError::Refused(refusal) => refused(call, &refusal, credentials.is_some()),
-            CallError::BadReply(problem) => Failure::failed(format!(
-                "could not {}: the reply of {} is too large: {problem}",
+            CallError::BadReply(error) => Failure::failed(format!(
+                "could not {}: the reply of {} is too large: {error}",
                 call.purpose,
                 self.root_url()
             )),
@@ -108,13 +108,13 @@ impl Client {
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|problem| {
+        serde_json::from_slice(&body).map_err(|error| {
             Failure::failed(format!(
-                "could not {}: the reply of {} is not JSON: {problem}",
+                "could not {}: the reply of {} is not JSON: {error}",
                 call.purpose,
                 self.root_url()
             ))
-            .advise(NOT_OUR_SERVER)
+            .with_hint(NOT_OUR_SERVER)
         })
     }
 
@@ -125,40 +125,40 @@ impl Client {
         call: &Call,
         last_event_id: Option<&str>,
         limit: Duration,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<OpenOutcome, Failure> {
         let credentials = self.credentials.as_ref();
         let sent = call.api.clone();
         let sent = sent.header("last-event-id", last_event_id).limit(limit);
         let response = match self.api.send(&sent, credentials).await {
             Ok(response) => response,
-            Err(problem) => return Ok(Opened::Broken(root_cause(&problem))),
+            Err(error) => return Ok(OpenOutcome::Broken(root_cause(&error))),
         };
         let status = response.status();
         if status.is_success() {
-            return Ok(Opened::Stream(response));
+            return Ok(OpenOutcome::Stream(response));
         }
         if status.is_server_error() {
-            return Ok(Opened::Broken(format!("the server answered {status}")));
+            return Ok(OpenOutcome::Broken(format!("the server answered {status}")));
         }
         if let Some(url) = redirect(&response, &self.api.url(&sent)) {
-            return Ok(Opened::Elsewhere(url));
+            return Ok(OpenOutcome::Redirect(url));
         }
         match self.api.read(response).await {
             Err(CallError::Refused(refusal)) => {
                 let failure = refused(call, &refusal, credentials.is_some());
                 match status {
-                    StatusCode::NOT_FOUND => Ok(Opened::Missing(failure)),
+                    StatusCode::NOT_FOUND => Ok(OpenOutcome::Missing(failure)),
                     _ => Err(failure),
                 }
             }
-            Err(problem) => Ok(Opened::Broken(root_cause(&problem))),
-            Ok(_) => Ok(Opened::Broken(format!("the server answered {status}"))),
+            Err(error) => Ok(OpenOutcome::Broken(root_cause(&error))),
+            Ok(_) => Ok(OpenOutcome::Broken(format!("the server answered {status}"))),
         }
     }
 
     /// Opens what a redirect led to, over further redirects. No credentials are sent: the URL is all that it takes, and it
     /// may lead to anybody.
-    pub(crate) async fn open_elsewhere(
+    pub(crate) async fn open_redirect(
         &self,
         mut url: Url,
         limit: Duration,
@@ -166,9 +166,9 @@ impl Client {
         for _ in 0..=MAX_REDIRECTS {
             let place = place_of(&url);
             let http = self.api.http_for(&url);
-            let http = http.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
+            let http = http.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
             let sent = http.get(url.clone()).timeout(limit).send().await;
-            let response = sent.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
+            let response = sent.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
             let status = response.status();
             if self.verbose {
                 output::note(&format!("GET {place} -> {status}"));
@@ -192,7 +192,7 @@ impl Client {
 fn note(sent: &Sent<'_>) {
     let what = match sent.outcome {
         Ok(status) => status.to_string(),
-        Err(problem) => root_cause(problem),
+        Err(error) => root_cause(error),
     };
     let elapsed = sent.elapsed.as_millis();
     output::note(&format!(
@@ -298,7 +298,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let serving = tokio::spawn(chain(listener));
             let url = format!("http://{address}/{wanted}").parse().unwrap();
-            let opened = client.open_elsewhere(url, CALL_LIMIT).await;
+            let opened = client.open_redirect(url, CALL_LIMIT).await;
             assert_eq!(opened.is_ok(), wanted <= MAX_REDIRECTS, "{wanted}");
             // A connection that says nothing ends the service.
             drop(tokio::net::TcpStream::connect(address).await.unwrap());

@@ -6,9 +6,9 @@ use domain::configuration::{ValueChange, value_changes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::definitions::{Item, Wanted, worker_types};
+use super::definitions::{Definitions, Item, worker_types};
 use super::kind::{Kind, STATIC_CLIENT};
-use super::server::{Here, There};
+use super::server::{ServerItem, ServerState};
 
 /// A pool with this provider goes away by itself.
 pub(super) const NULL_PROVIDER: &str = "null-provider";
@@ -41,8 +41,8 @@ pub(super) struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<Value>,
     /// What the server says would follow from a worker configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) foreseen: Option<Value>,
+    #[serde(rename = "foreseen", default, skip_serializing_if = "Option::is_none")]
+    pub(super) effects: Option<Value>,
     /// The worker pools made by hand that a worker configuration takes over, as they were read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) adopted: BTreeMap<String, Value>,
@@ -83,45 +83,49 @@ impl Change {
     }
 
     /// What has this content, or shall have it.
-    pub(super) fn from(key: &(Kind, String), there: Option<&There>, item: Option<&Item>) -> Self {
+    pub(super) fn from(
+        key: &(Kind, String),
+        stored: Option<&ServerItem>,
+        item: Option<&Item>,
+    ) -> Self {
         Self {
             kind: key.0,
             id: key.1.clone(),
-            action: match (there, item) {
+            action: match (stored, item) {
                 (_, None) => Action::Remove,
                 (Some(_), Some(_)) => Action::Update,
                 (None, Some(_)) => Action::Create,
             },
             place: item.map(|item| item.place.clone()),
-            version: there.and_then(|there| there.version),
-            before: there.map(|there| there.content.clone()),
+            version: stored.and_then(|stored| stored.version),
+            before: stored.map(|stored| stored.content.clone()),
             after: item.map(|item| item.content.clone()),
-            foreseen: None,
+            effects: None,
             adopted: BTreeMap::new(),
         }
     }
 
     /// Is this what was read?
-    pub(super) fn has_read(&self, there: Option<&There>) -> bool {
-        match (self.kind, self.version, there) {
-            (Kind::WorkerConfiguration, Some(version), Some(there)) => {
-                there.version == Some(version)
+    pub(super) fn has_read(&self, stored: Option<&ServerItem>) -> bool {
+        match (self.kind, self.version, stored) {
+            (Kind::WorkerConfiguration, Some(version), Some(stored)) => {
+                stored.version == Some(version)
             }
-            (_, _, there) => {
+            (_, _, stored) => {
                 let normal = |content: &Value| self.kind.normal(&self.id, content);
-                self.before.as_ref().map(normal) == there.map(|there| normal(&there.content))
+                self.before.as_ref().map(normal) == stored.map(|stored| normal(&stored.content))
             }
         }
     }
 
     /// Is it as it should be already?
-    pub(super) fn is_done(&self, there: Option<&There>) -> bool {
+    pub(super) fn is_done(&self, stored: Option<&ServerItem>) -> bool {
         let normal = |content: &Value| self.kind.normal(&self.id, content);
-        match (&self.after, there) {
+        match (&self.after, stored) {
             (None, None) => true,
-            (None, Some(there)) => self.kind == Kind::WorkerPool && is_going(&there.content),
+            (None, Some(stored)) => self.kind == Kind::WorkerPool && is_going(&stored.content),
             (Some(_), None) => false,
-            (Some(after), Some(there)) => normal(after) == normal(&there.content),
+            (Some(after), Some(stored)) => normal(after) == normal(&stored.content),
         }
     }
 
@@ -150,21 +154,21 @@ pub(super) fn is_going(pool: &Value) -> bool {
 
 impl Plan {
     /// `removes`: whether things that are owned and not wanted go.
-    pub(super) fn new(wanted: &Wanted, here: &Here, removes: bool) -> Self {
+    pub(super) fn new(wanted: &Definitions, server_state: &ServerState, removes: bool) -> Self {
         let mut plan = Self::default();
         for (key, item) in &wanted.items {
-            let there = here.items.get(key);
-            let change = Change::from(key, there, Some(item));
-            match change.is_done(there) {
+            let stored = server_state.items.get(key);
+            let change = Change::from(key, stored, Some(item));
+            match change.is_done(stored) {
                 true => *plan.same.entry(key.0).or_default() += 1,
                 false => plan.changes.push(change),
             }
         }
         if removes {
-            plan.remove(wanted, here);
+            plan.remove(wanted, server_state);
         }
-        plan.take_over(wanted, here);
-        plan.check_pools(here);
+        plan.take_over(wanted, server_state);
+        plan.check_pools(server_state);
         plan.order();
         plan.check_circles();
         plan.check_updates();
@@ -177,13 +181,13 @@ impl Plan {
     }
 
     /// Worker pools that a configuration gives up look like what is wanted only until then.
-    fn take_over(&mut self, wanted: &Wanted, here: &Here) {
+    fn take_over(&mut self, wanted: &Definitions, server_state: &ServerState) {
         for pool in self.freed() {
             let key = (Kind::WorkerPool, pool);
-            let (there, item) = (here.items.get(&key), wanted.items.get(&key));
+            let (stored, item) = (server_state.items.get(&key), wanted.items.get(&key));
             let Some(item) = item else { continue };
-            let change = Change::from(&key, there, Some(item));
-            if change.is_done(there) {
+            let change = Change::from(&key, stored, Some(item));
+            if change.is_done(stored) {
                 if let Some(same) = self.same.get_mut(&key.0) {
                     *same = same.saturating_sub(1);
                 }
@@ -192,17 +196,17 @@ impl Plan {
         }
     }
 
-    fn remove(&mut self, wanted: &Wanted, here: &Here) {
+    fn remove(&mut self, wanted: &Definitions, server_state: &ServerState) {
         let Some(owns) = &wanted.owns else { return };
         let compiled = wanted.compiled();
-        for ((kind, id), there) in &here.items {
+        for ((kind, id), stored) in &server_state.items {
             let is_wanted = wanted.items.contains_key(&(*kind, id.clone()));
             let stays = match kind {
                 // Its configuration decides about it, the one that it has or the one that it gets.
                 Kind::WorkerPool => {
-                    here.compiled.contains_key(id)
+                    server_state.compiled.contains_key(id)
                         || compiled.contains_key(id)
-                        || is_going(&there.content)
+                        || is_going(&stored.content)
                 }
                 Kind::Client => id.starts_with(STATIC_CLIENT),
                 Kind::Role | Kind::WorkerConfiguration | Kind::Override => false,
@@ -211,15 +215,16 @@ impl Plan {
                 continue;
             }
             let key = (*kind, id.clone());
-            self.changes.push(Change::from(&key, Some(there), None));
+            self.changes.push(Change::from(&key, Some(stored), None));
         }
     }
 
     /// Pools that follow from a configuration cannot be made by hand as well.
-    fn check_pools(&mut self, here: &Here) {
+    fn check_pools(&mut self, server_state: &ServerState) {
         let freed = self.freed();
         for change in &self.changes {
-            if let (Kind::WorkerPool, Some(owner)) = (change.kind, here.compiled.get(&change.id))
+            if let (Kind::WorkerPool, Some(owner)) =
+                (change.kind, server_state.compiled.get(&change.id))
                 && !freed.contains(&change.id)
             {
                 self.conflicts.push(format!(

@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::kind::Kind;
-use super::owns::Owns;
+use super::ownership::Ownership;
 
 /// One thing as a file has it.
 #[derive(Debug)]
@@ -20,13 +20,13 @@ pub(super) struct Item {
 
 /// All that a folder wants.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct Definitions {
     pub(super) items: BTreeMap<(Kind, String), Item>,
     /// Without it, exactly the items are touched, and nothing is removed.
-    pub(super) owns: Option<Owns>,
+    pub(super) owns: Option<Ownership>,
 }
 
-impl Wanted {
+impl Definitions {
     /// Whether things of this kind are written or removed.
     pub(super) fn concerns(&self, kind: Kind) -> bool {
         self.items.keys().any(|(known, _)| *known == kind)

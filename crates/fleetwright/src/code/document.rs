@@ -57,10 +57,9 @@ impl Document {
         let text = format!("{}\n", output::pretty(&self.to_json()));
         // What could not be read again is no plan.
         files::parse_json(&text)
-            .map_err(|problem| Failure::failed(format!("this plan cannot be saved: {problem}")))?;
-        std::fs::write(path, text).map_err(|problem| {
-            Failure::failed(format!("cannot write {}: {problem}", path.display()))
-        })
+            .map_err(|error| Failure::failed(format!("this plan cannot be saved: {error}")))?;
+        std::fs::write(path, text)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
     }
 
     pub(super) fn load(path: &Path, root_url: &str) -> Result<Self, Failure> {
@@ -71,10 +70,10 @@ impl Document {
             return Err(Failure::usage(format!(
                 "{name} is no plan of this version of the program"
             ))
-            .advise("`fleetwright plan --out` makes one"));
+            .with_hint("`fleetwright plan --out` makes one"));
         }
         let document = Self::deserialize(&document)
-            .map_err(|problem| Failure::usage(format!("{name} is no plan: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("{name} is no plan: {error}")))?;
         if document.root_url != root_url {
             return Err(Failure::usage(format!(
                 "{name} was made for {}, and this is {root_url}",
@@ -127,7 +126,7 @@ mod tests {
             version: None,
             before: None,
             after: Some(json!({ "description": description, "scopes": [] })),
-            foreseen: None,
+            effects: None,
             adopted: BTreeMap::new(),
         };
         Plan {

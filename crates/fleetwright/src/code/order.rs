@@ -70,7 +70,8 @@ impl Plan {
                 now = other;
             }
             let start = chain.iter().position(|(known, _)| known.id == now.id);
-            self.conflicts.push(told(&chain[start.unwrap_or(0)..]));
+            self.conflicts
+                .push(circle_message(&chain[start.unwrap_or(0)..]));
             waiting.retain(|change| change.id != now.id);
         }
     }
@@ -84,7 +85,7 @@ fn awaited<'a>(change: &Change, among: &[&'a Change]) -> Option<(&'a Change, Str
 }
 
 /// What stands in the way of a circle of configurations, each with what it waits for, and what to do.
-fn told(circle: &[(&Change, String)]) -> String {
+fn circle_message(circle: &[(&Change, String)]) -> String {
     let waits: Vec<_> = circle
         .iter()
         .zip(circle.iter().cycle().skip(1))

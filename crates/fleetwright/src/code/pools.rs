@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
 /// What became of the question about one pool.
-enum Answer {
+enum Preview {
     Changes {
         conflicts: Vec<String>,
         created: BTreeSet<String>,
@@ -34,17 +34,17 @@ impl Plan {
                 changes.push(change);
                 continue;
             }
-            progress.tell(|| format!("planning {}", change.title()));
+            progress.report(|| format!("planning {}", change.title()));
             match ask(&change, &freed, client).await? {
-                Answer::Same => {
+                Preview::Same => {
                     *self.same.entry(Kind::WorkerPool).or_default() += 1;
                     continue;
                 }
-                Answer::Changes { conflicts, created } => {
+                Preview::Changes { conflicts, created } => {
                     self.conflicts.extend(conflicts);
                     self.made.insert(change.id.clone(), created);
                 }
-                Answer::Refused(problem) => self.errors.push(problem),
+                Preview::Refused(error) => self.errors.push(error),
             }
             changes.push(change);
         }
@@ -57,7 +57,7 @@ async fn ask(
     change: &Change,
     freed: &BTreeSet<String>,
     client: &Client,
-) -> Result<Answer, Failure> {
+) -> Result<Preview, Failure> {
     let body = change.after.clone().unwrap_or_default();
     let call = Call::post(WORKER_MANAGER, &["plan-worker-pool", &change.id], body).to(format!(
         "plan {} of {}",
@@ -67,7 +67,7 @@ async fn ask(
     let reply = match client.call(&call).await {
         Ok(reply) => reply,
         Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
-        Err(failure) => return Ok(Answer::Refused(failure.message)),
+        Err(failure) => return Ok(Preview::Refused(failure.message)),
     };
     let told = reply["conflicts"].as_array().into_iter().flatten();
     // A configuration that gives the pool up before is no longer in the way.
@@ -80,8 +80,8 @@ async fn ask(
         .map(|conflict| format!("{}: {conflict}", change.origin()))
         .collect();
     match reply["changes"].as_bool() {
-        Some(false) if conflicts.is_empty() => Ok(Answer::Same),
-        Some(_) | None => Ok(Answer::Changes {
+        Some(false) if conflicts.is_empty() => Ok(Preview::Same),
+        Some(_) | None => Ok(Preview::Changes {
             conflicts,
             created: created(&reply),
         }),

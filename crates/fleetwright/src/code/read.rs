@@ -8,10 +8,10 @@ use domain::configuration::Configuration;
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
-use super::definitions::{Item, Wanted, worker_types};
-use super::judge;
+use super::definitions::{Definitions, Item, worker_types};
 use super::kind::Kind;
-use super::owns::Owns;
+use super::ownership::Ownership;
+use super::validate;
 use crate::failure::Failure;
 use crate::input::read_document;
 
@@ -34,7 +34,7 @@ fn name_of(file: &Path) -> String {
 }
 
 /// Reads files, and all files of folders and those below them.
-pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure> {
+pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Failure> {
     let mut reader = Reader::at(now);
     let mut found = Vec::new();
     for path in paths {
@@ -57,7 +57,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
             Ok(document) => reader.document(&name, document),
             Err(failure) => {
                 reader.problems.push(failure.message);
-                reader.advice.extend(failure.advice);
+                reader.advice.extend(failure.hint);
             }
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
 
 struct Reader {
     now: Timestamp,
-    wanted: Wanted,
+    wanted: Definitions,
     /// Where `owns` stands.
     owner: Option<String>,
     problems: Vec<String>,
@@ -78,7 +78,7 @@ impl Reader {
     fn at(now: Timestamp) -> Self {
         Self {
             now,
-            wanted: Wanted::default(),
+            wanted: Definitions::default(),
             owner: None,
             problems: Vec::new(),
             advice: BTreeSet::new(),
@@ -146,7 +146,7 @@ impl Reader {
             return self.problems.push(text);
         }
         self.owner = Some(file.to_owned());
-        match Owns::parse(owns) {
+        match Ownership::parse(owns) {
             Ok(owns) => self.wanted.owns = Some(owns),
             Err(problems) => self.problems.extend(
                 problems
@@ -213,13 +213,12 @@ impl Reader {
             item.entry(key).or_insert_with(|| value.clone());
         }
         let mut content = Value::Object(item);
-        for (below, problem) in problems_of(kind, &id, &mut content, self.now) {
+        for (below, error) in problems_of(kind, &id, &mut content, self.now) {
             let at = match (pointer, below.as_str()) {
                 ("", "") => String::new(),
                 (pointer, below) => format!("{pointer}{below}: "),
             };
-            self.problems
-                .push(format!("{file}: {at}{title}: {problem}"));
+            self.problems.push(format!("{file}: {at}{title}: {error}"));
         }
         let key = (kind, id);
         match self.wanted.items.get(&key) {
@@ -231,7 +230,7 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Wanted, Failure> {
+    fn finish(mut self) -> Result<Definitions, Failure> {
         self.check_owners();
         self.check_pools();
         if self.problems.is_empty() {
@@ -245,7 +244,7 @@ impl Reader {
         let mut failure = Failure::usage(self.problems.join("\n"));
         if !self.advice.is_empty() {
             let advice: Vec<_> = self.advice.into_iter().collect();
-            failure = failure.advise(advice.join("; "));
+            failure = failure.with_hint(advice.join("; "));
         }
         Err(failure)
     }
@@ -302,14 +301,14 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
     if let Err(invalid) = Schemas::new().validate(kind.schema(), content) {
         let problems = invalid.problems.into_iter();
         return problems
-            .map(|problem| (problem.pointer, problem.message))
+            .map(|error| (error.pointer, error.message))
             .collect();
     }
     match kind {
         Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
-            let problem = judge::problem(kind, id, content, now);
-            problem
-                .map(|problem| (String::new(), problem))
+            let error = validate::find_error(kind, id, content, now);
+            error
+                .map(|error| (String::new(), error))
                 .into_iter()
                 .collect()
         }
@@ -317,15 +316,15 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
             Ok(_) => Vec::new(),
             Err(problems) => problems
                 .iter()
-                .map(|problem| {
-                    let rules: Vec<_> = problem
+                .map(|error| {
+                    let rules: Vec<_> = error
                         .rules
                         .iter()
                         .map(|id| format!("rule {id:?}: "))
                         .collect();
                     (
-                        problem.pointer.clone(),
-                        format!("{}{}", rules.concat(), problem.message),
+                        error.pointer.clone(),
+                        format!("{}{}", rules.concat(), error.message),
                     )
                 })
                 .collect(),

@@ -8,19 +8,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::carry_out::{State, state};
 use super::change::{Action, Change, Plan};
-use super::foresee::{Answer, Question, changes_pools};
+use super::execute::{State, read_state};
 use super::kind::Kind;
-use super::paint::Paint;
+use super::preview::{Preview, PreviewRequest, changes_pools};
 use super::semantic;
+use super::style::Style;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{Progress, printable};
 
 /// Of what differs in one configuration, so many lines are shown.
 const MAX_LINES: usize = 20;
-const PAINT: Paint = Paint {
+const STYLE: Style = Style {
     in_colour: false,
     in_full: true,
 };
@@ -36,14 +36,14 @@ pub(super) async fn conflicts(
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.tell(|| {
+        progress.report(|| {
             format!(
                 "comparing: {position} of {}, now {}",
                 plan.changes.len(),
                 change.title()
             )
         });
-        let state = match state(change, &freed, client).await {
+        let state = match read_state(change, &freed, client).await {
             Ok(state) => state,
             Err(failure) if failure.exit == Exit::Conflict => {
                 conflicts.push(failure.message);
@@ -51,7 +51,7 @@ pub(super) async fn conflicts(
             }
             Err(failure) => return Err(failure),
         };
-        let is_done = state == State::Done;
+        let is_done = state == State::Applied;
         if is_done {
             freed.extend(change.loses());
         }
@@ -59,12 +59,12 @@ pub(super) async fn conflicts(
             continue;
         }
         let content = change.after.clone().unwrap_or_default();
-        let question = Question {
+        let request = PreviewRequest {
             id: &change.id,
             place: change.place.as_deref().unwrap_or_default(),
             content: &content,
         };
-        match question.ask(adopts, &planned_to_be_freed, client).await {
+        match request.send(adopts, &planned_to_be_freed, client).await {
             Ok(answer) => conflicts.extend(compare(change, is_done, answer)),
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => conflicts.push(failure.message),
@@ -74,25 +74,25 @@ pub(super) async fn conflicts(
 }
 
 /// What the server says now, against what it said then.
-fn compare(change: &Change, is_done: bool, now: Answer) -> Vec<String> {
+fn compare(change: &Change, is_done: bool, now: Preview) -> Vec<String> {
     let mut conflicts = now.conflicts;
     if is_done {
-        if changes_pools(&now.foreseen) {
+        if changes_pools(&now.effects) {
             conflicts.push(format!(
                 "{} is as planned, and something else follows from it by now: {}",
                 change.title(),
-                semantic::gist(&now.foreseen)
+                semantic::gist(&now.effects)
             ));
         }
         return conflicts;
     }
-    let then = lasting(change.foreseen.as_ref().unwrap_or(&Value::Null));
-    let foreseen = lasting(&now.foreseen);
-    if then != foreseen {
+    let then = lasting(change.effects.as_ref().unwrap_or(&Value::Null));
+    let effects = lasting(&now.effects);
+    if then != effects {
         conflicts.push(format!(
             "of {} something else would follow than was planned:\n{}",
             change.title(),
-            differing(&then, &foreseen).join("\n")
+            differing(&then, &effects).join("\n")
         ));
     }
     let normal = |pool: &str, content: &Value| Kind::WorkerPool.normal(pool, content);
@@ -119,8 +119,8 @@ fn compare(change: &Change, is_done: bool, now: Answer) -> Vec<String> {
 }
 
 /// Without what changes from one moment to the next.
-fn lasting(foreseen: &Value) -> Value {
-    let mut lasting = foreseen.clone();
+fn lasting(effects: &Value) -> Value {
+    let mut lasting = effects.clone();
     drop_keys(
         &mut lasting,
         &["version", "outdatedWorkers", "costDifference"],
@@ -145,23 +145,23 @@ fn drop_keys(of: &mut Value, keys: &[&str]) {
 
 /// What only one of them says, for people; if they say the same to people, the values that differ.
 fn differing(then: &Value, now: &Value) -> Vec<String> {
-    let lines = |foreseen: &Value| {
-        let mut listed = foreseen.clone();
+    let lines = |effects: &Value| {
+        let mut listed = effects.clone();
         for pool in listed["pools"].as_array_mut().into_iter().flatten() {
             // Of other pools, each launch config is listed.
             pool["change"] = json!("changed");
         }
-        semantic::lines(&listed, PAINT)
+        semantic::lines(&listed, STYLE)
     };
-    let (planned, foreseen) = (lines(then), lines(now));
+    let (planned, effects) = (lines(then), lines(now));
     let only = |these: &[String], those: &[String], word: &str| -> Vec<String> {
         let these = these.iter().filter(|line| !those.contains(line));
         these
             .map(|line| format!("    {word}: {}", line.trim()))
             .collect()
     };
-    let mut lines = only(&planned, &foreseen, "planned");
-    lines.extend(only(&foreseen, &planned, "now"));
+    let mut lines = only(&planned, &effects, "planned");
+    lines.extend(only(&effects, &planned, "now"));
     if lines.is_empty() {
         let changes = domain::configuration::value_changes(then, now);
         let pointers = changes.iter().map(|change| &change.pointer);
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    fn foreseen(workers: u64, zones: &[&str]) -> Value {
+    fn effects(workers: u64, zones: &[&str]) -> Value {
         let created = zones.iter().map(|zone| {
             json!({"launchConfigId": format!("lc-{zone}"), "conditions": {"zone": zone}, "workers": workers, "price": 1})
         });
@@ -190,7 +190,7 @@ mod tests {
             "created": created.collect::<Vec<_>>(), "outdatedWorkers": workers, "costDifference": 0.5}]})
     }
 
-    fn change(foreseen: Value, adopted: &[(&str, &str)]) -> Change {
+    fn change(effects: Value, adopted: &[(&str, &str)]) -> Change {
         Change {
             kind: Kind::WorkerConfiguration,
             id: "w".to_owned(),
@@ -199,7 +199,7 @@ mod tests {
             version: None,
             before: None,
             after: Some(json!({"workerTypes": [], "rules": []})),
-            foreseen: Some(foreseen),
+            effects: Some(effects),
             adopted: pools(adopted),
         }
     }
@@ -212,9 +212,9 @@ mod tests {
         pools.collect()
     }
 
-    fn answer(foreseen: Value, adopted: &[(&str, &str)]) -> Answer {
-        Answer {
-            foreseen,
+    fn answer(effects: Value, adopted: &[(&str, &str)]) -> Preview {
+        Preview {
+            effects,
             conflicts: Vec::new(),
             adopted: pools(adopted),
         }
@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn how_many_workers_there_are_is_no_difference_and_which_places_is_one() {
-        let planned = change(foreseen(1, &["z1"]), &[]);
-        assert!(compare(&planned, false, answer(foreseen(5, &["z1"]), &[])).is_empty());
-        let said = compare(&planned, false, answer(foreseen(1, &["z1", "z2"]), &[]));
+        let planned = change(effects(1, &["z1"]), &[]);
+        assert!(compare(&planned, false, answer(effects(5, &["z1"]), &[])).is_empty());
+        let said = compare(&planned, false, answer(effects(1, &["z1", "z2"]), &[]));
         insta::assert_snapshot!(said.join("\n"), @r"
         of worker configuration w something else would follow than was planned:
             planned: ~ worker pool a/b: 1 new launch config
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn pools_to_take_over_are_those_that_were_seen_and_as_they_were() {
         let planned = change(
-            foreseen(1, &[]),
+            effects(1, &[]),
             &[("a/same", "o"), ("a/other", "o"), ("a/gone", "o")],
         );
         let now = [("a/same", "o"), ("a/other", "x"), ("a/new", "o")];
-        let said = compare(&planned, false, answer(foreseen(1, &[]), &now));
+        let said = compare(&planned, false, answer(effects(1, &[]), &now));
         insta::assert_snapshot!(said.join("\n"), @r"
         worker pool a/new, which worker configuration w takes over, was made by hand by somebody since the plan was made
         worker pool a/other, which worker configuration w takes over, was changed by somebody since the plan was made
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn of_what_is_done_nothing_more_may_follow() {
-        let planned = change(foreseen(1, &["z1"]), &[]);
+        let planned = change(effects(1, &["z1"]), &[]);
         let nothing = json!({"pools": []});
         assert!(compare(&planned, true, answer(nothing, &[])).is_empty());
-        let said = compare(&planned, true, answer(foreseen(1, &["z2"]), &[]));
+        let said = compare(&planned, true, answer(effects(1, &["z2"]), &[]));
         assert!(said[0].contains("something else follows"), "{}", said[0]);
     }
 }

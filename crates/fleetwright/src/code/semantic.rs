@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::paint::{Paint, indented};
+use super::style::{Style, indented};
 use super::values;
 use crate::output::printable;
 
@@ -10,48 +10,48 @@ use crate::output::printable;
 const MAX_LISTED: usize = 6;
 
 /// Rules, pools, launch configs by their conditions, workers, and cost.
-pub(crate) fn lines(plan: &Value, paint: Paint) -> Vec<String> {
+pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for conflict in items(&plan["conflicts"]) {
-        lines.push(paint.alarm(&text(conflict)));
+        lines.push(style.conflict(&text(conflict)));
     }
     for rule in items(&plan["rules"]) {
         let id = format!("rule {}", text(&rule["ruleId"]));
         lines.push(match rule["change"].as_str() {
-            Some("added") => paint.added(&id),
-            Some("removed") => paint.removed(&id),
-            Some("moved") => paint.changed(&format!("{id}: stands elsewhere")),
-            Some(_) | None => paint.changed(&id),
+            Some("added") => style.added(&id),
+            Some("removed") => style.removed(&id),
+            Some("moved") => style.changed(&format!("{id}: stands elsewhere")),
+            Some(_) | None => style.changed(&id),
         });
         lines.extend(indented(values::lines(
             &values::parse(&rule["values"]),
-            paint,
+            style,
         )));
     }
-    lines.extend(adopted_lines(plan, paint));
+    lines.extend(adopted_lines(plan, style));
     for pool in items(&plan["pools"])
         .iter()
         .filter(|pool| !is_adopted(pool))
     {
-        lines.extend(pool_lines(pool, paint));
+        lines.extend(pool_lines(pool, style));
     }
     lines
 }
 
 /// The pools made by hand that are taken over: how each differs, and how many do not.
-pub(crate) fn adopted_lines(plan: &Value, paint: Paint) -> Vec<String> {
+pub(crate) fn adopted_lines(plan: &Value, style: Style) -> Vec<String> {
     let adopted = items(&plan["pools"]).iter();
     let adopted = adopted.filter(|pool| is_adopted(pool));
     let (same, differing): (Vec<_>, Vec<_>) = adopted.partition(|pool| is_same(pool));
     let mut lines = Vec::new();
-    if same.len() > MAX_LISTED && !paint.in_full {
-        lines.push(paint.changed(&format!(
+    if same.len() > MAX_LISTED && !style.in_full {
+        lines.push(style.changed(&format!(
             "{} worker pools: made by hand until now, and taken over as they are",
             same.len()
         )));
     } else {
         for pool in same {
-            lines.push(paint.changed(&format!(
+            lines.push(style.changed(&format!(
                 "worker pool {}: made by hand until now, and taken over as it is",
                 text(&pool["workerPoolId"])
             )));
@@ -60,7 +60,7 @@ pub(crate) fn adopted_lines(plan: &Value, paint: Paint) -> Vec<String> {
     lines.extend(
         differing
             .into_iter()
-            .flat_map(|pool| pool_lines(pool, paint)),
+            .flat_map(|pool| pool_lines(pool, style)),
     );
     lines
 }
@@ -96,7 +96,7 @@ pub(crate) fn gist(plan: &Value) -> String {
     parts.join(", ")
 }
 
-fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
+fn pool_lines(pool: &Value, style: Style) -> Vec<String> {
     let list = |key: &str| items(&pool[key]);
     let mut parts = launch_configs(LAUNCH_CONFIG_CHANGES.map(|(key, _)| list(key).len() as u64));
     let kept = count(&pool["kept"]);
@@ -113,14 +113,14 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
     }
     let mut lines = match pool["change"].as_str() {
         // What a pool is altogether follows from the rules, which are shown.
-        Some("created") => return vec![paint.added(&title)],
-        Some("removed") => return vec![paint.removed(&title)],
-        Some(_) | None => vec![paint.changed(&title)],
+        Some("created") => return vec![style.added(&title)],
+        Some("removed") => return vec![style.removed(&title)],
+        Some(_) | None => vec![style.changed(&title)],
     };
     let settings = values::parse(&pool["settings"]);
-    lines.extend(indented(values::lines(&settings, paint)));
+    lines.extend(indented(values::lines(&settings, style)));
     let mut show = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
-        let most = if paint.in_full {
+        let most = if style.in_full {
             ways.len()
         } else {
             MAX_LISTED
@@ -132,14 +132,14 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
             lines.push(format!("    … and {} more", ways.len() - most));
         }
     };
-    show(list("replaced"), &|way| replaced_lines(way, paint));
-    show(list("updated"), &|way| updated_lines(way, paint));
-    show(list("created"), &|way| vec![paint.added(&way_line(way))]);
-    show(list("archived"), &|way| vec![paint.removed(&way_line(way))]);
+    show(list("replaced"), &|way| replaced_lines(way, style));
+    show(list("updated"), &|way| updated_lines(way, style));
+    show(list("created"), &|way| vec![style.added(&way_line(way))]);
+    show(list("archived"), &|way| vec![style.removed(&way_line(way))]);
     lines
 }
 
-fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
+fn replaced_lines(way: &Value, style: Style) -> Vec<String> {
     let mut about = workers(way);
     if let (Some(before), Some(after)) = (way["priceBefore"].as_f64(), way["priceAfter"].as_f64())
         && (before - after).abs() > f64::EPSILON
@@ -153,18 +153,18 @@ fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
         text(&way["after"]),
         in_brackets(&about)
     );
-    let mut lines = vec![paint.changed(&title)];
+    let mut lines = vec![style.changed(&title)];
     lines.extend(indented(values::lines(
         &values::parse(&way["values"]),
-        paint,
+        style,
     )));
     lines
 }
 
-fn updated_lines(way: &Value, paint: Paint) -> Vec<String> {
-    let mut lines = vec![paint.changed(&way_line(way))];
+fn updated_lines(way: &Value, style: Style) -> Vec<String> {
+    let mut lines = vec![style.changed(&way_line(way))];
     let values = values::parse(&way["values"]);
-    lines.extend(indented(values::lines(&values, paint)));
+    lines.extend(indented(values::lines(&values, style)));
     lines
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    const PAINT: Paint = Paint {
+    const STYLE: Style = Style {
         in_colour: false,
         in_full: false,
     };
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn rules_pools_and_launch_configs_are_told_with_workers_and_cost() {
-        insta::assert_snapshot!(lines(&plan(), PAINT).join("\n"), @r#"
+        insta::assert_snapshot!(lines(&plan(), STYLE).join("\n"), @r#"
         ! a/b belongs to the worker configuration c
         ~ rule ami
             /values/ec2/ImageId: "ami-1" → "ami-2"
@@ -327,9 +327,9 @@ mod tests {
 
     #[test]
     fn all_launch_configs_are_listed_if_that_is_asked_for() {
-        let full = Paint {
+        let full = Style {
             in_full: true,
-            ..PAINT
+            ..STYLE
         };
         assert!(
             lines(&plan(), full)

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::change::{Action, Change, Plan};
 use super::kind::Kind;
-use super::paint::{Paint, indented};
 use super::semantic::{self, counted};
+use super::style::{Style, indented};
 use super::values;
 use crate::output::printable;
 
@@ -17,53 +17,53 @@ pub(super) enum Tense {
 }
 
 /// Everything that is to be done.
-pub(super) fn lines(plan: &Plan, paint: Paint) -> Vec<String> {
+pub(super) fn lines(plan: &Plan, style: Style) -> Vec<String> {
     let changes = plan.changes.iter();
     changes
-        .flat_map(|change| change_lines(change, paint))
+        .flat_map(|change| change_lines(change, style))
         .collect()
 }
 
-fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
+fn change_lines(change: &Change, style: Style) -> Vec<String> {
     let mut title = printable(&change.title());
     let gist = gist(change);
     if !gist.is_empty() {
         title.push_str(&format!(" ({gist})"));
     }
     let mut lines = match change.action {
-        Action::Create => vec![paint.added(&title)],
-        Action::Update => vec![paint.changed(&title)],
-        Action::Remove => return vec![paint.removed(&title)],
+        Action::Create => vec![style.added(&title)],
+        Action::Update => vec![style.changed(&title)],
+        Action::Remove => return vec![style.removed(&title)],
     };
-    if change.action == Action::Create && paint.in_full {
+    if change.action == Action::Create && style.in_full {
         let empty = Value::Object(serde_json::Map::new());
         let after = change.after.clone().unwrap_or_default();
         let after = change.kind.normal(&change.id, &after);
         let changes = domain::configuration::value_changes(&empty, &after);
-        lines.extend(indented(values::lines(&changes, paint)));
+        lines.extend(indented(values::lines(&changes, style)));
     }
     if change.action == Action::Update {
-        lines.extend(indented(update_lines(change, paint)));
+        lines.extend(indented(update_lines(change, style)));
     }
-    if let Some(foreseen) = &change.foreseen {
+    if let Some(effects) = &change.effects {
         // All pools of a new configuration are new, but for those that it takes over.
         lines.extend(indented(
-            match change.action != Action::Create || paint.in_full {
-                true => semantic::lines(foreseen, paint),
-                false => semantic::adopted_lines(foreseen, paint),
+            match change.action != Action::Create || style.in_full {
+                true => semantic::lines(effects, style),
+                false => semantic::adopted_lines(effects, style),
             },
         ));
     }
     lines
 }
 
-fn update_lines(change: &Change, paint: Paint) -> Vec<String> {
+fn update_lines(change: &Change, style: Style) -> Vec<String> {
     let mut differing = change.values();
-    if change.kind == Kind::WorkerConfiguration && change.foreseen.is_some() {
+    if change.kind == Kind::WorkerConfiguration && change.effects.is_some() {
         // These are told rule by rule.
         differing.retain(|value| !value.pointer.starts_with("/rules"));
     }
-    values::lines(&differing, paint)
+    values::lines(&differing, style)
 }
 
 /// What it is in a few words.
@@ -85,7 +85,7 @@ fn gist(change: &Change) -> String {
             }
         }
         (Kind::WorkerConfiguration, Action::Create | Action::Update) => change
-            .foreseen
+            .effects
             .as_ref()
             .map(semantic::gist)
             .unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Whether what an override is about is there, or will be: its worker pool, and its launch config.
+//! Whether what an override is about is stored, or will be: its worker pool, and its launch config.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 
 /// A server lists no more launch configs of a worker pool in a plan.
-const MAX_FORESEEN: usize = 500;
+const MAX_PREVIEWED: usize = 500;
 
 /// The launch configs that a worker pool has or will have.
 #[derive(Debug, PartialEq)]
@@ -20,7 +20,7 @@ enum Known {
     /// There is no such pool, and none will be made.
     NoPool,
     These(BTreeSet<String>),
-    /// The pool is there, or will be; the rest is not for us to know.
+    /// The pool is stored, or will be; the rest is not for us to know.
     Pool,
 }
 
@@ -42,11 +42,11 @@ impl Plan {
 
     async fn known(&self, pool: &str, in_full: bool, client: &Client) -> Result<Known, Failure> {
         let made = self.made_by(pool);
-        let there = match read_one(client, Kind::WorkerPool, pool).await {
+        let stored = match read_one(client, Kind::WorkerPool, pool).await {
             Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
             read => read?.is_some(),
         };
-        let mut ids = match (made, there) {
+        let mut ids = match (made, stored) {
             (None, false) => return Ok(Known::NoPool),
             (Some(Known::These(ids)), _) => ids,
             (None, true) => BTreeSet::new(),
@@ -55,7 +55,7 @@ impl Plan {
         if !in_full {
             return Ok(Known::Pool);
         }
-        if there {
+        if stored {
             match launch_configs(pool, client).await {
                 Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
                 read => ids.extend(read?),
@@ -73,13 +73,13 @@ impl Plan {
             let ids = self.made.get(pool).cloned();
             return Some(Known::These(ids.unwrap_or_default()));
         }
-        let Some(foreseen) = &maker.foreseen else {
+        let Some(effects) = &maker.effects else {
             return Some(Known::Pool);
         };
-        let mut pools = foreseen["pools"].as_array().into_iter().flatten();
+        let mut pools = effects["pools"].as_array().into_iter().flatten();
         let same = Known::These(BTreeSet::new());
-        let foreseen = pools.find(|foreseen| foreseen["workerPoolId"] == pool);
-        Some(foreseen.map_or(same, foreseen_ids))
+        let effects = pools.find(|effects| effects["workerPoolId"] == pool);
+        Some(effects.map_or(same, previewed_ids))
     }
 }
 
@@ -94,12 +94,12 @@ fn makes(change: &Change, pool: &str) -> bool {
     }
 }
 
-fn foreseen_ids(pool: &Value) -> Known {
+fn previewed_ids(pool: &Value) -> Known {
     let mut ids = BTreeSet::new();
     for (list, key) in [("created", "launchConfigId"), ("replaced", "after")] {
         let listed = pool[list].as_array().map(Vec::as_slice);
         let listed = listed.unwrap_or_default();
-        if listed.len() >= MAX_FORESEEN {
+        if listed.len() >= MAX_PREVIEWED {
             return Known::Pool;
         }
         let listed = listed.iter().filter_map(|way| way[key].as_str());
@@ -122,14 +122,14 @@ fn asked(changes: &[Change]) -> impl Iterator<Item = (&Change, &str, Option<&str
 
 fn problems(changes: &[Change], known: &BTreeMap<String, Known>) -> Vec<String> {
     let problems = asked(changes).filter_map(|(change, pool, config)| {
-        let problem = match (known.get(pool)?, config) {
+        let error = match (known.get(pool)?, config) {
             (Known::NoPool, _) => format!("the worker pool {pool}, and there is none of that name"),
             (Known::These(ids), Some(config)) if !ids.contains(config) => {
                 format!("the launch config {config} of the worker pool {pool}, which has none of that name")
             }
             (Known::These(_) | Known::Pool, _) => return None,
         };
-        Some(format!("{}: {} is about {problem}", change.origin(), change.title()))
+        Some(format!("{}: {} is about {error}", change.origin(), change.title()))
     });
     problems.collect()
 }
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn of_more_launch_configs_than_a_plan_lists_nothing_is_known() {
-        for count in sizes_around("fleetwright::code::targets::MAX_FORESEEN", MAX_FORESEEN) {
+        for count in sizes_around("fleetwright::code::targets::MAX_PREVIEWED", MAX_PREVIEWED) {
             let ways = (0..count).map(|number| json!({"launchConfigId": format!("lc{number}")}));
             let pool = json!({"created": ways.collect::<Vec<_>>(), "replaced": [{"before": "a", "after": "b"}]});
-            match foreseen_ids(&pool) {
+            match previewed_ids(&pool) {
                 Known::These(ids) => {
-                    assert!(count < MAX_FORESEEN, "{count}");
+                    assert!(count < MAX_PREVIEWED, "{count}");
                     assert_eq!(ids.len(), count + 1);
                     assert!(ids.contains("b") && !ids.contains("a"));
                 }
-                Known::Pool => assert!(count >= MAX_FORESEEN, "{count}"),
+                Known::Pool => assert!(count >= MAX_PREVIEWED, "{count}"),
                 Known::NoPool => panic!("{count}"),
             }
         }

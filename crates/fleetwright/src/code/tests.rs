@@ -6,14 +6,14 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::change::{Action, Plan};
-use super::definitions::{Wanted, worker_types};
+use super::definitions::{Definitions, worker_types};
 use super::kind::Kind;
-use super::paint::Paint;
 use super::read;
-use super::server::{Here, There};
+use super::server::{ServerItem, ServerState};
 use super::show;
+use super::style::Style;
 
-const PAINT: Paint = Paint {
+const STYLE: Style = Style {
     in_colour: false,
     in_full: false,
 };
@@ -32,7 +32,7 @@ fn now() -> Timestamp {
     "2029-12-01T00:00:00Z".parse().unwrap()
 }
 
-fn wanted(files: &[(&str, &str)]) -> Wanted {
+fn wanted(files: &[(&str, &str)]) -> Definitions {
     let folder = folder(files);
     read::read(&[folder.path().to_owned()], now()).unwrap()
 }
@@ -45,8 +45,8 @@ fn refused(files: &[(&str, &str)]) -> String {
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 
-fn here(items: &[(Kind, &str, Value)]) -> Here {
-    let mut here = Here::default();
+fn here(items: &[(Kind, &str, Value)]) -> ServerState {
+    let mut here = ServerState::default();
     for (kind, id, content) in items {
         let version = (*kind == Kind::WorkerConfiguration).then_some(1);
         if version.is_some() {
@@ -54,7 +54,7 @@ fn here(items: &[(Kind, &str, Value)]) -> Here {
             here.compiled
                 .extend(pools.map(|pool| (pool, (*id).to_owned())));
         }
-        let there = There {
+        let there = ServerItem {
             content: content.clone(),
             version,
         };
@@ -173,7 +173,7 @@ fn overrides_that_have_ended_are_left_out() {
     let ended = wanted.without_ended(now());
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].0, "old");
-    let plan = Plan::new(&wanted, &Here::default(), true);
+    let plan = Plan::new(&wanted, &ServerState::default(), true);
     assert_eq!(steps(&plan), ["create override new"]);
 }
 
@@ -241,7 +241,7 @@ fn only_what_differs_is_done() {
     let plan = Plan::new(&wanted, &here, true);
     assert_eq!(steps(&plan), ["create role new", "update role other"]);
     assert_eq!(plan.same, BTreeMap::from([(Kind::Role, 1)]));
-    insta::assert_snapshot!(show::lines(&plan, PAINT).join("\n"), @r#"
+    insta::assert_snapshot!(show::lines(&plan, STYLE).join("\n"), @r#"
     + role new (0 scopes)
     ~ role other
         - /scopes: "y"

@@ -20,7 +20,7 @@ impl Shape {
             None => Ok(Map::new()),
             Some(path) => self
                 .fields(read_document(path)?)
-                .map_err(|problem| Failure::usage(format!("{}: {problem}", name_of(path)))),
+                .map_err(|error| Failure::usage(format!("{}: {error}", name_of(path)))),
         }
     }
 
@@ -77,8 +77,7 @@ pub(super) fn json_argument(flag: &str, text: &str) -> Result<Value, Failure> {
             &owned
         }
     };
-    files::parse_json(text)
-        .map_err(|problem| Failure::usage(format!("{flag} is not JSON: {problem}")))
+    files::parse_json(text).map_err(|error| Failure::usage(format!("{flag} is not JSON: {error}")))
 }
 
 #[cfg(test)]
@@ -110,15 +109,15 @@ mod tests {
 
     #[test]
     fn a_misspelt_field_is_named() {
-        let problem = ROLE.fields(json!({"scope": []})).unwrap_err();
+        let error = ROLE.fields(json!({"scope": []})).unwrap_err();
         assert_eq!(
-            problem,
+            error,
             "unknown field \"scope\"; known are description, scopes"
         );
         let twice = json(r#"{"scopes": [], "scopes": ["a"]}"#);
         assert!(twice.unwrap_err().contains("stands here twice"));
-        let problem = ROLE.fields(json!([])).unwrap_err();
-        assert_eq!(problem, "not a mapping of description, scopes");
+        let error = ROLE.fields(json!([])).unwrap_err();
+        assert_eq!(error, "not a mapping of description, scopes");
     }
 
     #[test]

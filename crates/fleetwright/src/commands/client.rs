@@ -9,7 +9,7 @@ use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright client list";
+const LIST_COMMAND: &str = "fleetwright client list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -144,10 +144,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::order(AUTH, &["clients", &client, "reset"]);
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(&reply, &format!("replaced the access token of {client}"));
-            tell_token(&reply, session);
+            print_token(&reply, session);
             Ok(())
         }
         Verb::Delete { client, consent } => {
@@ -156,7 +156,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::delete(AUTH, &["clients", &client]);
             let reply = session.client.call(&call.to(purpose)).await?;
             let gone = json!({ "clientId": client });
-            session.gone(&reply, &gone, &format!("deleted client {client}"));
+            session.deleted(&reply, &gone, &format!("deleted client {client}"));
             Ok(())
         }
     }
@@ -165,13 +165,13 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 fn read(client: &str) -> Call {
     Call::get(AUTH, &["clients", client])
         .to(format!("show client {client}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
 }
 
 async fn order(client: &str, verb: &str, done: &str, session: &Session) -> Result<(), Failure> {
     let call = Call::order(AUTH, &["clients", client, verb])
         .to(format!("{verb} client {client}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("{done} client {client}"));
     Ok(())
@@ -190,7 +190,7 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
         .to(format!("create client {client}"));
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("created client {client}"));
-    tell_token(&reply, session);
+    print_token(&reply, session);
     Ok(())
 }
 
@@ -202,14 +202,14 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     require(&fields, "expires", "--expires")?;
     let call = Call::post(AUTH, &["clients", &client], Value::Object(fields))
         .to(format!("update client {client}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("updated client {client}"));
     Ok(())
 }
 
 /// The only moment at which a token can be seen; a program finds it in the reply.
-fn tell_token(reply: &Value, session: &Session) {
+fn print_token(reply: &Value, session: &Session) {
     if let (false, Some(token)) = (session.json, reply["accessToken"].as_str()) {
         output::out(&format!("access token, shown only this once: {token}"));
     }
@@ -222,7 +222,7 @@ impl Definition {
             .expires
             .map(|text| output::parse_moment(&text, session.now))
             .transpose()
-            .map_err(|problem| Failure::usage(format!("--expires: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
         set(fields, "expires", expires.map(|moment| moment.to_string()));
         set(fields, "description", self.description);
         set(

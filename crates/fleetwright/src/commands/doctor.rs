@@ -35,7 +35,7 @@ pub(crate) async fn run(
                 Some(path) => path.clone(),
                 None => DataFolder::default_path()?,
             };
-            let data = DataFolder::look_at(&path)?;
+            let data = DataFolder::inspect(&path)?;
             let mut config = up::configuration(file.as_deref(), &data)?;
             if config.auth.taskcluster.is_none() {
                 findings.push(owner(&data));
@@ -78,7 +78,7 @@ fn owner(data: &DataFolder) -> Finding {
         Err(failure) => Finding {
             what: failure.message,
             state: State::Bad,
-            advice: failure.advice,
+            advice: failure.hint,
         },
     }
 }

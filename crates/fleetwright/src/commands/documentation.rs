@@ -95,7 +95,7 @@ const LIST: &[Column] = &[
     Column::age("CHANGED", "lastModified"),
 ];
 
-const LOOK: &str = "fleetwright documentation list";
+const LIST_COMMAND: &str = "fleetwright documentation list";
 
 /// What needs no server.
 pub(crate) fn check(arguments: &Checked, json: bool) -> Result<(), Failure> {
@@ -149,7 +149,7 @@ async fn upload(of: &Of, path: &Path, session: &Session) -> Result<(), Failure> 
     let tree = read(path)?;
     let call = Call::upload(WORKER_MANAGER, &of.segments(), tree.pack())
         .to(format!("upload the documentation of {of}"))
-        .look_with(match of.configuration {
+        .list_command(match of.configuration {
             Some(_) => "fleetwright configuration list",
             None => "fleetwright pool list",
         });
@@ -165,7 +165,7 @@ async fn download(of: &Of, own: &Own, session: &Session) -> Result<Vec<u8>, Fail
     let call = Call::get(WORKER_MANAGER, &of.segments())
         .query("joined", own.own.then_some(false))
         .to(format!("download the documentation of {of}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.client.bytes(&call).await
 }
 
@@ -184,7 +184,7 @@ fn save(tarball: &[u8], path: &Path, session: &Session) -> Result<(), Failure> {
 /// What is at the path, checked as the server would.
 fn read(path: &Path) -> Result<Tree, Failure> {
     let shown = path.display();
-    let unreadable = |problem| unreadable(path, &problem);
+    let unreadable = |error| unreadable(path, &error);
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
         return folder::read(path);

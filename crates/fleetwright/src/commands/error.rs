@@ -72,7 +72,7 @@ async fn stats(pool: Option<String>, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-pool-errors", "stats"])
         .query("workerPoolId", pool)
         .to("count errors")
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     if session.json {
         output::json(&reply);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{Session, name};
-use crate::client::{Call, FLEETWRIGHT, NOT_OUR_SERVER, Opened};
+use crate::client::{Call, FLEETWRIGHT, NOT_OUR_SERVER, OpenOutcome};
 use crate::failure::Failure;
 use crate::{machine, output};
 
@@ -119,28 +119,28 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
             .open(call, place.as_deref(), STREAM_LIMIT)
             .await?
         {
-            Opened::Stream(response) => {
+            OpenOutcome::Stream(response) => {
                 let before = place.clone();
                 let ended = read(session, response, &mut place).await?;
                 if place != before {
                     tries = 0;
                 }
                 match ended {
-                    End::Said if !goes_on => return Ok(()),
+                    End::Closed if !goes_on => return Ok(()),
                     // It wants to see our credentials again, or cannot go on at the moment.
-                    End::Said => {
+                    End::Closed => {
                         machine::pause(FIRST_PAUSE).await;
                         continue;
                     }
                     End::Lost(reason) => reason,
                 }
             }
-            Opened::Missing(failure) => return Err(failure),
-            Opened::Elsewhere(_) => {
+            OpenOutcome::Missing(failure) => return Err(failure),
+            OpenOutcome::Redirect(_) => {
                 let text = "could not listen to events: the server answered with a redirect";
-                return Err(Failure::failed(text).advise(NOT_OUR_SERVER));
+                return Err(Failure::failed(text).with_hint(NOT_OUR_SERVER));
             }
-            Opened::Broken(reason) => reason,
+            OpenOutcome::Broken(reason) => reason,
         };
         tries += 1;
         let has_heard = place.is_some();
@@ -157,7 +157,7 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
 /// How a stream ended.
 enum End {
     /// The server took leave.
-    Said,
+    Closed,
     Lost(String),
 }
 
@@ -172,7 +172,7 @@ async fn read(
         let chunk = match timeout(SILENCE_LIMIT, response.chunk()).await {
             Ok(Ok(Some(chunk))) => chunk,
             Ok(Ok(None)) => return Ok(End::Lost("the server hung up".to_owned())),
-            Ok(Err(problem)) => return Ok(End::Lost(problem.without_url().to_string())),
+            Ok(Err(error)) => return Ok(End::Lost(error.without_url().to_string())),
             Err(_) => return Ok(End::Lost("the server fell silent".to_owned())),
         };
         received.extend_from_slice(&chunk);
@@ -223,7 +223,7 @@ impl Message {
 fn show(session: &Session, message: &Message) -> Option<End> {
     let event = message.event.as_deref()?;
     match event {
-        "end" => return Some(End::Said),
+        "end" => return Some(End::Closed),
         "missed" => output::note(&format!(
             "some events were missed: the server has forgotten those from {} to {}",
             message.payload["after"], message.payload["until"]

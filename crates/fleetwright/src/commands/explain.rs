@@ -9,7 +9,7 @@ use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-const LOOK: &str = "fleetwright worker list POOL";
+const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -35,7 +35,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Pool { pool } => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .to(format!("explain pool {pool}"))
-            .look_with("fleetwright pool list"),
+            .list_command("fleetwright pool list"),
         Verb::Worker { pool, worker } => {
             let (group, id) = match worker.as_slice() {
                 [group, id] => (group.clone(), id),
@@ -44,7 +44,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             };
             Call::get(FLEETWRIGHT, &["explain", "worker", pool, &group, id])
                 .to(format!("explain worker {group}/{id} of pool {pool}"))
-                .look_with(LOOK)
+                .list_command(LIST_COMMAND)
         }
     };
     let reply = session.client.call(&call).await?;
@@ -64,12 +64,12 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 async fn group_of(pool: &str, id: &str, session: &Session) -> Result<String, Failure> {
     let call = Call::get(WORKER_MANAGER, &["workers", pool])
         .to(format!("look for worker {id} of pool {pool}"))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let reply = session.client.pages(&call, "workers", None).await?;
     match groups_of(&reply, id).as_slice() {
         [group] => Ok((*group).to_owned()),
         [] => Err(
-            Failure::new(Exit::NotFound, format!("pool {pool} has no worker {id}")).advise(
+            Failure::new(Exit::NotFound, format!("pool {pool} has no worker {id}")).with_hint(
                 format!("`fleetwright worker list {pool}` shows what there is"),
             ),
         ),
@@ -77,7 +77,7 @@ async fn group_of(pool: &str, id: &str, session: &Session) -> Result<String, Fai
             "pool {pool} has workers {id} in the groups {}",
             groups.join(", ")
         ))
-        .advise(format!(
+        .with_hint(format!(
             "say which: fleetwright explain worker {pool} GROUP {id}"
         ))),
     }
@@ -95,9 +95,9 @@ fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
 
 fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
-    for problem in reply["problems"].as_array().into_iter().flatten() {
-        let problem = problem.as_str().unwrap_or_default();
-        text.push_str(&format!("  problem: {}\n", output::printable(problem)));
+    for error in reply["problems"].as_array().into_iter().flatten() {
+        let error = error.as_str().unwrap_or_default();
+        text.push_str(&format!("  error: {}\n", output::printable(error)));
     }
     text.push_str(&indented(&reply["now"]["text"]));
     for worker in reply["silent"].as_array().into_iter().flatten() {
@@ -144,8 +144,8 @@ fn launch_line(launch: &Value) -> String {
         word("launchConfigId"),
         word("state"),
     );
-    if let Some(problem) = launch["problem"].as_str() {
-        line.push_str(&format!(": {problem}"));
+    if let Some(error) = launch["problem"].as_str() {
+        line.push_str(&format!(": {error}"));
     }
     line
 }
@@ -205,7 +205,7 @@ mod tests {
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
         Now (2026-11-21 06:19:13)
-          problem: provider racks is out of service: no network
+          error: provider racks is out of service: no network
           nothing to do
           because nothing waits
 

@@ -54,7 +54,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "launch-configs"])
                 .query("includeArchived", archived.then_some(true))
                 .to(format!("list the launch configs of pool {pool}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             let mut document = session.client.pages(&call, KEY, limit.limit).await?;
             if !session.json {
                 add_gists(&mut document[KEY]);

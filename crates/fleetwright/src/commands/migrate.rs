@@ -23,12 +23,12 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     check(&config)?;
-    let failed = |problem: store::StoreError| {
+    let failed = |error: store::StoreError| {
         Failure::failed(format!(
             "cannot migrate the database: {}",
-            with_causes(&problem)
+            with_causes(&error)
         ))
-        .advise(format!("`{}` looks for causes", doctor(&arguments.config)))
+        .with_hint(format!("`{}` looks for causes", doctor(&arguments.config)))
     };
     let options = Options {
         url: config.database.url.clone(),

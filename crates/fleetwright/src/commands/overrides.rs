@@ -9,7 +9,7 @@ use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright override list";
+const LIST_COMMAND: &str = "fleetwright override list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -25,7 +25,7 @@ pub(crate) enum Verb {
         #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
         id: String,
     },
-    Set(Wanted),
+    Set(OverrideArguments),
     Remove {
         /// The override's name
         #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
@@ -38,7 +38,7 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("target").required(true))]
 #[command(group = clap::ArgGroup::new("effect").required(true).multiple(true))]
-pub(crate) struct Wanted {
+pub(crate) struct OverrideArguments {
     /// The override's name, which is yours to choose
     #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
     id: String,
@@ -117,7 +117,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Show { id } => {
             let call = Call::get(WORKER_MANAGER, &["override", &id]);
-            let call = call.to(format!("show override {id}")).look_with(LOOK);
+            let call = call
+                .to(format!("show override {id}"))
+                .list_command(LIST_COMMAND);
             let mut reply = session.client.call(&call).await?;
             if !session.json {
                 describe(&mut reply);
@@ -130,7 +132,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let body = wanted.body(session)?;
             let call = Call::put(WORKER_MANAGER, &["override", &id], body)
                 .to(format!("set override {id}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             let mut reply = session.client.call(&call).await?;
             if session.json {
                 output::json(&reply);
@@ -146,7 +148,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let purpose = format!("remove override {id}");
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(WORKER_MANAGER, &["override", &id]);
-            let call = call.to(purpose).look_with(LOOK);
+            let call = call.to(purpose).list_command(LIST_COMMAND);
             let reply = session.client.call(&call).await?;
             session.done(&reply, &format!("removed override {id}"));
             Ok(())
@@ -154,10 +156,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-impl Wanted {
+impl OverrideArguments {
     fn body(self, session: &Session) -> Result<Value, Failure> {
         let until = output::parse_moment(&self.until, session.now)
-            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--until: {error}")))?;
         let mut fields = Map::new();
         set(&mut fields, "workerPoolId", self.pool);
         set(&mut fields, "launchConfigId", self.launch_config);

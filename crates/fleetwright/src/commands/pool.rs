@@ -11,7 +11,7 @@ use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright pool list";
+const LIST_COMMAND: &str = "fleetwright pool list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -168,7 +168,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::delete(WORKER_MANAGER, &["worker-pool", &pool]);
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(
                 &reply,
@@ -189,7 +189,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         } => {
             let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "stats"])
                 .to(format!("count the workers of pool {pool}"))
-                .look_with(LOOK);
+                .list_command(LIST_COMMAND);
             let document = session.client.call(&call).await?;
             session.rows(&document, "launchConfigStats", STATS_OF_ONE);
             Ok(())
@@ -203,7 +203,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 pub(crate) fn read(pool: &str) -> Call {
     Call::get(WORKER_MANAGER, &["worker-pool", pool])
         .to(format!("show worker pool {pool}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
 }
 
 async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
@@ -272,7 +272,7 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
         Value::Object(fields),
     )
     .to(format!("update worker pool {pool}"))
-    .look_with(LOOK);
+    .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(
         &reply,

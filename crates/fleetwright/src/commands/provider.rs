@@ -53,8 +53,8 @@ pub(crate) async fn places(session: &Session) -> Result<Map<String, Value>, Fail
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        if let Some(problem) = provider["problem"].as_str() {
-            output::note(&format!("{id} cannot say now what it presents: {problem}"));
+        if let Some(error) = provider["problem"].as_str() {
+            output::note(&format!("{id} cannot say now what it presents: {error}"));
             continue;
         }
         let places = match provider["takes"].as_str() {

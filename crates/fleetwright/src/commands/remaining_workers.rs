@@ -18,7 +18,7 @@ const MAX_POOLS: usize = 1_000;
 const MAX_NAMED: usize = 20;
 
 /// Asks the server, which still answers, for the workers of these providers.
-pub(super) async fn tell(
+pub(super) async fn report(
     root_url: String,
     credentials: Credentials,
     providers: BTreeSet<String>,

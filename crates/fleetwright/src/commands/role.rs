@@ -9,7 +9,7 @@ use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright role list";
+const LIST_COMMAND: &str = "fleetwright role list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -103,7 +103,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             definition.apply(&mut fields)?;
             let call = Call::post(AUTH, &["roles", &role], Value::Object(fields))
                 .to(format!("update role {role}"))
-                .look_with(LOOK);
+                .list_command(LIST_COMMAND);
             let reply = session.client.call(&call).await?;
             session.done(&reply, &format!("updated role {role}"));
             Ok(())
@@ -114,7 +114,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::delete(AUTH, &["roles", &role]);
             let reply = session.client.call(&call.to(purpose)).await?;
             let gone = json!({ "roleId": role });
-            session.gone(&reply, &gone, &format!("deleted role {role}"));
+            session.deleted(&reply, &gone, &format!("deleted role {role}"));
             Ok(())
         }
     }
@@ -128,7 +128,7 @@ pub(crate) fn list() -> Call {
 fn read(role: &str) -> Call {
     Call::get(AUTH, &["roles", role])
         .to(format!("show role {role}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
 }
 
 impl Definition {

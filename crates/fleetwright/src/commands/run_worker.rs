@@ -99,20 +99,20 @@ const STATIC_FLAGS: &str =
     "--provider static needs --root-url, --pool, --group, --id and --secret-file";
 
 /// Manages workers, or is one.
-pub(crate) enum Asked {
-    Managing(managed::Verb),
-    Working(Working),
+pub(crate) enum WorkerCommand {
+    Manage(managed::Verb),
+    Run(WorkerRun),
 }
 
 /// What a worker was told on the command line.
-pub(crate) struct Working(Box<Arguments>);
+pub(crate) struct WorkerRun(Box<Arguments>);
 
 impl Noun {
-    pub(crate) fn asked(self) -> Result<Asked, Failure> {
+    pub(crate) fn into_command(self) -> Result<WorkerCommand, Failure> {
         match (self.identity, self.verb) {
-            (None, Some(Verb::Managed(verb))) => Ok(Asked::Managing(verb)),
-            (None, Some(Verb::Run(arguments))) => Ok(Asked::Working(Working(arguments))),
-            (Some(identity), None) => Ok(Asked::Working(Working(Box::new(Arguments {
+            (None, Some(Verb::Managed(verb))) => Ok(WorkerCommand::Manage(verb)),
+            (None, Some(Verb::Run(arguments))) => Ok(WorkerCommand::Run(WorkerRun(arguments))),
+            (Some(identity), None) => Ok(WorkerCommand::Run(WorkerRun(Box::new(Arguments {
                 identity: Some(identity),
                 drain_seconds: DRAIN_SECONDS,
                 ..Arguments::default()
@@ -120,7 +120,7 @@ impl Noun {
             (None, None) | (Some(_), Some(_)) => Err(Failure::usage(
                 "give either --identity FILE or one of the commands",
             )
-            .advise("`fleetwright worker --help` lists them")),
+            .with_hint("`fleetwright worker --help` lists them")),
         }
     }
 }
@@ -130,29 +130,29 @@ pub(crate) async fn manage(verb: managed::Verb, session: &Session) -> Result<(),
     managed::run(verb, session).await
 }
 
-impl Working {
+impl WorkerRun {
     /// Works until there is nothing left to do.
     pub(crate) async fn run(self, root_url: Option<String>, json: bool) -> Result<(), Failure> {
         let arguments = self.0;
         start_log(json)?;
         worker::keep_to_itself();
         let stops = Stops::on_signals()
-            .map_err(|problem| Failure::failed(format!("cannot wait for signals: {problem}")))?;
+            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         let drain_grace = Duration::from_secs(arguments.drain_seconds);
         let (identity, notices) = arguments.identity(root_url).await?;
         let worker = Worker {
             identity,
             machine: Machine::new(
                 Arc::new(SystemClock),
-                StdRng::from_rng(&mut machine::chance()),
+                StdRng::from_rng(&mut machine::random_source()),
             ),
             stops,
             drain_grace,
             notices,
         };
-        worker.run().await.map_err(|problem| {
-            let mut failure = Failure::new(exit_of(&problem), with_causes(&problem));
-            failure.advice = advice_for(&problem).map(str::to_owned);
+        worker.run().await.map_err(|error| {
+            let mut failure = Failure::new(exit_of(&error), with_causes(&error));
+            failure.hint = advice_for(&error).map(str::to_owned);
             if json {
                 tracing::error!("{}", failure.message);
             }
@@ -167,10 +167,10 @@ impl Arguments {
         self,
         root_url: Option<String>,
     ) -> Result<(Identity, Option<Metadata>), Failure> {
-        let bad = |problem: &dyn std::error::Error| Failure::usage(with_causes(problem));
+        let bad = |error: &dyn std::error::Error| Failure::usage(with_causes(error));
         let Some(source) = self.provider else {
             let file = self.identity.as_deref().unwrap_or(Path::new(""));
-            let identity = Identity::read(file).map_err(|problem| bad(&problem))?;
+            let identity = Identity::read(file).map_err(|error| bad(&error))?;
             return match self.work_dir {
                 Some(work_dir) => Ok((identity.working_in(work_dir), None)),
                 None => Ok((identity, None)),
@@ -198,7 +198,7 @@ impl Arguments {
                 };
                 let identity = Identity::of(names, root_url, Proof::StaticSecret(secret))
                     .and_then(|identity| identity.with_capacity(self.capacity))
-                    .map_err(|problem| bad(&problem))?;
+                    .map_err(|error| bad(&error))?;
                 Ok((identity.working_in(work_dir), None))
             }
             Source::Aws => {
@@ -206,13 +206,13 @@ impl Arguments {
                     Some(work_dir) => work_dir,
                     None => default_folder()?,
                 };
-                let metadata = Metadata::at(&self.metadata_url).map_err(|problem| bad(&problem))?;
+                let metadata = Metadata::at(&self.metadata_url).map_err(|error| bad(&error))?;
                 let identity = metadata
                     .identity(work_dir)
                     .await
-                    .map_err(|problem| Failure::failed(with_causes(&problem)))?
+                    .map_err(|error| Failure::failed(with_causes(&error)))?
                     .with_capacity(self.capacity)
-                    .map_err(|problem| bad(&problem))?;
+                    .map_err(|error| bad(&error))?;
                 Ok((identity, Some(metadata)))
             }
         }
@@ -223,7 +223,7 @@ fn default_folder() -> Result<PathBuf, Failure> {
     dirs::data_dir()
         .map(|folder| folder.join("fleetwright").join("worker"))
         .ok_or_else(|| {
-            Failure::usage("you have no home to work in").advise("name a folder with --work-dir")
+            Failure::usage("you have no home to work in").with_hint("name a folder with --work-dir")
         })
 }
 
@@ -240,8 +240,8 @@ fn start_log(json: bool) -> Result<(), Failure> {
     server::telemetry::log_to_stderr(&log).map_err(Failure::usage)
 }
 
-fn exit_of(problem: &WorkerError) -> Exit {
-    match problem {
+fn exit_of(error: &WorkerError) -> Exit {
+    match error {
         WorkerError::NotRegistered(RegistrationError { source, .. }) => match source {
             CallError::NoAnswer { .. } => Exit::Unreachable,
             CallError::Refused { status, .. } if *status < 500 => Exit::NotAllowed,
@@ -255,8 +255,8 @@ fn exit_of(problem: &WorkerError) -> Exit {
     }
 }
 
-fn advice_for(problem: &WorkerError) -> Option<&'static str> {
-    match exit_of(problem) {
+fn advice_for(error: &WorkerError) -> Option<&'static str> {
+    match exit_of(error) {
         Exit::NotAllowed => Some(
             "the server knows no such worker, or its proof is wrong or used up: `fleetwright worker show` tells what it knows",
         ),

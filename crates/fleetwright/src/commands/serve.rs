@@ -31,14 +31,15 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
         output::out(&format!("fleetwright is ready at {root_url}"));
     };
     let doctor = doctor(&arguments.config);
-    run(config, until_told_to_stop()?, ready, &doctor).await
+    run(config, stop_signal()?, ready, &doctor).await
 }
 
 /// Reads a configuration file.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
-    Config::read(file).map_err(|problem| {
-        Failure::usage(with_causes(&problem))
-            .advise("`fleetwright config example` prints a configuration that explains every key")
+    Config::read(file).map_err(|error| {
+        Failure::usage(with_causes(&error)).with_hint(
+            "`fleetwright config example` prints a configuration that explains every key",
+        )
     })
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
 pub(super) fn check(config: &Config) -> Result<(), Failure> {
     config
         .check()
-        .map_err(|problem| Failure::usage(with_causes(&problem)))
+        .map_err(|error| Failure::usage(with_causes(&error)))
 }
 
 pub(super) fn start_log(config: &Config) -> Result<(), Failure> {
@@ -88,15 +89,15 @@ pub(super) async fn run(
     worker::keep_to_itself();
     // Who reads the log by program finds nothing but records there.
     let is_logged = matches!(config.log.format, LogFormat::Json);
-    server::run(config, stop, ready).await.map_err(|problem| {
-        let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&problem)));
+    server::run(config, stop, ready).await.map_err(|error| {
+        let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&error)));
         if is_logged {
             tracing::error!("{}", failure.message);
         }
         failure.is_logged = is_logged;
         // A taken address or database is its own cause, and says what to do.
-        if !matches!(problem, RunError::Listen { .. } | RunError::InUse(_)) {
-            failure.advice = Some(format!("`{doctor}` looks for causes"));
+        if !matches!(error, RunError::Listen { .. } | RunError::InUse(_)) {
+            failure.hint = Some(format!("`{doctor}` looks for causes"));
         }
         failure
     })
@@ -105,7 +106,7 @@ pub(super) async fn run(
 /// Ready when the system or the user asks us to end. Who asks twice does not want to wait for
 /// requests under way.
 #[cfg(unix)]
-pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
@@ -126,7 +127,7 @@ pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + '
 }
 
 #[cfg(not(unix))]
-pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     Ok(async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await

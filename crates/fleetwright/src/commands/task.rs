@@ -12,7 +12,7 @@ use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright task list --pool POOL";
+const LIST_COMMAND: &str = "fleetwright task list --pool POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -47,12 +47,12 @@ pub(crate) enum Verb {
         consent: Consent,
     },
     /// List tasks: those that wait or run in a worker pool, or all of a group
-    List(Wanted),
+    List(ListArguments),
 }
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("of").required(true))]
-pub(crate) struct Wanted {
+pub(crate) struct ListArguments {
     /// Those that wait for this worker pool, or run in it
     #[arg(long, value_name = "POOL", value_parser = name::pool, group = "of")]
     pool: Option<String>,
@@ -100,7 +100,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Status { task } => show(&task, session).await,
         Verb::Log { task, follow, run } => log(&task, follow, run, session).await,
         Verb::Cancel { task, consent } => cancel(&task, &consent, session).await,
-        Verb::List(Wanted {
+        Verb::List(ListArguments {
             pool: Some(pool),
             limit,
             ..
@@ -116,7 +116,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(QUEUE, &["task", task, "status"])
         .to(format!("show task {task}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let mut reply = session.client.call(&call).await?;
     Ok(reply["status"].take())
 }
@@ -144,7 +144,7 @@ async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> R
         Some(run) => run,
         None => follow::last_run(&status(task, session).await?).ok_or_else(|| {
             Failure::failed(format!("task {task} has no log: it is not scheduled yet"))
-                .advise(format!("fleetwright task log --follow {task} waits for it"))
+                .with_hint(format!("fleetwright task log --follow {task} waits for it"))
         })?,
     };
     log::Reading::of(task, run).print(false, session).await
@@ -154,7 +154,7 @@ async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), 
     output::confirm(&format!("cancel task {task}"), consent.yes)?;
     let call = Call::order(QUEUE, &["task", task, "cancel"])
         .to(format!("cancel task {task}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let state = reply["status"]["state"].as_str().unwrap_or_default();
     let runs = reply["status"]["runs"].as_array();
@@ -175,7 +175,7 @@ async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<()
     ] {
         let call = Call::get(QUEUE, &["task-queues", pool, place])
             .to(format!("list the {state} tasks of worker pool {pool}"))
-            .look_with("fleetwright pool list");
+            .list_command("fleetwright pool list");
         let left = limit.limit.map(|limit| limit.saturating_sub(all.len()));
         if left == Some(0) {
             break;
@@ -191,7 +191,7 @@ async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<()
 async fn list_of_group(group: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(QUEUE, &["task-group", group, "list"])
         .to(format!("list the tasks of group {group}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let document = session.client.pages(&call, "tasks", limit.limit).await?;
     let tasks = document["tasks"].as_array().into_iter().flatten();
     let tasks: Vec<Value> = tasks

@@ -15,7 +15,7 @@ use server::config::{Config, ProviderTable, StaticClient};
 use super::first_pool::{self, FIRST_POOL};
 use super::first_role::{self, ANYBODY};
 use super::remaining_workers;
-use super::serve::{self, until_told_to_stop, url_of};
+use super::serve::{self, stop_signal, url_of};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     let begins_with_pool = is_new && has_local_workers(&config);
     let is_private = is_private(&config);
     let reached_at = Arc::new(OnceLock::new());
-    let last_words = last_words(&config, &data, Arc::clone(&reached_at));
+    let report_remaining = report_remaining(&config, &data, Arc::clone(&reached_at));
     let ready = |address| {
         reached_at.get_or_init(|| url_of(address, is_tls));
         let root_url = public_url.unwrap_or_else(|| url_of(address, is_tls));
@@ -95,7 +95,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             url_of(address, false)
         };
         let owner = data.owner_token();
-        let first = First {
+        let first = FirstStart {
             pool: begins_with_pool,
             role: is_new && is_private,
             is_private,
@@ -103,7 +103,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         let text = welcome(&root_url, &data, first.role);
         tokio::spawn(async move {
             let done = match owner {
-                Ok(token) => first.take(&ours, &token).await,
+                Ok(token) => first.run(&ours, &token).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = done {
@@ -112,16 +112,16 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             output::out(&text);
         });
     };
-    let told_to_stop = until_told_to_stop()?;
+    let stop_signal = stop_signal()?;
     let stop = async move {
-        told_to_stop.await;
-        last_words.await;
+        stop_signal.await;
+        report_remaining.await;
     };
     Box::pin(serve::run(config, stop, ready, &doctor)).await
 }
 
 /// Names the worker processes that go on, while the server still answers.
-fn last_words(
+fn report_remaining(
     config: &Config,
     data: &DataFolder,
     reached_at: Arc<OnceLock<String>>,
@@ -137,7 +137,7 @@ fn last_words(
         let (Some(token), Some(root_url)) = (token, reached_at.get()) else {
             return;
         };
-        let told = remaining_workers::tell(root_url.clone(), credentials(token), local);
+        let told = remaining_workers::report(root_url.clone(), credentials(token), local);
         let told = tokio::time::timeout(remaining_workers::TIME_LIMIT, told).await;
         if !matches!(told, Ok(Ok(()))) {
             output::note("worker processes on this machine may go on without the server");
@@ -146,7 +146,7 @@ fn last_words(
 }
 
 /// What a start does once the server answers.
-struct First {
+struct FirstStart {
     /// Make the first pool.
     pool: bool,
     /// Make the role of everybody.
@@ -155,8 +155,8 @@ struct First {
     is_private: bool,
 }
 
-impl First {
-    async fn take(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
+impl FirstStart {
+    async fn run(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
         let owner = || credentials(token.clone());
         if self.pool {
             first_pool::make(root_url.to_owned(), owner()).await?;
@@ -230,13 +230,13 @@ fn prepare(
     if config.root_url.is_none() && is_any {
         config.root_url = Some(url_of(config.listen, config.tls.is_some()));
     }
-    let mut rng = machine::chance();
+    let mut rng = machine::random_source();
     if config.keys.file == data.keys_file() {
         data.provide_keys(&mut rng)?;
     }
-    config.keyring().map_err(|problem| {
-        Failure::failed(format!("the keys in {} are damaged: {problem}", config.keys.file.display()))
-            .advise("restore the file from a backup; without it what it sealed cannot be read. If the data are worth nothing, delete the whole data folder to begin anew")
+    config.keyring().map_err(|error| {
+        Failure::failed(format!("the keys in {} are damaged: {error}", config.keys.file.display()))
+            .with_hint("restore the file from a backup; without it what it sealed cannot be read. If the data are worth nothing, delete the whole data folder to begin anew")
     })?;
     if config.database.url == data.database_url() {
         is_new = data.provide_database()?;
@@ -399,7 +399,7 @@ mod tests {
         };
         let failure = prepare(&arguments, None, &data).unwrap_err();
         assert!(failure.message.contains("damaged"), "{}", failure.message);
-        assert!(failure.advice.unwrap().contains("backup"));
+        assert!(failure.hint.unwrap().contains("backup"));
         assert!(!data.owner_file().exists());
     }
 }

@@ -13,7 +13,7 @@ use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright worker list POOL";
+const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -181,7 +181,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .query("state", state.map(State::name))
                 .query("launchConfigId", launch_config)
                 .to(format!("list the workers of pool {pool}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             session.list(&call, "workers", LIST, &limit).await
         }
         Verb::Show(worker) => {
@@ -213,7 +213,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::delete(WORKER_MANAGER, &worker.segments());
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(&reply, &format!("removed worker {worker}"));
             Ok(())
@@ -241,7 +241,7 @@ async fn quarantine(
 ) -> Result<(), Failure> {
     let moment = match until {
         Some(text) => output::parse_moment(text, session.now)
-            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?,
+            .map_err(|error| Failure::usage(format!("--until: {error}")))?,
         None => session.now.plus_seconds(-60 * 60),
     };
     let mut body = json!({"quarantineUntil": moment.to_string()});
@@ -254,7 +254,7 @@ async fn quarantine(
     };
     let call = Call::put(QUEUE, &worker.segments_in_queue(), body)
         .to(purpose)
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let text = match until {
         Some(_) => format!("{worker} gets no tasks until {moment}"),
@@ -269,7 +269,7 @@ async fn should_terminate(worker: &Name, session: &Session) -> Result<(), Failur
     segments.push("should-terminate");
     let call = Call::get(WORKER_MANAGER, &segments)
         .to(format!("ask whether worker {worker} should end"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let decision = match reply["terminate"].as_bool() {
         Some(true) => "should end",
@@ -287,11 +287,11 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
     let name = definition.name;
     let call = Call::put(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("create worker {name}"))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let mut reply = session.client.call(&call).await?;
     add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("created worker {name}"));
-    tell_secret(secret.as_deref(), session);
+    print_secret(secret.as_deref(), session);
     Ok(())
 }
 
@@ -307,11 +307,11 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     }
     let call = Call::post(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("update worker {name}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let mut reply = session.client.call(&call).await?;
     add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("updated worker {name}"));
-    tell_secret(secret.as_deref(), session);
+    print_secret(secret.as_deref(), session);
     Ok(())
 }
 
@@ -323,7 +323,7 @@ fn add_secret(reply: &mut Value, secret: Option<&str>) {
 }
 
 /// The only moment at which a secret that was made here can be seen.
-fn tell_secret(secret: Option<&str>, session: &Session) {
+fn print_secret(secret: Option<&str>, session: &Session) {
     if let (false, Some(secret)) = (session.json, secret) {
         output::out(&format!(
             "its secret (staticSecret), shown only this once: {secret}"
@@ -345,7 +345,7 @@ impl Definition {
             .as_deref()
             .map(|text| output::parse_moment(text, session.now))
             .transpose()
-            .map_err(|problem| Failure::usage(format!("--expires: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
         set(fields, "expires", expires.map(|moment| moment.to_string()));
         set(fields, "capacity", self.capacity);
         if let Some(path) = &self.secret_file {
@@ -353,7 +353,7 @@ impl Definition {
             let info = json!({"staticSecret": secret.trim()});
             set(fields, "providerInfo", Some(info));
         } else if make_secret && !fields.contains_key("providerInfo") {
-            let secret = slugid::secret(&mut machine::chance());
+            let secret = slugid::secret(&mut machine::random_source());
             let info = json!({"staticSecret": secret});
             set(fields, "providerInfo", Some(info));
             return Ok(Some(secret));
@@ -392,7 +392,7 @@ impl Name {
     fn read(&self) -> Call {
         Call::get(WORKER_MANAGER, &self.segments())
             .to(format!("show worker {self}"))
-            .look_with(LOOK)
+            .list_command(LIST_COMMAND)
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) async fn carry_out(plan: &Plan, client: &Client) -> Vec<ItemFailure> 
     let mut failures = Vec::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.tell(|| {
+        progress.report(|| {
             let total = plan.changes.len();
             format!("importing: {position} of {total}, now {}", change.title())
         });

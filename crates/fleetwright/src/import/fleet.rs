@@ -71,7 +71,7 @@ impl Fleet {
     pub(super) fn add_pools(&mut self, items: Vec<Value>) -> Result<(), String> {
         for (position, item) in items.into_iter().enumerate() {
             let (id, pool) = Pool::parse(item)
-                .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
+                .map_err(|error| format!("worker pool number {}: {error}", position + 1))?;
             if self.pools.insert(id.clone(), pool).is_some() {
                 return Err(format!("worker pool {id} is there twice"));
             }
@@ -82,7 +82,7 @@ impl Fleet {
     pub(super) fn add_roles(&mut self, items: Vec<Value>) -> Result<(), String> {
         for (position, item) in items.into_iter().enumerate() {
             let wire: WireRole = serde_json::from_value(item)
-                .map_err(|problem| format!("role number {}: {problem}", position + 1))?;
+                .map_err(|error| format!("role number {}: {error}", position + 1))?;
             let mut seen = BTreeSet::new();
             let mut scopes = wire.scopes;
             // Servers refuse a scope that is there twice, and it means nothing.
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let without_owner = json!({"workerPoolId": "a/b", "providerId": "p", "config": {}});
-        for (document, problem) in [
+        for (document, error) in [
             (json!(3), NO_LISTS),
             (json!({}), NO_LISTS),
             (json!({"roles": 3}), "roles is not a list"),
@@ -188,7 +188,7 @@ mod tests {
             (json!([role(), role()]), "role r is there twice"),
             (json!([{}]), "item number 1 does not say its kind"),
         ] {
-            assert_eq!(Fleet::parse(document).unwrap_err(), problem);
+            assert_eq!(Fleet::parse(document).unwrap_err(), error);
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
         selection: &selection,
         size_before: size_before(&before),
     };
-    report.tell(json);
+    report.print(json);
     for other in others(&arguments.out, &paths) {
         output::note(&format!(
             "{} is not of this import, and `plan` reads it with the others: remove it if it says the same",
@@ -80,7 +80,7 @@ fn not_written(unproven: &Unproven) -> Failure {
     Failure::failed(format!(
         "nothing was written, because the rules would not give the same pools: {unproven}"
     ))
-    .advise("this is a mistake in fleetwright: please report it, with that worker pool")
+    .with_hint("this is a mistake in fleetwright: please report it, with that worker pool")
 }
 
 /// Where each goes; what is there already stays unless that is meant.
@@ -95,7 +95,7 @@ fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<
             Exit::Conflict,
             format!("{} is there already", path.display()),
         )
-        .advise("give --force to write over it, or another folder with --out")),
+        .with_hint("give --force to write over it, or another folder with --out")),
         Some(_) | None => Ok(paths),
     }
 }
@@ -139,7 +139,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn tell(&self, json: bool) {
+    fn print(&self, json: bool) {
         if json {
             return output::json(&self.document());
         }
@@ -215,7 +215,9 @@ impl Report<'_> {
             "{count} cannot be written as rules; the others are:{}",
             lines.collect::<String>()
         ))
-        .advise("keep them as they are: `fleetwright import taskcluster` brings them over by hand")
+        .with_hint(
+            "keep them as they are: `fleetwright import taskcluster` brings them over by hand",
+        )
     }
 }
 

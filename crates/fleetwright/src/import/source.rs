@@ -62,7 +62,7 @@ fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
 /// Who is not let in should know whose credentials are asked for.
 fn to_the_source(failure: Failure, client: &Client) -> Failure {
     match (failure.exit, client.client_id()) {
-        (Exit::NotAllowed, None) => failure.advise(
+        (Exit::NotAllowed, None) => failure.with_hint(
             "no credentials were given for the deployment that is read: set SOURCE_CLIENT_ID and SOURCE_ACCESS_TOKEN",
         ),
         (_, _) => failure,
@@ -88,11 +88,11 @@ async fn compiled(client: &Client) -> Result<Vec<(PoolId, String)>, Failure> {
             worker_configuration_id: id,
             worker_types,
         } = serde_json::from_value(configuration)
-            .map_err(|problem| strange(client, &problem.to_string()))?;
+            .map_err(|error| strange(client, &error.to_string()))?;
         for name in worker_types {
             let worker_type: WorkerType = name
                 .parse()
-                .map_err(|problem| strange(client, &format!("worker type {name}: {problem}")))?;
+                .map_err(|error| strange(client, &format!("worker type {name}: {error}")))?;
             compiled.push((worker_type.pool_id().clone(), id.clone()));
         }
     }
@@ -115,14 +115,14 @@ pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fle
         let document = client.pages(&call, "workerPools", None).await?;
         fleet
             .add_pools(items(document, "workerPools"))
-            .map_err(|problem| strange(client, &problem))?;
+            .map_err(|error| strange(client, &error))?;
     }
     if only != Some(Only::Pools) {
         let call = role::list().to(format!("read the roles of {}", client.root_url()));
         let document = client.pages(&call, "roles", None).await?;
         fleet
             .add_roles(items(document, "roles"))
-            .map_err(|problem| strange(client, &problem))?;
+            .map_err(|error| strange(client, &error))?;
     }
     Ok(fleet)
 }
@@ -136,17 +136,16 @@ fn items(mut document: Value, key: &str) -> Vec<Value> {
     }
 }
 
-fn strange(client: &Client, problem: &str) -> Failure {
+fn strange(client: &Client, error: &str) -> Failure {
     Failure::failed(format!(
-        "cannot understand what {} has: {problem}",
+        "cannot understand what {} has: {error}",
         client.root_url()
     ))
 }
 
 fn of_file(path: &Path) -> Result<Fleet, Failure> {
     let name = path.display();
-    let unreadable =
-        |problem: std::io::Error| Failure::usage(format!("cannot read {name}: {problem}"));
+    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_FILE_BYTES {
         return Err(Failure::usage(format!(
@@ -155,9 +154,9 @@ fn of_file(path: &Path) -> Result<Fleet, Failure> {
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let document = serde_json::from_str(&text)
-        .map_err(|problem| Failure::usage(format!("{name} is not JSON: {problem}")))?;
-    Fleet::parse(document).map_err(|problem| {
-        Failure::usage(format!("cannot understand {name}: {problem}")).advise(
+        .map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))?;
+    Fleet::parse(document).map_err(|error| {
+        Failure::usage(format!("cannot understand {name}: {error}")).with_hint(
             "give what `tc-admin generate --json` prints, or {\"workerPools\": [...], \"roles\": [...]}",
         )
     })

@@ -102,10 +102,11 @@ pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
         true => Exit::Unreachable,
         false => Exit::Failed,
     };
-    let mut failure = Failure::new(exit, text)
-        .advise("repeat the same command once the causes are gone: what is done is not done again");
+    let mut failure = Failure::new(exit, text).with_hint(
+        "repeat the same command once the causes are gone: what is done is not done again",
+    );
     if is_gone {
-        failure.advice = last.and_then(|failure| failure.advice.clone());
+        failure.hint = last.and_then(|failure| failure.hint.clone());
     }
     failure
 }

@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Shows the text if it has been quiet for long enough.
-    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn report(&mut self, text: impl FnOnce() -> String) {
         let patience = match self.on_terminal {
             true => PATIENCE,
             false => PATIENCE_OF_LOG,

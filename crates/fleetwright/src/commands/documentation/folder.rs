@@ -69,7 +69,7 @@ impl Reading<'_> {
                 "{} is neither a file nor a folder, and only those are taken",
                 path.display()
             ))
-            .advise("put the file itself in its place"));
+            .with_hint("put the file itself in its place"));
         }
         let room = self.building.make_room(kind.len());
         room.map_err(|refusal| refused(self.top, &refusal))?;
@@ -78,7 +78,7 @@ impl Reading<'_> {
         added.map_err(|refusal| refused(self.top, &refusal))?;
         self.n_read += 1;
         let n_read = self.n_read;
-        self.progress.tell(|| format!("{n_read} files read"));
+        self.progress.report(|| format!("{n_read} files read"));
         Ok(())
     }
 
@@ -101,7 +101,7 @@ pub(super) fn write(tree: &Tree, folder: &Path) -> Result<(), Failure> {
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {shown}"))?;
     if entries.next().is_some() {
         let text = format!("{shown} is not empty, and nothing in it is overwritten");
-        return Err(Failure::failed(text).advise("name a folder that is not there yet"));
+        return Err(Failure::failed(text).with_hint("name a folder that is not there yet"));
     }
     for (path, content) in tree.files() {
         let path = folder.join(path);

@@ -9,8 +9,8 @@ use reqwest::header::CONTENT_ENCODING;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::LOOK;
-use crate::client::{Call, FLEETWRIGHT, Opened, QUEUE};
+use super::LIST_COMMAND;
+use crate::client::{Call, FLEETWRIGHT, OpenOutcome, QUEUE};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
@@ -46,9 +46,9 @@ enum Source {
 }
 
 /// How a part of a log ended.
-enum Ended {
+enum PartEnd {
     /// There is no more of it.
-    Whole,
+    Complete,
     Silent,
     Lost(String),
 }
@@ -70,9 +70,9 @@ impl Reading {
                 Source::Open { response, skip } => {
                     let before = self.printed;
                     match self.print_part(response, skip).await {
-                        Ended::Whole => return Ok(()),
-                        Ended::Silent => continue,
-                        Ended::Lost(reason) => {
+                        PartEnd::Complete => return Ok(()),
+                        PartEnd::Silent => continue,
+                        PartEnd::Lost(reason) => {
                             if self.printed > before {
                                 tries = 0;
                             }
@@ -98,11 +98,11 @@ impl Reading {
         .query("offset", Some(self.printed))
         .query("follow", follow.then_some("true"))
         .to(self.purpose())
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
         match session.client.open(&call, None, STREAM_LIMIT).await? {
-            Opened::Stream(response) => Ok(Source::Open { response, skip: 0 }),
-            Opened::Missing(failure) => self.open_artifact(failure, session).await,
-            other @ (Opened::Elsewhere(_) | Opened::Broken(_)) => {
+            OpenOutcome::Stream(response) => Ok(Source::Open { response, skip: 0 }),
+            OpenOutcome::Missing(failure) => self.open_artifact(failure, session).await,
+            other @ (OpenOutcome::Redirect(_) | OpenOutcome::Broken(_)) => {
                 self.opened(&call, other, session).await
             }
         }
@@ -113,7 +113,7 @@ impl Reading {
         let number = self.number();
         let list = Call::get(QUEUE, &["task", &self.task, "runs", &number, "artifacts"])
             .to(self.purpose())
-            .look_with(LOOK);
+            .list_command(LIST_COMMAND);
         let listed = session
             .client
             .pages(&list, "artifacts", Some(MAX_ARTIFACTS));
@@ -129,7 +129,7 @@ impl Reading {
             }
             let hint =
                 format!("the first {MAX_ARTIFACTS} of its artifacts were searched for a log");
-            return Err(failure.advise(hint));
+            return Err(failure.with_hint(hint));
         };
         let segments = ["task", &self.task, "runs", &number, "artifacts", &name];
         let call = Call::get(QUEUE, &segments).to(self.purpose());
@@ -140,21 +140,23 @@ impl Reading {
     async fn opened(
         &self,
         call: &Call,
-        opened: Opened,
+        opened: OpenOutcome,
         session: &Session,
     ) -> Result<Source, Failure> {
         let skip = self.printed;
         match opened {
             // Neither an artifact nor a redirect can begin at an offset.
-            Opened::Stream(response) => Ok(Source::Open { response, skip }),
-            Opened::Elsewhere(url) => {
-                match session.client.open_elsewhere(url, STREAM_LIMIT).await {
+            OpenOutcome::Stream(response) => Ok(Source::Open { response, skip }),
+            OpenOutcome::Redirect(url) => {
+                match session.client.open_redirect(url, STREAM_LIMIT).await {
                     Ok(response) => Ok(Source::Open { response, skip }),
                     Err(reason) => Ok(Source::Broken(self.unreachable(&reason))),
                 }
             }
-            Opened::Missing(failure) => Err(failure),
-            Opened::Broken(reason) => Ok(Source::Broken(session.client.unreachable(call, &reason))),
+            OpenOutcome::Missing(failure) => Err(failure),
+            OpenOutcome::Broken(reason) => {
+                Ok(Source::Broken(session.client.unreachable(call, &reason)))
+            }
         }
     }
 
@@ -169,12 +171,12 @@ impl Reading {
     /// The server answered, and the log is not where it should be.
     fn unreachable(&self, reason: &str) -> Failure {
         let text = format!("could not {}: {reason}", self.purpose());
-        Failure::new(Exit::Unreachable, text).advise(
+        Failure::new(Exit::Unreachable, text).with_hint(
             "the worker keeps the log of a running task itself: can it be reached from here?",
         )
     }
 
-    async fn print_part(&mut self, mut response: Response, skip: u64) -> Ended {
+    async fn print_part(&mut self, mut response: Response, skip: u64) -> PartEnd {
         let mut text = Text::of(&response, skip);
         loop {
             match timeout(SILENCE_LIMIT, response.chunk()).await {
@@ -183,11 +185,11 @@ impl Reading {
                         self.printed += news.len() as u64;
                         output::out_raw(&news);
                     }
-                    Err(problem) => return Ended::Lost(format!("it is damaged: {problem}")),
+                    Err(error) => return PartEnd::Lost(format!("it is damaged: {error}")),
                 },
-                Ok(Ok(None)) => return Ended::Whole,
-                Ok(Err(problem)) => return Ended::Lost(problem.without_url().to_string()),
-                Err(_) => return Ended::Silent,
+                Ok(Ok(None)) => return PartEnd::Complete,
+                Ok(Err(error)) => return PartEnd::Lost(error.without_url().to_string()),
+                Err(_) => return PartEnd::Silent,
             }
         }
     }
@@ -382,7 +384,7 @@ mod tests {
                 Err(missing) => {
                     assert!(count == 0 || count > limit, "{count}: {}", missing.message);
                     assert_eq!(missing.exit, Exit::NotFound);
-                    let hint = missing.advice.unwrap_or_default();
+                    let hint = missing.hint.unwrap_or_default();
                     assert_eq!(
                         hint.contains("the first 10000 of its artifacts"),
                         count > limit,

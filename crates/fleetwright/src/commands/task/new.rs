@@ -80,17 +80,19 @@ pub(crate) struct NewTask {
 
 pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failure> {
     if task.log && session.json {
-        let problem = Failure::usage("a log is a text: leave --json or --log out");
-        return Err(problem.advise("--wait waits for the end, and prints how the task stands then"));
+        let error = Failure::usage("a log is a text: leave --json or --log out");
+        return Err(
+            error.with_hint("--wait waits for the end, and prints how the task stands then")
+        );
     }
-    let id = slugid::nice(&mut machine::chance());
+    let id = slugid::nice(&mut machine::random_source());
     let definition = task.definition(session)?;
     if !task.force {
         refuse_unknown_pool(&task.pool, session).await?;
     }
     let call = Call::put(QUEUE, &["task", &id], definition)
         .to(format!("create a task in worker pool {}", task.pool))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     let created = format!("created task {id} in {}", task.pool);
     if !task.wait && !task.log {
@@ -114,7 +116,7 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
             Exit::Interrupted,
             format!("interrupted: task {id} goes on without being watched"),
         )
-        .advise(format!(
+        .with_hint(format!(
             "`fleetwright task log --follow {id}` shows it again, `fleetwright task cancel {id}` ends it"
         ))),
     }
@@ -141,7 +143,7 @@ async fn refuse_unknown_pool(pool: &str, session: &Session) -> Result<(), Failur
         Exit::NotFound,
         format!("no task was created: there is no worker pool {pool}{near}"),
     )
-    .advise(
+    .with_hint(
         "`fleetwright pool list` shows what there is; --force creates the task all the same, for workers that no \
          pool starts",
     ))
@@ -163,7 +165,7 @@ fn ended(id: &str, status: &Value, session: &Session) -> Result<(), Failure> {
         "failed" => Failure::failed(format!("task {id} failed")),
         state => Failure::failed(format!("task {id} ended as {state}: {why}")),
     };
-    Err(failure.advise(format!("fleetwright task log {id} shows what it said")))
+    Err(failure.with_hint(format!("fleetwright task log {id} shows what it said")))
 }
 
 impl NewTask {
@@ -171,7 +173,7 @@ impl NewTask {
         let now = session.now;
         let deadline = match &self.deadline {
             Some(text) => output::parse_moment(text, now)
-                .map_err(|problem| Failure::usage(format!("--deadline: {problem}")))?,
+                .map_err(|error| Failure::usage(format!("--deadline: {error}")))?,
             None => now.plus_millis(DAY_MS),
         };
         let owner = self.owner.as_deref().or(session.client.client_id());
@@ -215,11 +217,11 @@ impl NewTask {
             payload.insert("env".to_owned(), Value::Object(env));
         }
         if let Some(text) = &self.max_run_time {
-            let problem = "give --max-run-time a length of at least a second, such as 90s or 2h";
-            let end = output::parse_moment(text, now).map_err(|_| Failure::usage(problem))?;
+            let error = "give --max-run-time a length of at least a second, such as 90s or 2h";
+            let end = output::parse_moment(text, now).map_err(|_| Failure::usage(error))?;
             let seconds = end.millis_since(now) / SECOND_MS;
             if seconds < 1 {
-                return Err(Failure::usage(problem));
+                return Err(Failure::usage(error));
             }
             payload.insert("maxRunTime".to_owned(), json!(seconds));
         }

@@ -61,7 +61,7 @@ impl Arguments {
         let told = match &self.places {
             None => BTreeMap::new(),
             Some(file) => places(&files::read(Path::new(file))?)
-                .map_err(|problem| Failure::usage(format!("{file}: {problem}")))?,
+                .map_err(|error| Failure::usage(format!("{file}: {error}")))?,
         };
         Ok(market(told))
     }
@@ -72,8 +72,8 @@ impl Arguments {
             return self.market();
         }
         let told = Value::Object(provider::places(session).await?);
-        let told = places(&told).map_err(|problem| {
-            Failure::failed(format!("the server says of its providers: {problem}"))
+        let told = places(&told).map_err(|error| {
+            Failure::failed(format!("the server says of its providers: {error}"))
         })?;
         Ok(market(told))
     }
@@ -124,7 +124,7 @@ fn report(market: Market, sources: &[Source], as_json: bool) -> Result<(), Failu
     if as_json {
         output::json(&json!({ "files": reports.iter().map(Report::to_json).collect::<Vec<_>>() }));
     } else {
-        reports.iter().for_each(Report::tell);
+        reports.iter().for_each(Report::print);
     }
     let n_found: usize = reports
         .iter()
@@ -182,8 +182,8 @@ impl Report {
             Err(problems) => {
                 self.findings = lint(&set, &[]);
                 // What is wrong at a place that is not known may be right at those that there are.
-                let counts = |problem: &&Problem| {
-                    let presented = problem.presented.as_ref();
+                let counts = |error: &&Problem| {
+                    let presented = error.presented.as_ref();
                     is_known
                         || presented.is_none_or(|presented| presented.get("provider").is_none())
                 };
@@ -193,7 +193,7 @@ impl Report {
         }
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         let findings = self.findings.iter().map(ToString::to_string);
         for line in self.problems.iter().cloned().chain(findings) {
             output::out(&format!("{}: {line}", self.name));
@@ -275,8 +275,8 @@ fn places(document: &Value) -> Result<BTreeMap<ProviderId, Wares>, String> {
             providers.insert(id, declared());
             continue;
         }
-        let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|problem| {
-            format!("/{name}: must be a list of mappings from conditions to values: {problem}")
+        let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|error| {
+            format!("/{name}: must be a list of mappings from conditions to values: {error}")
         })?;
         providers.insert(id, Wares::launching(places));
     }
@@ -379,7 +379,7 @@ mod tests {
     fn what_would_be_refused_is_told_and_mere_rules_are_looked_at_too() {
         let problems = report(json!({"workerTypes": ["a"], "rules": []}), known()).problems;
         assert!(
-            problems.iter().any(|problem| problem.contains("/owner")),
+            problems.iter().any(|error| error.contains("/owner")),
             "{problems:?}"
         );
         let rules = json!([{"ruleId": "e", "values": {}}]);

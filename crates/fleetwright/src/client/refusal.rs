@@ -33,14 +33,14 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
                 "`fleetwright scope current` shows what your client may do; {MORE_SCOPES}"
             )),
         ),
-        404 => (Exit::NotFound, call.look_with.map(shows_what_there_is)),
+        404 => (Exit::NotFound, call.list_command.map(shows_what_there_is)),
         409 if said == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
         409 => (Exit::Conflict, Some(CONFLICT.to_owned())),
         _ => (Exit::Failed, None),
     };
     let message = message.unwrap_or_else(|| format!("the server answered {status}"));
     let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
-    failure.advice = advice;
+    failure.hint = advice;
     failure
 }
 
@@ -55,9 +55,9 @@ pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure 
     );
     // What a TLS library says of an answer that is not TLS.
     if reason.contains("InvalidContentType") {
-        return failure.advise("does it speak TLS? try http://");
+        return failure.with_hint("does it speak TLS? try http://");
     }
-    failure.advise("is the server running, and is this its address? `fleetwright up` starts one here; the address is --root-url, TASKCLUSTER_ROOT_URL or root_url of a profile")
+    failure.with_hint("is the server running, and is this its address? `fleetwright up` starts one here; the address is --root-url, TASKCLUSTER_ROOT_URL or root_url of a profile")
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials were given: set TASKCLUSTER_CLIENT_ID and TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file owner.env in its data folder";
@@ -111,7 +111,7 @@ mod tests {
     fn call() -> Call {
         Call::get(AUTH, &["roles", "x"])
             .to("show role x")
-            .look_with("fleetwright role list")
+            .list_command("fleetwright role list")
     }
 
     fn refusal(status: u16, body: &str) -> Refusal {
@@ -132,7 +132,7 @@ mod tests {
         let failure = failure(404, body, true);
         assert_eq!(failure.message, "could not show role x: Role not found");
         assert_eq!(
-            failure.advice.unwrap(),
+            failure.hint.unwrap(),
             "`fleetwright role list` shows what there is"
         );
     }
@@ -169,7 +169,7 @@ mod tests {
         for body in ["", "<html>", "{}"] {
             let failure = failure(404, body, true);
             assert_eq!(failure.exit, Exit::Failed);
-            assert_eq!(failure.advice.unwrap(), NOT_OUR_SERVER);
+            assert_eq!(failure.hint.unwrap(), NOT_OUR_SERVER);
         }
     }
 
@@ -182,11 +182,11 @@ mod tests {
             (409, "Worker already exists", "once it has expired"),
         ] {
             let body = serde_json::json!({ "message": message }).to_string();
-            let advice = failure(status, &body, true).advice.unwrap();
+            let advice = failure(status, &body, true).hint.unwrap();
             assert!(advice.contains(part), "{message}: {advice}");
         }
         let call = Call::get(AUTH, &["scopes", "current"]);
-        let advice = refused(&call, &refusal(403, ""), true).advice.unwrap();
+        let advice = refused(&call, &refusal(403, ""), true).hint.unwrap();
         assert!(!advice.contains("scope current"), "{advice}");
     }
 
@@ -194,7 +194,7 @@ mod tests {
     fn an_answer_that_is_not_tls_is_recognised() {
         let reason = "received corrupt message of type InvalidContentType";
         let failure = unreachable(&call(), "https://127.0.0.1:1", reason);
-        assert!(failure.advice.unwrap().contains("try http://"));
+        assert!(failure.hint.unwrap().contains("try http://"));
     }
 
     #[test]
@@ -209,12 +209,7 @@ mod tests {
 
     #[test]
     fn a_refusal_without_credentials_says_how_to_give_them() {
-        assert!(
-            failure(403, "", false)
-                .advice
-                .unwrap()
-                .contains("owner.env")
-        );
-        assert!(failure(403, "", true).advice.unwrap().contains("scope"));
+        assert!(failure(403, "", false).hint.unwrap().contains("owner.env"));
+        assert!(failure(403, "", true).hint.unwrap().contains("scope"));
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::super::{Consent, Session};
-use super::LOOK;
+use super::LIST_COMMAND;
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::KEYS_FIRST;
 use crate::failure::Failure;
@@ -133,7 +133,7 @@ impl Content {
         let file = &self.file;
         let Value::Object(mut fields) = read_document(file)? else {
             return Err(Failure::usage(format!("{file} holds no rule"))
-                .advise(format!("a rule is a mapping with {}", KEYS.join(", "))));
+                .with_hint(format!("a rule is a mapping with {}", KEYS.join(", "))));
         };
         // As `rule show --json` gives it.
         if let Some(Value::Object(rule)) = fields.remove("rule") {
@@ -178,7 +178,7 @@ pub(super) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Move { name, place, edit } => {
             let position = place.as_json().ok_or_else(|| {
                 Failure::usage("where to?")
-                    .advise("give --first, --last, --before RULE or --after RULE")
+                    .with_hint("give --first, --last, --before RULE or --after RULE")
             })?;
             let mut body = json!({ "position": position });
             edit.put_into(&mut body);
@@ -192,7 +192,7 @@ pub(super) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 async fn show(name: &Name, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &name.segments())
         .to(format!("show {}", name.title()))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     match session.json {
         true => output::json(&reply),
@@ -208,7 +208,9 @@ async fn finish(
     name: &Name,
     session: &Session,
 ) -> Result<(), Failure> {
-    let call = call.to(format!("{verb} {}", name.title())).look_with(LOOK);
+    let call = call
+        .to(format!("{verb} {}", name.title()))
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let version = reply["version"].as_u64().unwrap_or_default();
     session.done(

@@ -16,7 +16,7 @@ use clap::Subcommand;
 use super::{Limit, Session, runs};
 use crate::failure::Failure;
 
-const LOOK: &str = "fleetwright configuration list";
+const LIST_COMMAND: &str = "fleetwright configuration list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {

@@ -22,12 +22,12 @@ impl Source {
             false => (&self.document["rules"], "/rules"),
         };
         RuleSet::parse(rules).map_err(|problems| {
-            let lines = problems.list().iter().map(|problem| {
-                let rule = problem.rule_id.as_ref();
+            let lines = problems.list().iter().map(|error| {
+                let rule = error.rule_id.as_ref();
                 let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
                 format!(
                     "{}: {below}{}: {rule}{}",
-                    self.name, problem.path, problem.message
+                    self.name, error.path, error.message
                 )
             });
             let mut lines: Vec<_> = lines.collect();
@@ -56,7 +56,7 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
         return Ok(vec![Source { name, document }]);
     }
     let Some(Value::Array(listed)) = document.get(LIST) else {
-        return Err(Failure::usage(format!("{name} holds no worker configuration")).advise(
+        return Err(Failure::usage(format!("{name} holds no worker configuration")).with_hint(
             "it is a mapping with workerTypes and rules, or one with a list workerConfigurations of those",
         ));
     };
@@ -92,7 +92,7 @@ fn among(mut sources: Vec<Source>, path: &str, id: Option<&str>) -> Result<Sourc
             "{path} holds {} worker configurations",
             sources.len()
         ))
-        .advise(format!("say which one with --id: {}", ids.join(", "))));
+        .with_hint(format!("say which one with --id: {}", ids.join(", "))));
     }
     sources.pop().ok_or_else(|| {
         let which = id.map(|id| format!(" {id}")).unwrap_or_default();
@@ -131,7 +131,7 @@ mod tests {
             "workerConfigurations:\n  - { workerConfigurationId: a, rules: [] }\n  - { workerConfigurationId: b, rules: [] }\n",
         );
         let failure = one(&path, None).err().unwrap();
-        assert_eq!(failure.advice.unwrap(), "say which one with --id: a, b");
+        assert_eq!(failure.hint.unwrap(), "say which one with --id: a, b");
         assert_eq!(one(&path, Some("b")).unwrap().id(), Some("b"));
         assert!(one(&path, Some("c")).is_err());
     }

@@ -7,13 +7,13 @@ const PLAIN: &str = "\x1b[0m";
 
 /// How differences are written for people.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub(crate) struct Style {
     pub(crate) in_colour: bool,
     /// Whether long lists and values are written whole.
     pub(crate) in_full: bool,
 }
 
-impl Paint {
+impl Style {
     pub(crate) fn added(self, text: &str) -> String {
         self.coloured(GREEN, &format!("+ {text}"))
     }
@@ -27,7 +27,7 @@ impl Paint {
     }
 
     /// Something that stands in the way.
-    pub(crate) fn alarm(self, text: &str) -> String {
+    pub(crate) fn conflict(self, text: &str) -> String {
         self.coloured(RED, &format!("! {text}"))
     }
 

@@ -8,7 +8,7 @@ use rules::{Attributes, Evaluator, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
-use super::{LOOK, source};
+use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output;
@@ -106,7 +106,7 @@ impl Subject {
             body,
         )
         .to(format!("evaluate worker configuration {id}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
     }
 }
 

@@ -43,12 +43,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return match arguments.files.as_slice() {
             [file] => print(file, arguments.force),
             _ => Err(Failure::usage("several files cannot be printed")
-                .advise("give --write to rewrite them, or --check to look at them")),
+                .with_hint("give --write to rewrite them, or --check to look at them")),
         };
     }
     if arguments.write && arguments.files.iter().any(|file| file == "-") {
         return Err(Failure::usage("the standard input cannot be rewritten")
-            .advise("leave --write out: then it is printed in its form"));
+            .with_hint("leave --write out: then it is printed in its form"));
     }
     let mut different = Vec::new();
     for file in &arguments.files {
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 arguments.files.len()
             );
             Err(Failure::new(Exit::Differs, message)
-                .advise("`fleetwright configuration fmt --write` rewrites them"))
+                .with_hint("`fleetwright configuration fmt --write` rewrites them"))
         }
     }
 }
@@ -96,7 +96,7 @@ fn print(file: &str, force: bool) -> Result<(), Failure> {
     if let (Some(lost), false) = (formatted.lost, force) {
         return Err(
             Failure::failed(format!("{file} has {lost}, which would be lost"))
-                .advise("--force prints it without them"),
+                .with_hint("--force prints it without them"),
         );
     }
     output::out(&formatted.after);
@@ -124,8 +124,8 @@ fn format(file: &str) -> Result<Formatted, Failure> {
             serde_json::to_string_pretty(&Ordered(&document))
                 .expect("a JSON value can be written as text")
         ),
-        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|problem| {
-            Failure::failed(format!("{file} cannot be written as TOML: {problem}"))
+        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|error| {
+            Failure::failed(format!("{file} cannot be written as TOML: {error}"))
         })?,
     };
     let lost = comments::lost(&before, format);
@@ -138,8 +138,7 @@ fn format(file: &str) -> Result<Formatted, Failure> {
 
 /// All of the new text, or the old one.
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
-    let cannot =
-        |problem: std::io::Error| Failure::failed(format!("cannot write {file}: {problem}"));
+    let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {file}: {error}"));
     // Of a link, what it leads to.
     let path = std::fs::canonicalize(file).map_err(cannot)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -151,9 +150,9 @@ fn replace(file: &str, text: &str) -> Result<(), Failure> {
         new.sync_all()?;
         std::fs::rename(&beside, &path)
     });
-    written.map_err(|problem| {
+    written.map_err(|error| {
         let _was_not_made = std::fs::remove_file(&beside);
-        cannot(problem)
+        cannot(error)
     })
 }
 

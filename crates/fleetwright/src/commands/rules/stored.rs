@@ -4,9 +4,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::super::{Consent, Limit, Session};
-use super::{LOOK, source};
+use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
-use crate::code::{KEYS_FIRST, Paint, semantic};
+use crate::code::{KEYS_FIRST, Style, semantic};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
@@ -139,7 +139,7 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
 pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-configuration", id])
         .to(format!("show worker configuration {id}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.client.call(&call).await
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn update(definition: Definition, session: &Session) -> Result<
         definition.body()?,
     )
     .to(format!("update worker configuration {id}"))
-    .look_with(LOOK);
+    .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(
         &reply,
@@ -198,7 +198,7 @@ pub(super) async fn delete(deletion: &Deletion, session: &Session) -> Result<(),
         .query("version", deletion.version);
     let reply = session
         .client
-        .call(&call.to(purpose).look_with(LOOK))
+        .call(&call.to(purpose).list_command(LIST_COMMAND))
         .await?;
     let text = format!(
         "deleted worker configuration {id}: its worker pools go away once their workers are gone"
@@ -210,7 +210,7 @@ pub(super) async fn delete(deletion: &Deletion, session: &Session) -> Result<(),
 pub(super) async fn history(id: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-configuration", id, "versions"])
         .to(format!("show the history of worker configuration {id}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.list(&call, "versions", HISTORY, limit).await
 }
 
@@ -221,7 +221,7 @@ pub(super) async fn diff(id: &str, from: u64, to: u64, session: &Session) -> Res
         .to(format!(
             "compare versions {from} and {to} of worker configuration {id}"
         ))
-        .look_with("fleetwright configuration history");
+        .list_command("fleetwright configuration history");
     show_plan(&session.client.call(&call).await?, session);
     Ok(())
 }
@@ -240,7 +240,7 @@ pub(super) async fn revert(reversion: &Reversion, session: &Session) -> Result<(
         body,
     )
     .to(purpose)
-    .look_with("fleetwright configuration history");
+    .list_command("fleetwright configuration history");
     let reply = session.client.call(&call).await?;
     let text = format!(
         "worker configuration {id} is as it was in version {to}{}",
@@ -268,11 +268,11 @@ fn show_plan(plan: &Value, session: &Session) {
     if session.json {
         return output::json(plan);
     }
-    let paint = Paint {
+    let style = Style {
         in_colour: output::in_colour(),
         in_full: true,
     };
-    let mut lines = semantic::lines(plan, paint);
+    let mut lines = semantic::lines(plan, style);
     let gist = semantic::gist(plan);
     lines.push(match (lines.is_empty(), gist.as_str()) {
         (true, _) => "nothing differs".to_owned(),
@@ -301,7 +301,7 @@ pub(super) async fn payload_schema(
         .to(format!(
             "show the payload schema of worker type {worker_type}"
         ))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     match session.json {
         true => output::json(&reply),

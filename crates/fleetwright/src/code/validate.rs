@@ -23,7 +23,7 @@ const TARGET: [&str; 4] = ["workerPoolId", "launchConfigId", "providerId", "regi
 const SOMEBODY: &str = "somebody";
 
 /// What is wrong with a thing that fits its schema.
-pub(super) fn problem(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
+pub(super) fn find_error(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
     match kind {
         Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
         Kind::WorkerPool => of_launch_configs(id, content),
@@ -31,7 +31,7 @@ pub(super) fn problem(kind: Kind, id: &str, content: &Value, now: Timestamp) -> 
             // It is left out, and told.
             Ok(Ok(()) | Err(BadOverride::Past { .. })) => None,
             Ok(Err(bad)) => Some(bad.to_string()),
-            Err(problem) => Some(problem),
+            Err(error) => Some(error),
         },
     }
 }
@@ -110,11 +110,11 @@ impl Plan {
         let updates = updates.filter(|change| change.action == Action::Update);
         let conflicts = updates.filter_map(|change| {
             let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-            let problem = match change.kind {
+            let error = match change.kind {
                 Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => None,
                 Kind::Override => other_target(&change.id, before, after),
             };
-            Some(format!("{}: {}", change.origin(), problem?))
+            Some(format!("{}: {}", change.origin(), error?))
         });
         let conflicts: Vec<_> = conflicts.collect();
         self.conflicts.extend(conflicts);
@@ -228,7 +228,7 @@ mod tests {
             version: None,
             before,
             after,
-            foreseen: None,
+            effects: None,
             adopted: std::collections::BTreeMap::new(),
         }
     }
@@ -251,7 +251,7 @@ mod tests {
             for (key, value) in [("until", "2029-12-24T00:00:00Z"), ("reason", "r")] {
                 fields.entry(key).or_insert(json!(value));
             }
-            problem(Kind::Override, "o", &more, now()).unwrap_or_default()
+            find_error(Kind::Override, "o", &more, now()).unwrap_or_default()
         };
         assert_eq!(said(json!({"region": "r", "pause": true})), "");
         assert_eq!(said(json!({"workerPoolId": "a/b", "maxCapacity": 1})), "");
@@ -290,7 +290,7 @@ mod tests {
         let listed = |image: &str| json!({"image": image, "disk": {"size": 1}, "workerManager": {"launchConfigId": "lc1"}});
         let config = |listed: Value| pool("p", json!({ "launchConfigs": listed }));
         let twice = config(json!([listed("a"), listed("b")]));
-        let said = problem(Kind::WorkerPool, "a/b", &twice, now()).unwrap();
+        let said = find_error(Kind::WorkerPool, "a/b", &twice, now()).unwrap();
         assert_eq!(
             said,
             "the launchConfigId lc1 stands for two different launch configs"

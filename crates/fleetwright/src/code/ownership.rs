@@ -9,11 +9,11 @@ use super::kind::Kind;
 
 /// Patterns for the names of each kind of thing.
 #[derive(Debug, Default)]
-pub(super) struct Owns {
+pub(super) struct Ownership {
     patterns: BTreeMap<Kind, Vec<(String, Pattern)>>,
 }
 
-impl Owns {
+impl Ownership {
     /// Reads what stands under `owns`; what is wrong is told with its place below that.
     pub(super) fn parse(owns: &Value) -> Result<Self, Vec<(String, String)>> {
         let known = Kind::ALL.map(Kind::list_key).join(", ");
@@ -45,7 +45,7 @@ impl Owns {
                     });
                 match pattern {
                     Ok(pattern) => parsed.push(pattern),
-                    Err(problem) => problems.push((format!("/{key}/{position}"), problem)),
+                    Err(error) => problems.push((format!("/{key}/{position}"), error)),
                 }
             }
             patterns.insert(kind, parsed);
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn names_are_owned_by_patterns_of_their_kind() {
         let owns = json!({"workerPools": ["proj-x/*", "one/pool"], "roles": ["worker-pool:*"]});
-        let owns = Owns::parse(&owns).unwrap();
+        let owns = Ownership::parse(&owns).unwrap();
         for (kind, id, expected) in [
             (Kind::WorkerPool, "proj-x/ci", true),
             (Kind::WorkerPool, "one/pool", true),
@@ -105,13 +105,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        let problems = Owns::parse(&json!({"pools": [], "roles": "x", "clients": ["a", 1, "{"]}));
+        let problems =
+            Ownership::parse(&json!({"pools": [], "roles": "x", "clients": ["a", 1, "{"]}));
         let places: Vec<_> = problems
             .unwrap_err()
             .into_iter()
             .map(|(place, _)| place)
             .collect();
         assert_eq!(places, ["/clients/1", "/clients/2", "/pools", "/roles"]);
-        assert!(Owns::parse(&json!([])).is_err());
+        assert!(Ownership::parse(&json!([])).is_err());
     }
 }
