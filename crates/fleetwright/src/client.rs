@@ -1,4 +1,4 @@
-//! The command line's side of the HTTP API: who we are, what is tried again, paged and said of errors.
+//! The HTTP client of the command line: credentials, retries, pages and error messages.
 
 mod call;
 mod config_file;

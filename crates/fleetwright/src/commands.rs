@@ -1,4 +1,4 @@
-//! What each command does: one file for each noun.
+//! The commands: one file for each group.
 
 pub(crate) mod audit;
 mod body;

@@ -1,4 +1,4 @@
-//! Sends calls, and tries again where that is right.
+//! Sends calls, with retries.
 
 use std::time::Duration;
 
@@ -18,26 +18,26 @@ use crate::failure::Failure;
 use crate::{machine, output};
 
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// No reply of the API is larger.
+/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
-/// No chain of redirects is longer.
+/// Maximum number of redirects to follow.
 const MAX_REDIRECTS: usize = 10;
 
-/// Calls the API of one server, as one client.
+/// Calls the API of one server with one set of credentials.
 pub(crate) struct Client {
     api: api_client::Client,
     credentials: Option<Credentials>,
     verbose: bool,
 }
 
-/// What became of opening a stream.
+/// The outcome of opening a stream.
 pub(crate) enum OpenOutcome {
     Stream(Response),
-    /// The server says where it is instead.
+    /// The stream is at another URL.
     Redirect(Url),
-    /// There is no such thing, or the server does not know the call.
+    /// The item does not exist, or the server does not know the call.
     Missing(Failure),
-    /// It may work a moment later.
+    /// A later attempt may succeed.
     Broken(String),
 }
 
@@ -70,7 +70,7 @@ impl Client {
         self.api.root_url()
     }
 
-    /// As whom calls are made, if as anybody.
+    /// The client id that signs calls; `None` for anonymous calls.
     pub(crate) fn client_id(&self) -> Option<&str> {
         let credentials = self.credentials.as_ref();
         credentials.map(|credentials| credentials.client_id.as_str())
@@ -118,8 +118,8 @@ impl Client {
         })
     }
 
-    /// Sends the call once, and returns the reply while it is still coming: a stream of events, from
-    /// this place on, for at most so long.
+    /// Sends the call once and returns the open response: a stream of events that starts after this
+    /// event and lasts no longer than `limit`.
     pub(crate) async fn open(
         &self,
         call: &Call,
@@ -156,8 +156,8 @@ impl Client {
         }
     }
 
-    /// Opens what a redirect led to, over further redirects. No credentials are sent: the URL is all that it takes, and it
-    /// may lead to anybody.
+    /// Opens the target of a redirect, following further redirects. No credentials are sent: the
+    /// URL suffices, and the target may be any host.
     pub(crate) async fn open_redirect(
         &self,
         mut url: Url,
@@ -182,13 +182,13 @@ impl Client {
         Err(format!("more than {MAX_REDIRECTS} redirects"))
     }
 
-    /// The failure of a call that never got an answer.
+    /// The failure of a call without a response.
     pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
         unreachable(call, self.root_url(), reason)
     }
 }
 
-/// Shows an attempt to people who want to see them all.
+/// Prints an attempt, for `--verbose`.
 fn note(sent: &Sent<'_>) {
     let what = match sent.outcome {
         Ok(status) => status.to_string(),
@@ -201,7 +201,7 @@ fn note(sent: &Sent<'_>) {
     ));
 }
 
-/// Where a reply sends its reader, if that is somewhere on the web.
+/// The HTTP or HTTPS URL that a reply redirects to.
 fn redirect(response: &Response, base: &Url) -> Option<Url> {
     if !response.status().is_redirection() {
         return None;
@@ -211,7 +211,7 @@ fn redirect(response: &Response, base: &Url) -> Option<Url> {
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
-/// Host and port of a URL, without what may be a secret.
+/// Host and port of a URL: the rest may contain secrets.
 fn place_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_root_url_is_refused_before_anything_is_sent() {
+    fn an_invalid_root_url_is_refused_before_any_request() {
         for text in ["", "fleet.example.com", "ftp://x", "http://"] {
             assert!(client(text).is_err(), "{text}");
         }

@@ -1,7 +1,7 @@
-//! Carries a plan out, item by item: one that fails does not hold up the others.
+//! Executes a plan item by item; a failed item does not stop the others.
 //!
-//! Right before something is written it is read again: what somebody changed since the plan was made is left
-//! as it is. Worker configurations say their version with the write, so that there is no moment in between.
+//! Each item is read again before it is written: items that others changed since the plan was made
+//! are skipped. Writes of worker configurations carry their version, so that they cannot race.
 
 use std::collections::BTreeSet;
 
@@ -14,30 +14,30 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// How it went.
+/// The outcome of executing a plan.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) done: Vec<Change>,
-    /// Done already when it was its turn.
-    pub(super) found_done: usize,
+    /// Changes that were already applied.
+    pub(super) already_done: usize,
     pub(super) failed: Vec<(Change, Failure)>,
-    /// Not tried, because the server went away.
-    pub(super) left: usize,
+    /// Changes not tried, because the server became unreachable.
+    pub(super) not_tried: usize,
 }
 
-/// What goes with every write.
+/// Options of every write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteOptions<'a> {
     pub(super) adopts: bool,
     pub(super) reason: Option<&'a str>,
 }
 
-/// How something is, next to what a plan read and wants.
+/// The state of an item on the server, relative to its planned change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     Unchanged,
     Applied,
-    /// A worker pool that this plan took from its configuration, and that went before it was made again.
+    /// A pool that its worker configuration gave up in this plan, and that was deleted since.
     Removed,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn execute(
         });
         let result = match read_state(change, &freed, client).await {
             Ok(State::Applied) => {
-                outcome.found_done += 1;
+                outcome.already_done += 1;
                 freed.extend(change.loses());
                 continue;
             }
@@ -73,11 +73,11 @@ pub(super) async fn execute(
                 outcome.done.push(change.clone());
             }
             Err(failure) => {
-                // The others would only wait for the same silence.
-                let is_gone = failure.exit == Exit::Unreachable;
+                // Further calls would time out too.
+                let is_unreachable = failure.exit == Exit::Unreachable;
                 outcome.failed.push((change.clone(), failure));
-                if is_gone {
-                    outcome.left = changes.len() - position - 1;
+                if is_unreachable {
+                    outcome.not_tried = changes.len() - position - 1;
                     break;
                 }
             }
@@ -95,7 +95,7 @@ pub(super) async fn read_state(
     compare(change, freed, stored.as_ref())
 }
 
-/// `freed`: the pools that changes before this one gave up. What became of those is not somebody else's doing.
+/// `freed`: the pools that earlier changes gave up. Their changes are not conflicts.
 fn compare(
     change: &Change,
     freed: &BTreeSet<String>,
@@ -115,18 +115,18 @@ fn compare(
         }
     }
     let happened = match (&change.before, stored) {
-        (None, Some(_)) => "was made",
+        (None, Some(_)) => "was created",
         (Some(_), None) => "was removed",
         (_, _) => "was changed",
     };
     Err(Failure::new(
         Exit::Conflict,
         format!(
-            "{} {happened} by somebody since the plan was made",
+            "{} {happened} by another client since the plan was made",
             change.title()
         ),
     )
-    .with_hint("plan again"))
+    .with_hint("run `fleetwright plan` again"))
 }
 
 async fn write(
@@ -142,7 +142,7 @@ async fn write(
         Action::Update => kind.update_call(id, body()),
         Action::Remove => kind.remove_call(id).query("version", change.version),
     };
-    // A new client's access token goes nowhere: whoever needs it makes another.
+    // The access token of a new client is dropped: `client reset` makes another one.
     client.call(&call).await.map(drop)
 }
 
@@ -199,24 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_changed_since_is_left_alone() {
+    fn changes_by_others_are_not_overwritten() {
         let update = change(Some(role("a")), Some(role("b")));
-        assert_eq!(word(&update, Some(&stored(role("a")))), "AsRead");
-        assert_eq!(word(&update, Some(&stored(role("b")))), "Done");
+        assert_eq!(word(&update, Some(&stored(role("a")))), "Unchanged");
+        assert_eq!(word(&update, Some(&stored(role("b")))), "Applied");
         assert!(word(&update, Some(&stored(role("c")))).contains("was changed"));
         assert!(word(&update, None).contains("was removed"));
         let create = change(None, Some(role("b")));
-        assert_eq!(word(&create, None), "AsRead");
-        assert_eq!(word(&create, Some(&stored(role("b")))), "Done");
-        assert!(word(&create, Some(&stored(role("c")))).contains("was made"));
+        assert_eq!(word(&create, None), "Unchanged");
+        assert_eq!(word(&create, Some(&stored(role("b")))), "Applied");
+        assert!(word(&create, Some(&stored(role("c")))).contains("was created"));
         let remove = change(Some(role("a")), None);
-        assert_eq!(word(&remove, Some(&stored(role("a")))), "AsRead");
-        assert_eq!(word(&remove, None), "Done");
+        assert_eq!(word(&remove, Some(&stored(role("a")))), "Unchanged");
+        assert_eq!(word(&remove, None), "Applied");
         assert!(word(&remove, Some(&stored(role("c")))).contains("was changed"));
     }
 
     #[test]
-    fn what_became_of_a_pool_that_this_plan_freed_is_nobody_elses_doing() {
+    fn changes_of_pools_that_this_plan_freed_are_no_conflict() {
         let pool = |provider: &str| json!({"providerId": provider, "config": {}});
         let mut update = change(Some(pool("p")), Some(pool("q")));
         update.kind = Kind::WorkerPool;
@@ -243,7 +243,7 @@ mod tests {
             content: json!({"workerTypes": ["a"], "rules": []}),
             version: Some(version),
         };
-        assert_eq!(word(&update, Some(&at(3))), "AsRead");
+        assert_eq!(word(&update, Some(&at(3))), "Unchanged");
         assert!(word(&update, Some(&at(4))).contains("was changed"));
         let body = body(
             &update,

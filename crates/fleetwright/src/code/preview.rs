@@ -1,4 +1,4 @@
-//! What the server says would follow from worker configurations: their pools, launch configs and workers.
+//! The server's previews of worker configurations: effects on pools, launch configs and workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// Asks about every wanted configuration, also about those whose rules are as they should be: what providers
-/// present may have changed since the server compiled them.
+/// Requests a preview of every defined configuration, even of unchanged ones: the places of
+/// providers may have changed since the server compiled them.
 pub(super) async fn add_previews(
     plan: &mut Plan,
     wanted: &Definitions,
@@ -47,7 +47,7 @@ pub(super) async fn add_previews(
         let change = match plan.changes.iter_mut().find(known) {
             Some(change) => change,
             None if !changes_pools(&answer.effects) => continue,
-            // The rules are as they should be, and what follows from them is not.
+            // The rules are unchanged, but the pools compiled from them would change.
             None => {
                 if let Some(same) = plan.same.get_mut(&kind) {
                     *same = same.saturating_sub(1);
@@ -67,25 +67,25 @@ pub(super) async fn add_previews(
     Ok(())
 }
 
-/// One worker configuration as it shall be.
+/// A request to preview one worker configuration.
 pub(super) struct PreviewRequest<'a> {
     pub(super) id: &'a str,
-    /// Which file wants it.
+    /// The file that defines it.
     pub(super) place: &'a str,
     pub(super) content: &'a Value,
 }
 
-/// What would follow from it.
+/// The preview of a worker configuration.
 pub(super) struct Preview {
     pub(super) effects: Value,
-    /// What stands in its way.
+    /// Conflicts that would prevent the update.
     pub(super) conflicts: Vec<String>,
-    /// The worker pools made by hand that it takes over, as they are.
+    /// The pools created by hand that it takes over, with their current content.
     pub(super) adopted: BTreeMap<String, Value>,
 }
 
 impl PreviewRequest<'_> {
-    /// `freed`: the pools that other changes of the same plan give up before.
+    /// `freed`: the pools that earlier changes of the same plan give up.
     pub(super) async fn send(
         &self,
         adopts: bool,
@@ -102,7 +102,7 @@ impl PreviewRequest<'_> {
             .into_iter()
             .map(|conflict| {
                 let conflict =
-                    conflict.replace("(see adoptPools)", "(--adopt-pools takes it over)");
+                    conflict.replace("(see adoptPools)", "(use --adopt-pools to take it over)");
                 format!("{noun} {id}: {conflict}")
             });
         let conflicts = conflicts.collect();
@@ -120,12 +120,12 @@ impl PreviewRequest<'_> {
     }
 }
 
-/// Whether anything would become of pools.
+/// Whether pools would change.
 pub(super) fn changes_pools(effects: &Value) -> bool {
     effects["pools"] != json!([])
 }
 
-/// Takes the conflicts out of a plan, and returns those that no other change solves.
+/// Removes the conflicts from a preview, and returns those that no earlier change resolves.
 fn take_conflicts(effects: &mut Value, freed: &BTreeSet<String>) -> Vec<String> {
     let conflicts = effects["conflicts"].take();
     if let Some(effects) = effects.as_object_mut() {
@@ -142,13 +142,13 @@ fn take_conflicts(effects: &mut Value, freed: &BTreeSet<String>) -> Vec<String> 
         .collect()
 }
 
-/// Whether another change of this plan gives the worker type away before.
+/// Whether an earlier change of this plan gives up the worker type.
 fn is_solved(conflict: &str, freed: &BTreeSet<String>) -> bool {
     let belongs = conflict.split_once(" belongs to the worker configuration ");
     belongs.is_some_and(|(pool, _)| freed.contains(pool))
 }
 
-/// The worker pools made by hand that a plan takes over.
+/// The pools created by hand that a worker configuration takes over.
 fn adopted_pools(effects: &Value) -> impl Iterator<Item = &str> {
     let pools = effects["pools"].as_array().into_iter().flatten();
     let adopted = pools.filter(|pool| pool["change"] == "adopted");

@@ -1,4 +1,4 @@
-//! Reads files and folders, and checks what they define.
+//! Reads files and folders, and checks their definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use super::validate;
 use crate::failure::Failure;
 use crate::input::read_document;
 
-/// More problems than that are counted and not listed.
+/// Maximum number of errors to list; further ones are counted.
 const MAX_LISTED: usize = 50;
 const OWNS: &str = "owns";
 const STANDARD_INPUT: &str = "-";
 
-/// How files are called in messages.
+/// The names of files, for messages.
 pub(super) fn names(files: &[PathBuf]) -> String {
     let names: Vec<_> = files.iter().map(|file| name_of(file)).collect();
     names.join(" and ")
@@ -28,12 +28,12 @@ pub(super) fn names(files: &[PathBuf]) -> String {
 
 fn name_of(file: &Path) -> String {
     match file.as_os_str() == STANDARD_INPUT {
-        true => "the standard input".to_owned(),
+        true => "standard input".to_owned(),
         false => file.display().to_string(),
     }
 }
 
-/// Reads files, and all files of folders and those below them.
+/// Reads files, and all files of folders and their subfolders.
 pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Failure> {
     let mut reader = Reader::at(now);
     let mut found = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
         }
     }
     let mut seen = BTreeSet::new();
-    // What is named twice, as by a folder and a file in it, is read once.
+    // A file that is given twice, such as in its folder too, is read once.
     found.retain(|file| seen.insert(file.clone()));
     for file in found {
         let is_input = file.as_os_str() == STANDARD_INPUT;
@@ -67,10 +67,10 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
 struct Reader {
     now: Timestamp,
     wanted: Definitions,
-    /// Where `owns` stands.
+    /// The file with the key `owns`.
     owner: Option<String>,
     problems: Vec<String>,
-    /// What helps against some of them.
+    /// Hints for some of the errors.
     advice: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
         }
     }
 
-    /// The files below this path. A folder that cannot be read is one more problem, reported with the others.
+    /// The files below this path. An unreadable folder is reported with the other errors.
     fn find(&mut self, path: &Path) -> Vec<PathBuf> {
         match files::find(path) {
             Ok(found) => {
@@ -104,7 +104,7 @@ impl Reader {
     fn document(&mut self, file: &str, document: Value) {
         let mut document = match document {
             Value::Object(document) => document,
-            // A YAML file with nothing in it but comments.
+            // A YAML file with only comments.
             Value::Null => return,
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 let text = format!("{file}: must be a mapping: {}", forms());
@@ -114,7 +114,7 @@ impl Reader {
         if let Some(owns) = document.remove(OWNS) {
             self.owns(file, &owns);
         }
-        // Backwards, for an override names its worker pool.
+        // In reverse order, because an override has the id of its pool.
         let single = Kind::ALL
             .into_iter()
             .rev()
@@ -130,7 +130,7 @@ impl Reader {
                     .problems
                     .push(format!("{file}: /{key}: must be a list")),
                 (None, _) => {
-                    let text = format!("{file}: /{key}: is not known here; a file has {}", forms());
+                    let text = format!("{file}: /{key}: unknown key; a file has {}", forms());
                     self.problems.push(text);
                 }
             }
@@ -140,7 +140,7 @@ impl Reader {
     fn owns(&mut self, file: &str, owns: &Value) {
         if let Some(other) = &self.owner {
             let text = format!(
-                "{file}: /{OWNS}: stands in {other} already, and one place says what the folder owns"
+                "{file}: /{OWNS}: already in {other}; only one file of a folder may have it"
             );
             self.wanted.owns = None;
             return self.problems.push(text);
@@ -182,7 +182,7 @@ impl Reader {
             Some(Value::String(id)) => id,
             Some(_) => {
                 return self.problems.push(format!(
-                    "{file}: {pointer}/{}: must be a text",
+                    "{file}: {pointer}/{}: must be a string",
                     kind.id_key()
                 ));
             }
@@ -223,7 +223,7 @@ impl Reader {
         let key = (kind, id);
         match self.wanted.items.get(&key) {
             Some(known) => self.problems.push(format!(
-                "{place}: {title} stands in {} already",
+                "{place}: {title} is already defined in {}",
                 known.place
             )),
             None => drop(self.wanted.items.insert(key, Item { place, content })),
@@ -256,17 +256,17 @@ impl Reader {
         for ((kind, id), item) in &self.wanted.items {
             if !owns.has(*kind, id) {
                 self.problems.push(format!(
-                    "{}: {} {id} is not owned: of {}, {OWNS} lists {}",
+                    "{}: {} {id} is not owned: {OWNS} lists {} for {}",
                     item.place,
                     kind.noun(),
-                    kind.list_key(),
-                    owns.listed(*kind)
+                    owns.listed(*kind),
+                    kind.list_key()
                 ));
             }
         }
     }
 
-    /// A pool is made by hand or follows from one configuration.
+    /// Reports pools that are defined twice: by hand, or by a worker configuration.
     fn check_pools(&mut self) {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
         for ((kind, id), item) in &self.wanted.items {
@@ -284,7 +284,7 @@ impl Reader {
                         Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
                     };
                     self.problems.push(format!(
-                        "{}: {who} makes worker pool {pool}, and so does {} {name} in {place}",
+                        "{}: {who} defines pool {pool}, and so does {} {name} in {place}",
                         item.place,
                         other.noun()
                     ));
@@ -296,7 +296,7 @@ impl Reader {
     }
 }
 
-/// What is wrong with a thing, and where in it. Defaults of its schema are put in.
+/// The errors of an item, with their positions. Adds the defaults of its schema.
 fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec<(String, String)> {
     if let Err(invalid) = Schemas::new().validate(kind.schema(), content) {
         let problems = invalid.problems.into_iter();
@@ -334,7 +334,7 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
 
 fn unknown(kind: Kind, key: &str) -> String {
     match key {
-        "accessToken" => "access tokens do not belong into files".to_owned(),
+        "accessToken" => "access tokens must not be in files".to_owned(),
         _ => format!(
             "{} {} has no such key; it has {}, {}",
             match kind {
@@ -350,7 +350,7 @@ fn unknown(kind: Kind, key: &str) -> String {
 
 fn forms() -> String {
     format!(
-        "any of the lists {}, or one thing with its {}",
+        "any of the lists {}, or one item with its {}",
         Kind::ALL.map(Kind::list_key).join(", "),
         Kind::ALL.map(Kind::id_key).join(" or ")
     )

@@ -1,4 +1,4 @@
-//! What the server has of the things that files are about.
+//! Reads the state of the server: the items of the kinds that the files define.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// One thing as the server has it.
+/// One item on the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ServerItem {
-    /// All that can be written, without the name.
+    /// All writable fields, without the id.
     pub(super) content: Value,
-    /// Of worker configurations.
+    /// The version, of worker configurations.
     pub(super) version: Option<i64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ServerState {
     pub(super) items: BTreeMap<(Kind, String), ServerItem>,
-    /// The pools that follow from worker configurations, and from which.
+    /// The pools compiled from worker configurations, with the configurations' ids.
     pub(super) compiled: BTreeMap<String, String>,
 }
 
@@ -35,11 +35,11 @@ impl ServerItem {
     }
 }
 
-/// Reads what the files concern.
+/// Reads all items of the kinds that the files define or own.
 pub(super) async fn read(client: &Client, wanted: &Definitions) -> Result<ServerState, Failure> {
     let mut server_state = ServerState::default();
     for kind in Kind::ALL {
-        // Which pools are not made by hand is said by the configurations.
+        // Configurations tell which pools are compiled.
         let concerns_pools = kind == Kind::WorkerConfiguration && wanted.concerns(Kind::WorkerPool);
         if !wanted.concerns(kind) && !concerns_pools {
             continue;
@@ -64,7 +64,7 @@ pub(super) async fn read(client: &Client, wanted: &Definitions) -> Result<Server
     Ok(server_state)
 }
 
-/// The list has no rules.
+/// Reads complete worker configurations: the list has no rules.
 async fn read_rules(
     client: &Client,
     wanted: &Definitions,
@@ -76,21 +76,21 @@ async fn read_rules(
             continue;
         }
         progress.report(|| format!("reading {} {}", key.0.noun(), key.1));
-        if let Some(whole) = read_one(client, key.0, &key.1).await? {
-            *stored = whole;
+        if let Some(complete) = read_one(client, key.0, &key.1).await? {
+            *stored = complete;
         }
     }
     Ok(())
 }
 
-/// One thing as it is now.
+/// Reads one item.
 pub(super) async fn read_one(
     client: &Client,
     kind: Kind,
     id: &str,
 ) -> Result<Option<ServerItem>, Failure> {
     match client.call(&kind.read_call(id)).await {
-        // An override that has ended is as good as none.
+        // An ended override counts as missing.
         Ok(reply) if reply["inForce"] == false => Ok(None),
         Ok(reply) => Ok(Some(ServerItem::of(kind, &reply))),
         Err(failure) if failure.exit == Exit::NotFound => Ok(None),

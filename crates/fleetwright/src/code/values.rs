@@ -1,4 +1,4 @@
-//! Values that differ, for people: where, what was there, what comes.
+//! Prints values that differ: position, old and new value.
 
 use domain::configuration::{ValueChange, value_changes};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use similar::{ChangeTag, TextDiff};
 use super::style::Style;
 use crate::output::printable;
 
-/// Longer values are cut, unless all is asked for.
+/// Longer values are cut, except in full output.
 const MAX_SHOWN: usize = 160;
 const CONTEXT_LINES: usize = 1;
 
@@ -19,7 +19,7 @@ pub(crate) fn lines(changes: &[ValueChange], style: Style) -> Vec<String> {
         .collect()
 }
 
-/// Changes as the API gives them.
+/// Parses changes in the API's format.
 pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
     let values = values.as_array().into_iter().flatten();
     values
@@ -56,8 +56,8 @@ fn line_of(change: &ValueChange, style: Style) -> Vec<String> {
     }
 }
 
-/// Lists of one length are compared item by item if there is something in their items; of others, and
-/// of mere texts and numbers, it is told which came and which went.
+/// Compares lists of mappings with equal lengths item by item; for other lists, reports added and
+/// removed items.
 fn lists(pointer: &str, old: &[Value], new: &[Value], style: Style) -> Vec<String> {
     let pairs = || old.iter().zip(new);
     if old.len() == new.len() && pairs().any(|(old, new)| old.is_object() && new.is_object()) {
@@ -71,23 +71,23 @@ fn lists(pointer: &str, old: &[Value], new: &[Value], style: Style) -> Vec<Strin
         return lines(&changes.collect::<Vec<_>>(), style);
     }
     let at = printable(pointer);
-    let (mut gone, mut come): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
+    let (mut removed, mut added): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
     for item in new {
-        match gone.iter().position(|known| *known == item) {
-            Some(position) => drop(gone.remove(position)),
-            None => come.push(item),
+        match removed.iter().position(|known| *known == item) {
+            Some(position) => drop(removed.remove(position)),
+            None => added.push(item),
         }
     }
-    if gone.is_empty() && come.is_empty() {
+    if removed.is_empty() && added.is_empty() {
         return vec![format!("{at}: the same in another order")];
     }
-    let gone = gone
+    let removed = removed
         .iter()
         .map(|item| style.removed(&format!("{at}: {}", short(item, style))));
-    let come = come
+    let added = added
         .iter()
         .map(|item| style.added(&format!("{at}: {}", short(item, style))));
-    gone.chain(come).collect()
+    removed.chain(added).collect()
 }
 
 fn texts(at: &str, old: &str, new: &str, style: Style) -> Vec<String> {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_has_its_place_and_what_becomes_of_it() {
+    fn each_difference_has_a_line() {
         let before = json!({"a": {"b": 1, "gone": true}, "same": 1, "list": ["x", "y"]});
         let after = json!({"a": {"b": 2, "new": "n"}, "same": 1, "list": ["y", "z"]});
         insta::assert_snapshot!(shown(&before, &after), @r#"

@@ -12,7 +12,7 @@ use crate::output::{self, Column, Kind};
 pub(crate) enum Verb {
     List(Errors),
     Stats {
-        /// Only of this worker pool
+        /// Only errors of this pool
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: Option<String>,
     },
@@ -20,13 +20,13 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Errors {
-    /// The worker pool, such as demo/linux
+    /// Pool id, such as demo/linux
     #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
-    /// Only of this launch config
+    /// Only errors of this launch config
     #[arg(long, value_name = "ID")]
     launch_config: Option<String>,
-    /// Only this one
+    /// Only the error of this id
     #[arg(long, value_name = "ID")]
     error: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ const LIST: &[Column] = &[
     Column::prose("DESCRIPTION", "description"),
 ];
 
-/// How the totals are broken down: title of the table, field.
+/// The breakdowns of the totals: title of the table, field.
 const BREAKDOWNS: &[(&str, &str)] = &[
     ("DAY", "daily"),
     ("TITLE", "title"),

@@ -1,4 +1,4 @@
-//! The last task runs of a worker, a pool or a worker configuration, and how many of them ended how.
+//! The last task runs of a worker, a pool or a worker configuration, with counts by outcome.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ pub(super) async fn of_configuration(
 ) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-state", "configuration", id])
         .to(format!("list the task runs of worker configuration {id}"))
-        .list_command("fleetwright configuration list");
+        .list_command("fleetwright rules list");
     show(&call, limit, session).await
 }
 

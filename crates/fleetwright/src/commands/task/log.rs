@@ -1,4 +1,4 @@
-//! The log of a run, wherever its worker keeps it: at the server, behind a reference or a link, or as an uploaded file.
+//! Reads the log of a run: from the server, through a reference or a link, or as an artifact.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
 
-/// A log that is silent for this long may have been lost on the way: it is opened again where it stopped.
+/// A log without data for this long may be broken: it is opened again at the same offset.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// No connection is older.
+/// Maximum duration of a connection.
 const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// How often in a row a log is opened in vain.
+/// Maximum number of failed attempts in a row to open a log.
 const MAX_TRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The folder of logs, and the names that workers give them, best first.
+/// The folder of logs, and their usual names, best first.
 const LOGS: &str = "public/logs/";
 const KNOWN_LOGS: [&str; 2] = ["public/logs/live.log", "public/logs/live_backing.log"];
-/// How many artifacts of a run are searched for a log.
+/// Maximum number of artifacts to search for a log.
 const MAX_ARTIFACTS: usize = 10_000;
 
-/// The log of a run, and how much of it was printed.
+/// The log of a run, and the number of bytes already printed.
 pub(super) struct Reading {
     pub(super) task: String,
     pub(super) run: u64,
     printed: u64,
 }
 
-/// A log that was opened.
+/// The outcome of opening a log.
 enum Source {
     Open {
         response: Response,
-        /// How much of it was printed before.
+        /// The number of bytes that were already printed.
         skip: u64,
     },
     Broken(Failure),
@@ -47,7 +47,7 @@ enum Source {
 
 /// How a part of a log ended.
 enum PartEnd {
-    /// There is no more of it.
+    /// The log is complete.
     Complete,
     Silent,
     Lost(String),
@@ -62,7 +62,7 @@ impl Reading {
         }
     }
 
-    /// Prints what was not printed before. With `follow` it goes on until the run has ended.
+    /// Prints the rest of the log. With `follow`, continues until the run ends.
     pub(super) async fn print(&mut self, follow: bool, session: &Session) -> Result<(), Failure> {
         let mut tries = 0;
         loop {
@@ -108,7 +108,8 @@ impl Reading {
         }
     }
 
-    /// The log as an artifact: of a worker that gives it another name, or on a server that knows artifacts only.
+    /// Opens the log as an artifact: its name may be unusual, or the server may only have
+    /// artifacts.
     async fn open_artifact(&self, missing: Failure, session: &Session) -> Result<Source, Failure> {
         let number = self.number();
         let list = Call::get(QUEUE, &["task", &self.task, "runs", &number, "artifacts"])
@@ -123,12 +124,11 @@ impl Reading {
                 exit: Exit::NotFound,
                 ..missing
             };
-            // There may be more, of which this list does not tell.
+            // There may be more artifacts than the list has.
             if listed["artifacts"][MAX_ARTIFACTS - 1].is_null() {
                 return Err(failure);
             }
-            let hint =
-                format!("the first {MAX_ARTIFACTS} of its artifacts were searched for a log");
+            let hint = format!("only the first {MAX_ARTIFACTS} artifacts were searched for a log");
             return Err(failure.with_hint(hint));
         };
         let segments = ["task", &self.task, "runs", &number, "artifacts", &name];
@@ -145,7 +145,7 @@ impl Reading {
     ) -> Result<Source, Failure> {
         let skip = self.printed;
         match opened {
-            // Neither an artifact nor a redirect can begin at an offset.
+            // Artifacts and redirects do not support offsets.
             OpenOutcome::Stream(response) => Ok(Source::Open { response, skip }),
             OpenOutcome::Redirect(url) => {
                 match session.client.open_redirect(url, STREAM_LIMIT).await {
@@ -168,11 +168,11 @@ impl Reading {
         format!("show the log of run {} of task {}", self.run, self.task)
     }
 
-    /// The server answered, and the log is not where it should be.
+    /// The failure for a log that cannot be read, although the server responded.
     fn unreachable(&self, reason: &str) -> Failure {
         let text = format!("could not {}: {reason}", self.purpose());
         Failure::new(Exit::Unreachable, text).with_hint(
-            "the worker keeps the log of a running task itself: can it be reached from here?",
+            "the worker serves the log of a running task: check that this machine can reach it",
         )
     }
 
@@ -185,7 +185,7 @@ impl Reading {
                         self.printed += news.len() as u64;
                         output::out_raw(&news);
                     }
-                    Err(error) => return PartEnd::Lost(format!("it is damaged: {error}")),
+                    Err(error) => return PartEnd::Lost(format!("the log is damaged: {error}")),
                 },
                 Ok(Ok(None)) => return PartEnd::Complete,
                 Ok(Err(error)) => return PartEnd::Lost(error.without_url().to_string()),
@@ -195,7 +195,7 @@ impl Reading {
     }
 }
 
-/// The text of a log, piece by piece: unpacked, and without what was printed before.
+/// Decodes a log piece by piece, and skips the part that was already printed.
 struct Text {
     unpacker: Option<MultiGzDecoder<Vec<u8>>>,
     skip: u64,
@@ -227,7 +227,7 @@ impl Text {
     }
 }
 
-/// The name of the best log in a list of artifacts.
+/// The name of the log in a list of artifacts.
 fn log_among(listed: &Value) -> Option<String> {
     let artifacts = listed["artifacts"].as_array().into_iter().flatten();
     let names: Vec<&str> = artifacts
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_is_skipped_whatever_the_pieces_are() {
+    fn printed_bytes_are_skipped_for_all_sizes_of_pieces() {
         let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
         packer.write_all(b"one\ntwo\n").unwrap();
         let packed = packer.finish().unwrap();
@@ -316,8 +316,8 @@ mod tests {
         assert!(text(true, 0).take(b"not packed at all").is_err());
     }
 
-    /// Serves a run without a log link whose last artifact is a log. A connection that sends nothing ends it; then it
-    /// returns how many pages of artifacts were asked for.
+    /// Serves a run without a log link whose last artifact is a log. A connection that sends
+    /// nothing ends it; then it returns how many pages of artifacts were asked for.
     async fn serve(listener: TcpListener, n_artifacts: usize) -> usize {
         let mut n_lists = 0;
         loop {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_artifacts_are_searched_for_a_log_and_who_has_more_is_told() {
+    async fn the_number_of_searched_artifacts_is_limited_and_reported() {
         let limit = MAX_ARTIFACTS;
         for count in sizes_around("fleetwright::commands::task::log::MAX_ARTIFACTS", limit) {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -386,7 +386,7 @@ mod tests {
                     assert_eq!(missing.exit, Exit::NotFound);
                     let hint = missing.hint.unwrap_or_default();
                     assert_eq!(
-                        hint.contains("the first 10000 of its artifacts"),
+                        hint.contains("only the first 10000 artifacts"),
                         count > limit,
                         "{hint}"
                     );
