@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn pools_are_taken_up_to_a_limit_and_busy_ones_are_not() {
         for limit in [1, 3, 20] {
-            for count in sizes_around("server::tasks::provision::PAGE", limit) {
+            for count in sizes_around("server::background::provision::PAGE", limit) {
                 let wake = Wakeups::default();
                 let all: Vec<_> = (0..count)
                     .map(|number| pool(&format!("n{number:03}")))

@@ -1,10 +1,10 @@
-//! Help for the commands that are one call of the API: its own words, from the endpoint table.
+//! Help for the commands that make one API call: taken from the endpoint table.
 
 use clap::Command;
 use server::api::endpoint::{Endpoint, Service};
 use server::api::endpoints;
 
-/// Noun, verb, service, endpoint.
+/// Command group, command, service, endpoint.
 const CALLS: &[(&str, &str, Service, &str)] = &[
     ("pool", "list", Service::WorkerManager, "listWorkerPools"),
     ("pool", "show", Service::WorkerManager, "workerPool"),
@@ -83,8 +83,11 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("audit", "show", Service::Auth, "getEntityHistory"),
 ];
 
-/// What the API calls by its own names, in the words of the command line.
-const IN_OUR_WORDS: &[(&str, &str)] = &[
+/// Terms of the API and their equivalents on the command line.
+const TRANSLATIONS: &[(&str, &str)] = &[
+    ("Worker pools", "Pools"),
+    ("Worker pool", "Pool"),
+    ("worker pool", "pool"),
     (
         "whose id begins with `prefix`",
         "whose id begins with what --prefix gives",
@@ -98,28 +101,28 @@ const IN_OUR_WORDS: &[(&str, &str)] = &[
     ),
 ];
 
-pub(crate) fn with_texts_of_api(command: Command) -> Command {
+/// Adds the endpoint's title and description to each command that makes one API call.
+pub(crate) fn with_api_texts(command: Command) -> Command {
     CALLS
         .iter()
         .fold(command, |command, (noun, verb, service, name)| {
             let endpoint = find(*service, name);
             command.mut_subcommand(noun, |noun| {
                 noun.mut_subcommand(verb, |verb| {
-                    verb.about(endpoint.title).long_about(format!(
-                        "{}\n\n{}",
-                        endpoint.title,
-                        in_our_words(endpoint)
-                    ))
+                    let title = translate(endpoint.title);
+                    let description = translate(endpoint.description);
+                    let long = format!("{title}\n\n{description}");
+                    verb.about(title).long_about(long)
                 })
             })
         })
 }
 
-fn in_our_words(endpoint: &Endpoint) -> String {
-    IN_OUR_WORDS
+fn translate(text: &str) -> String {
+    TRANSLATIONS
         .iter()
-        .fold(endpoint.description.to_owned(), |text, (theirs, ours)| {
-            text.replace(theirs, ours)
+        .fold(text.to_owned(), |text, (api, command_line)| {
+            text.replace(api, command_line)
         })
 }
 
@@ -136,7 +139,7 @@ mod tests {
     use crate::cli;
 
     #[test]
-    fn every_command_says_what_it_does() {
+    fn every_command_has_help() {
         let command = cli::command();
         for noun in command.get_subcommands() {
             assert!(noun.get_about().is_some(), "{}", noun.get_name());
@@ -147,8 +150,8 @@ mod tests {
                     .unwrap_or_default();
                 let name = format!("{} {}", noun.get_name(), verb.get_name());
                 assert!(!about.is_empty(), "{name}");
-                // What is common to commands must not show through as their help.
-                for common in ["How many items", "The consent"] {
+                // The comments of shared argument groups must not become a command's help.
+                for common in ["Maximum number", "Consent"] {
                     assert!(!about.starts_with(common), "{name}: {about}");
                 }
             }
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn help_does_not_speak_of_parameters_and_endpoints() {
+    fn help_does_not_mention_query_parameters_and_endpoints() {
         let command = cli::command();
         let verbs = command.get_subcommands().flat_map(Command::get_subcommands);
         for verb in verbs {
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definitions_of_the_commands_hold_together() {
+    fn command_definitions_are_consistent() {
         cli::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and who does it.
+//! The command line: its commands, options and their dispatch.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use domain::configuration::CONFIG_KEYS;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::api_help::with_texts_of_api;
+use crate::api_help::with_api_texts;
 use crate::client::Flags;
-use crate::commands::run_worker::Asked;
+use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, client, completions, config, configuration, doctor, documentation, error, event,
-    explain, launch_config, migrate, overrides, pool, provider, queue, role, run_worker, scope,
+    audit, client, completions, config, doctor, documentation, error, event, explain,
+    launch_config, migrate, overrides, pool, provider, queue, role, rules, run_worker, scope,
     serve, task, up, version,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
 use crate::{code, import, output};
 
-/// Keeps fleets of CI workers the right size.
+/// Scale fleets of CI workers, and schedule their tasks.
 #[derive(Parser, Debug)]
 #[command(name = "fleetwright", version, arg_required_else_help = true)]
 struct Cli {
@@ -42,107 +42,113 @@ Client commands find their server and credentials in this order:
                access_token_file, and the same under [profiles.NAME]";
 
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Options of all commands")]
+#[command(next_help_heading = "Global options")]
 struct Common {
-    /// The address of the deployment
+    /// Root URL of the server
     #[arg(long, global = true, value_name = "URL")]
     root_url: Option<String>,
-    /// The profile of your settings file to use
+    /// Profile of the settings file
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Cut nothing in tables, however narrow the screen
+    /// Print tables in full width
     #[arg(long, global = true)]
     wide: bool,
-    /// Show each request
+    /// Print each request
     #[arg(short, long, global = true)]
     verbose: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run everything on this machine, ready to use
+    /// Run a server with local workers on this machine
     ///
-    /// Makes its data folder, a key and the owner's credential on the first start, and keeps them.
+    /// The first start creates the data folder, a key and the owner's credentials. Later starts
+    /// reuse them.
     Up(up::Arguments),
-    /// Run the server that a configuration describes
+    /// Run a server from a configuration file
     Serve(serve::Arguments),
-    /// Bring the database to the form that this version needs
+    /// Migrate the database to this version
     Migrate(migrate::Arguments),
-    /// Look for what is wrong with an installation
+    /// Check an installation for errors
     Doctor(doctor::Arguments),
-    /// The configuration of a server
+    /// Print an example of the server's configuration
     #[command(subcommand)]
     Config(config::Verb),
-    /// Worker pools
-    #[command(subcommand)]
+    /// Manage pools of workers
+    #[command(subcommand, alias = "worker-pool")]
     Pool(pool::Verb),
-    /// Worker configurations: rules from which worker pools follow
-    #[command(subcommand)]
-    Configuration(configuration::Verb),
-    /// Launch configs: the ways to start a worker of a pool
+    /// Manage worker configurations: the rules that pools are compiled from
+    #[command(subcommand, aliases = ["configuration", "worker-configuration"])]
+    Rules(rules::Verb),
+    /// List the launch configs of pools
     #[command(subcommand)]
     LaunchConfig(launch_config::Verb),
-    /// Documentation of worker configurations and worker types
+    /// Manage the documentation of worker configurations and worker types
     #[command(subcommand)]
     Documentation(documentation::Verb),
-    /// Overrides: what is paused or limited otherwise, for a time
+    /// Manage overrides: temporary pauses and capacity limits
     #[command(subcommand)]
     Override(overrides::Verb),
-    /// Workers: those of a server, and how to be one
+    /// Manage workers, or run one
     Worker(run_worker::Noun),
-    /// Tasks: what workers do
+    /// Create, show, follow and cancel tasks
     #[command(subcommand)]
     Task(task::Verb),
-    /// Task queues: how much waits and how much runs
+    /// List task queues with their numbers of pending and running tasks
     #[command(subcommand)]
     Queue(queue::Verb),
-    /// Why things are as they are: decisions, with their reasons
+    /// Explain decisions about a pool or a worker
     #[command(subcommand)]
     Explain(explain::Verb),
-    /// Errors that providers and workers reported
+    /// List and count the errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
-    /// Events: what happens, as it happens
+    /// Show events
     #[command(subcommand)]
     Event(event::Verb),
-    /// Providers: those that can make workers
+    /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
-    /// Clients: who may call the API
+    /// Manage API clients
     #[command(subcommand)]
     Client(client::Verb),
-    /// Roles: named sets of scopes
+    /// Manage roles: named sets of scopes
     #[command(subcommand)]
     Role(role::Verb),
-    /// Scopes: what one may do
+    /// Show and expand scopes
     #[command(subcommand)]
     Scope(scope::Verb),
-    /// The audit log: who changed what
+    /// Show the audit log
     #[command(subcommand)]
     Audit(audit::Verb),
-    /// Show what would make the server be as files say
+    /// Show how the server differs from the files
     ///
-    /// The files hold any of the lists workerConfigurations, workerPools, roles, clients and overrides,
-    /// or one thing each. With patterns under the key owns, what matches and is in no file is removed; what is
-    /// neither named nor owned is never touched. docs/configuration-as-code.md says all about it.
+    /// Each file holds any of the lists workerConfigurations, workerPools, roles, clients and
+    /// overrides, or one item. The key owns holds patterns: items on the server that match a
+    /// pattern and are in no file are removed. Other items are never changed. See
+    /// docs/configuration-as-code.md.
     Plan(code::Planning),
-    /// Make the server be as files say
+    /// Apply the files to the server
     ///
-    /// Shows what will be done, and asks. What somebody changes meanwhile is not overwritten.
+    /// Shows the plan and asks for confirmation. Changes that others make in the meantime are not
+    /// overwritten.
     Apply(code::Applying),
-    /// Bring worker pools and roles over from elsewhere
+    /// Import pools and roles from a Taskcluster deployment
     #[command(subcommand)]
     Import(import::Verb),
-    /// Say which version this is
+    /// Print the version
     Version,
-    /// Write completions for a shell to standard output
-    Completions { shell: completions::KnownShell },
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: completions::KnownShell,
+    },
     /// Write manual pages into a folder
     Man {
-        /// The folder; it is made if it is not there
+        /// Output folder; created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -155,14 +161,14 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(problem) => return tell_usage(problem),
+        Err(error) => return print_parse_error(error),
     };
     finish(cli.run())
 }
 
-/// Says what failed, if something did; a result that nobody could read is a failure too.
+/// Prints a failure and returns its exit code. Output that could not be written is a failure.
 fn finish(done: Result<(), Failure>) -> ExitCode {
-    match done.and_then(|()| output::all_written()) {
+    match done.and_then(|()| output::check_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::failure(&failure);
@@ -171,41 +177,41 @@ fn finish(done: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// The whole command line, with the texts of the API where a command is one call of it.
+/// The complete command line, with the texts of the API for commands that make one API call.
 pub(crate) fn command() -> clap::Command {
-    with_texts_of_api(Cli::command())
+    with_api_texts(Cli::command())
         .mut_subcommand("up", up::with_help)
         .after_help(format!("{SETTINGS}\n\n{EXIT_CODES}"))
 }
 
-/// Help and versions are results; anything else that the parser says is a usage error.
-fn tell_usage(mut problem: clap::Error) -> ExitCode {
-    let advice = advice_on_flag(&problem);
-    if advice.is_some() {
-        // It would advise to pass the flag as a value.
-        problem.remove(ContextKind::Suggested);
+/// Prints what the parser returned: help and versions are results, the rest are usage errors.
+fn print_parse_error(mut error: clap::Error) -> ExitCode {
+    let hint = hint_for_flag(&error);
+    if hint.is_some() {
+        // It would suggest to pass the flag as a value.
+        error.remove(ContextKind::Suggested);
     }
-    let written = problem.print();
-    if let Some(advice) = advice {
-        output::note(&format!("  hint: {advice}"));
+    let written = error.print();
+    if let Some(hint) = hint {
+        output::note(&format!("  hint: {hint}"));
     }
-    if problem.use_stderr() {
+    if error.use_stderr() {
         return Exit::Usage.into();
     }
-    output::remember(written);
+    output::record_write(written);
     finish(Ok(()))
 }
 
-/// What a flag that is not known was meant to be, if it is a key of a pool's config.
-fn advice_on_flag(problem: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(flag)) = problem.get(ContextKind::InvalidArg) else {
+/// A hint for an unknown flag that is a key of a pool's config.
+fn hint_for_flag(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let name = flag.strip_prefix("--")?;
     let is_same = |key: &&&str| key.to_ascii_lowercase() == name.replace('-', "").to_lowercase();
     let key = CONFIG_KEYS.iter().find(is_same)?;
     Some(format!(
-        "{key} is a key of a pool's config: give all of the config with --config JSON or --file FILE"
+        "{key} is a key of a pool's config: pass the complete config with --config or --file"
     ))
 }
 
@@ -234,7 +240,7 @@ impl Cli {
             }
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(async |session| pool::run(verb, session).await),
-            Command::Configuration(verb) => common.configure(verb),
+            Command::Rules(verb) => common.run_rules(verb),
             Command::LaunchConfig(verb) => {
                 common.ask(async |session| launch_config::run(verb, session).await)
             }
@@ -247,11 +253,11 @@ impl Cli {
             Command::Override(verb) => {
                 common.ask(async |session| overrides::run(verb, session).await)
             }
-            Command::Worker(noun) => match noun.asked()? {
-                Asked::Managing(verb) => {
+            Command::Worker(noun) => match noun.into_command()? {
+                WorkerCommand::Manage(verb) => {
                     common.ask(async |session| run_worker::manage(verb, session).await)
                 }
-                Asked::Working(worker) => runtime(Builder::new_current_thread())?
+                WorkerCommand::Run(worker) => runtime(Builder::new_current_thread())?
                     .block_on(worker.run(common.root_url, common.json)),
             },
             Command::Task(verb) => common.ask(async |session| task::run(verb, session).await),
@@ -278,11 +284,11 @@ impl Cli {
 }
 
 impl Common {
-    /// What can be done with files alone needs no server.
-    fn configure(self, verb: configuration::Verb) -> Result<(), Failure> {
-        match verb.here(self.json)? {
+    /// Runs a command of `rules`; commands that read only files need no server.
+    fn run_rules(self, verb: rules::Verb) -> Result<(), Failure> {
+        match verb.run_local(self.json)? {
             None => Ok(()),
-            Some(remote) => self.ask(async |session| configuration::run(remote, session).await),
+            Some(remote) => self.ask(async |session| rules::run(remote, session).await),
         }
     }
 
@@ -297,7 +303,7 @@ impl Common {
         }
     }
 
-    /// Runs a client command to its end.
+    /// Runs a client command.
     fn ask(
         self,
         command: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
@@ -311,7 +317,7 @@ impl Common {
     }
 }
 
-/// Runs on all cores, as servers do and what they are measured against.
+/// Runs on all cores, as servers do.
 fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     runtime(Builder::new_multi_thread())?.block_on(work)
 }
@@ -326,14 +332,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_a_pools_config_given_as_a_flag_is_explained() {
-        let advice = |flag: &str| {
+    fn old_names_are_hidden_aliases() {
+        for (old, new) in [
+            ("worker-pool list", "pool list"),
+            ("configuration list", "rules list"),
+            ("worker-configuration list", "rules list"),
+            ("configuration rule show build r", "rules rule show build r"),
+            ("audit show worker-pool a/b", "audit show pool a/b"),
+            ("audit show worker-configuration w", "audit show rules w"),
+            ("audit show configuration w", "audit show rules w"),
+            (
+                "documentation show --configuration w",
+                "documentation show --rules w",
+            ),
+        ] {
+            let parse = |line: &str| {
+                let arguments = ["fleetwright"].into_iter().chain(line.split(' '));
+                let matches = command().try_get_matches_from(arguments).unwrap();
+                format!("{:?}", Cli::from_arg_matches(&matches).unwrap().command)
+            };
+            assert_eq!(parse(old), parse(new), "{old}");
+        }
+        let mut command = command();
+        command.build();
+        let mut shown = vec![command.render_long_help().to_string()];
+        for group in ["audit", "documentation"] {
+            let group = command.find_subcommand_mut(group).unwrap();
+            let show = group.find_subcommand_mut("show").unwrap();
+            shown.push(show.render_long_help().to_string());
+        }
+        let options = shown.iter().flat_map(|help| help.lines());
+        for line in options.filter(|line| line.starts_with("  ")) {
+            for old in ["worker-pool", "worker-configuration", "--configuration"] {
+                assert!(!line.contains(old), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_pools_config_given_as_a_flag_has_a_hint() {
+        let hint = |flag: &str| {
             let arguments = ["fleetwright", "pool", "create", "a/b", flag, "3"];
-            advice_on_flag(&command().try_get_matches_from(arguments).unwrap_err())
+            hint_for_flag(&command().try_get_matches_from(arguments).unwrap_err())
         };
-        let said = advice("--max-capacity").unwrap();
+        let said = hint("--max-capacity").unwrap();
         assert!(said.starts_with("maxCapacity is a key"), "{said}");
-        assert!(advice("--maxCapacity").is_some());
-        assert_eq!(advice("--nonsense"), None);
+        assert!(hint("--maxCapacity").is_some());
+        assert_eq!(hint("--nonsense"), None);
     }
 }

@@ -1,10 +1,10 @@
-//! The command line's side of the HTTP API: who we are, what is tried again, paged and said of errors.
+//! The HTTP client of the command line: credentials, retries, pages and error messages.
 
 mod call;
 mod config_file;
 mod credentials;
 mod pages;
-mod problem;
+mod refusal;
 mod retry;
 mod send;
 
@@ -13,5 +13,5 @@ pub(crate) use config_file::ConfigFile;
 pub(crate) use credentials::{
     Flags, Settings, credentials_of_environment, from_environment, resolve,
 };
-pub(crate) use problem::NOT_OUR_SERVER;
-pub(crate) use send::{Client, Opened};
+pub(crate) use refusal::NOT_OUR_SERVER;
+pub(crate) use send::{Client, OpenOutcome};

@@ -1,27 +1,27 @@
-//! Configuration as code: what files say about a fleet, against what a server has.
+//! Configuration as code: compares files with a server, and applies the difference.
 //!
-//! Both are read, a plan is made of the difference, and shown; to apply is to carry out exactly that. Only what
-//! the files name, or own by pattern, is touched.
+//! `plan` reads both and shows the difference; `apply` executes that plan. Only items that the
+//! files define, or own by pattern, are changed.
 
-mod carry_out;
 mod change;
 mod definitions;
 mod document;
-mod foresee;
-mod judge;
+mod execute;
 mod kind;
 mod order;
-mod owns;
-mod paint;
+mod ownership;
 mod pools;
+mod preview;
 mod read;
 mod recheck;
 pub(crate) mod semantic;
 mod server;
 mod show;
+mod style;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod validate;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -32,14 +32,14 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::session::Session;
-use carry_out::{Manner, Outcome};
 use change::{Action, Change, Plan};
 use document::Document;
+use execute::{Outcome, WriteOptions};
 use kind::Kind;
-pub(crate) use paint::Paint;
 use show::Tense;
+pub(crate) use style::Style;
 
-/// In which order people read: the keys that come first in what is written for them.
+/// The keys that come first in generated files, in this order.
 pub(crate) const KEYS_FIRST: [&str; 14] = [
     "owns",
     "workerConfigurationId",
@@ -56,58 +56,58 @@ pub(crate) const KEYS_FIRST: [&str; 14] = [
     "rules",
     "values",
 ];
-/// More failures than this are counted and not listed.
+/// Maximum number of failures to list; further ones are counted.
 const MAX_LISTED: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Planning {
-    /// A file, or a folder of files: YAML, JSON or TOML (`-`: standard input); may be given several times
+    /// File or folder with YAML, JSON or TOML (`-`: standard input); repeatable
     #[arg(short, long, value_name = "DIR|FILE", required = true)]
     file: Vec<PathBuf>,
     #[command(flatten)]
     choices: Choices,
-    /// Exit with 7 if something differs
+    /// Exit with 7 if the server differs
     #[arg(long)]
     check: bool,
-    /// Save the plan, so that `fleetwright apply --plan` can carry out exactly that
+    /// Save the plan for `fleetwright apply --plan`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Applying {
-    /// A file, or a folder of files: YAML, JSON or TOML (`-`: standard input); may be given several times
+    /// File or folder with YAML, JSON or TOML (`-`: standard input); repeatable
     #[arg(short, long, value_name = "DIR|FILE", required_unless_present = "plan")]
     file: Vec<PathBuf>,
-    /// A plan that was saved: refused if something changed since
+    /// Apply a saved plan; refused if the server changed since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "no_delete", "adopt_pools"])]
     plan: Option<PathBuf>,
     #[command(flatten)]
     choices: Choices,
-    /// Why, for the history of worker configurations
+    /// Reason for the change, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 #[derive(Args, Debug)]
 struct Choices {
-    /// Remove nothing, also if it is owned and not in the files
+    /// Do not remove owned items that are not in the files
     #[arg(long)]
     no_delete: bool,
-    /// Let worker configurations take over worker pools that were made by hand
+    /// Let worker configurations take over pools that were created by hand
     #[arg(long)]
     adopt_pools: bool,
-    /// Show all values and all launch configs
+    /// Show all values and launch configs
     #[arg(long)]
     full: bool,
 }
 
 impl Choices {
-    fn paint(&self) -> Paint {
-        Paint {
+    fn style(&self) -> Style {
+        Style {
             in_colour: output::in_colour(),
             in_full: self.full,
         }
@@ -120,9 +120,9 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
     match session.json {
         true => output::json(&document.to_json()),
-        false => show_plan(&plan, choices.paint()),
+        false => show_plan(&plan, choices.style()),
     }
-    impossible(&plan)?;
+    check_executable(&plan)?;
     if let Some(path) = &arguments.out {
         document.save(path)?;
     }
@@ -149,25 +149,25 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
         ),
     };
     if !session.json {
-        show_plan(&plan, choices.paint());
+        show_plan(&plan, choices.style());
     }
-    impossible(&plan)?;
+    check_executable(&plan)?;
     if !plan.changes.is_empty() {
-        let question = format!("carry this out on {}", session.client.root_url());
+        let question = format!("apply this to {}", session.client.root_url());
         output::confirm(&question, arguments.yes)?;
         if !arguments.yes {
-            // People may think for long.
+            // The server may change while the user decides.
             recheck(&plan, adopts, session).await?;
         }
     }
-    let manner = Manner {
+    let options = WriteOptions {
         adopts,
         reason: arguments.reason.as_deref(),
     };
-    let outcome = carry_out::carry_out(&plan.changes, manner, &session.client).await;
+    let outcome = execute::execute(&plan.changes, options, &session.client).await;
     match session.json {
         true => output::json(&outcome_json(&plan, &outcome)),
-        false => tell(&plan, &outcome),
+        false => print_outcome(&plan, &outcome),
     }
     match outcome.failed.is_empty() {
         true => Ok(()),
@@ -179,16 +179,16 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
     let mut wanted = read::read(files, session.now)?;
     for (id, place) in wanted.without_ended(session.now) {
         output::note(&format!(
-            "{place}: override {id} has ended: it can be taken out"
+            "{place}: override {id} has ended and is ignored: it can be removed"
         ));
     }
     let here = server::read(&session.client, &wanted).await?;
     let mut plan = Plan::new(&wanted, &here, !choices.no_delete);
     plan.check_with(&session.client).await?;
     if plan.errors.is_empty() {
-        plan.ask_about_pools(&session.client).await?;
+        plan.preview_pools(&session.client).await?;
     }
-    foresee::foresee(
+    preview::add_previews(
         &mut plan,
         &wanted,
         &here,
@@ -202,18 +202,18 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
     Ok(plan)
 }
 
-/// A plan that was saved, if it still fits what is there.
+/// Loads a saved plan, if the server did not change since.
 async fn load(saved: &Path, session: &Session) -> Result<(Plan, bool), Failure> {
     let document = Document::load(saved, session.client.root_url())?;
     let adopts = document.adopt_pools;
     let plan = document.into_plan();
-    // Another version of the program may have saved it all the same.
-    impossible(&plan)?;
+    // Another version of the program may have saved it despite errors.
+    check_executable(&plan)?;
     recheck(&plan, adopts, session).await?;
     Ok((plan, adopts))
 }
 
-/// Refuses to carry out a plan that is not what would happen any more.
+/// Refuses a plan if the server changed since it was made.
 async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Failure> {
     let conflicts = recheck::conflicts(plan, adopts, &session.client).await?;
     match conflicts.is_empty() {
@@ -221,22 +221,22 @@ async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Fai
         false => Err(Failure::new(
             Exit::Conflict,
             format!(
-                "nothing was done: the plan is out of date\n{}",
+                "nothing was changed: the plan is out of date\n{}",
                 conflicts.join("\n")
             ),
         )
-        .advise("`fleetwright plan` makes another one")),
+        .with_hint("run `fleetwright plan` again")),
     }
 }
 
-fn show_plan(plan: &Plan, paint: Paint) {
-    let mut lines = show::lines(plan, paint);
+fn show_plan(plan: &Plan, style: Style) {
+    let mut lines = show::lines(plan, style);
     lines.push(show::summary(plan, &plan.changes, Tense::Would));
     output::out(&lines.join("\n"));
 }
 
-/// What stands in the way of carrying it out, if something does.
-fn impossible(plan: &Plan) -> Result<(), Failure> {
+/// Fails if the plan has errors or conflicts.
+fn check_executable(plan: &Plan) -> Result<(), Failure> {
     let exit = match plan.errors.is_empty() {
         true => Exit::Conflict,
         false => Exit::Failed,
@@ -246,11 +246,11 @@ fn impossible(plan: &Plan) -> Result<(), Failure> {
         [] => Ok(()),
         [one] => Err(Failure::new(
             exit,
-            format!("this cannot be carried out: {one}"),
+            format!("the plan cannot be applied: {one}"),
         )),
         several => {
             let mut lines = vec![format!(
-                "this cannot be carried out, for {} reasons:",
+                "the plan cannot be applied, for {} reasons:",
                 several.len()
             )];
             lines.extend(several.iter().map(|reason| format!("- {reason}")));
@@ -259,11 +259,11 @@ fn impossible(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-fn tell(plan: &Plan, outcome: &Outcome) {
+fn print_outcome(plan: &Plan, outcome: &Outcome) {
     output::out(&show::summary(
         plan,
         &outcome.done,
-        Tense::Past(outcome.found_done),
+        Tense::Past(outcome.already_done),
     ));
     let clients = outcome
         .done
@@ -271,7 +271,7 @@ fn tell(plan: &Plan, outcome: &Outcome) {
         .filter(|change| change.kind == Kind::Client && change.action == Action::Create);
     for client in clients {
         output::note(&format!(
-            "`fleetwright client reset {}` makes an access token for the new client and shows it",
+            "run `fleetwright client reset {}` to get an access token for the new client",
             client.id
         ));
     }
@@ -288,8 +288,8 @@ fn outcome_json(plan: &Plan, outcome: &Outcome) -> Value {
     json!({
         "done": outcome.done.iter().map(entry).collect::<Vec<_>>(),
         "failed": failed.collect::<Vec<_>>(),
-        "doneBefore": outcome.found_done,
-        "notTried": outcome.left,
+        "doneBefore": outcome.already_done,
+        "notTried": outcome.not_tried,
         "same": plan.same,
     })
 }
@@ -308,7 +308,7 @@ fn failure(plan: &Plan, outcome: Outcome) -> Failure {
         _ => Exit::Failed,
     };
     let mut lines = vec![format!(
-        "{n_failed} of {} could not be carried out:",
+        "{n_failed} of {} changes failed:",
         plan.changes.len()
     )];
     let listed = outcome.failed.iter().take(MAX_LISTED);
@@ -316,9 +316,10 @@ fn failure(plan: &Plan, outcome: Outcome) -> Failure {
     if n_failed > MAX_LISTED {
         lines.push(format!("  and {} more", n_failed - MAX_LISTED));
     }
-    if outcome.left > 0 {
-        lines.push(format!("  and {} were not tried", outcome.left));
+    if outcome.not_tried > 0 {
+        lines.push(format!("  and {} were not tried", outcome.not_tried));
     }
-    Failure::new(exit, lines.join("\n"))
-        .advise("repeat the same command once the causes are gone: what is done is not done again")
+    Failure::new(exit, lines.join("\n")).with_hint(
+        "fix the causes and run the same command again: completed changes are not repeated",
+    )
 }

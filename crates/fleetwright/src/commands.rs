@@ -1,11 +1,10 @@
-//! What each command does: one file for each noun.
+//! The commands: one file for each group.
 
 pub(crate) mod audit;
 mod body;
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
-pub(crate) mod configuration;
 pub(crate) mod doctor;
 pub(crate) mod documentation;
 pub(crate) mod error;
@@ -22,6 +21,7 @@ pub(crate) mod provider;
 pub(crate) mod queue;
 mod remaining_workers;
 pub(crate) mod role;
+pub(crate) mod rules;
 pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;

@@ -1,7 +1,7 @@
-//! The folder where `up` keeps everything: database, keys, and the owner's credential.
+//! The data folder of `up`: database, keys and the owner's credentials.
 //!
-//! What is made here once is never replaced: losing a key loses what it sealed, so a damaged or
-//! missing file is a question to the operator and not a reason to start afresh.
+//! Existing files are never replaced: data that a key encrypted cannot be read without it. A
+//! missing or damaged file is an error that the operator must resolve.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write as _;
@@ -24,46 +24,50 @@ const FIRST_KEY: &str = "k1";
 
 pub(crate) struct DataFolder {
     path: PathBuf,
-    /// Held as long as we live; the system lets go of it when we die.
+    /// Held until the process ends.
     _lock: Option<File>,
 }
 
 impl DataFolder {
-    /// Where it is when nobody says: in the user's data folder.
+    /// The default path: in the user's data folder.
     pub(crate) fn default_path() -> Result<PathBuf, Failure> {
         dirs::data_dir()
             .map(|folder| folder.join("fleetwright"))
-            .ok_or_else(|| Failure::usage("your data folder is not known: give --data DIR"))
+            .ok_or_else(|| Failure::usage("no default data folder: set --data"))
     }
 
-    /// Makes the folder if need be, and keeps others out of it while we run.
+    /// Creates the folder if needed, and locks it until the process ends.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
         let usable = || -> anyhow::Result<File> {
             make_private_folder(&path)
-                .with_context(|| format!("cannot make the data folder {}", path.display()))?;
+                .with_context(|| format!("cannot create the data folder {}", path.display()))?;
             private_file(
                 OpenOptions::new().write(true).create(true),
                 &path.join(LOCK),
             )
             .with_context(|| format!("cannot write into the data folder {}", path.display()))
         };
-        let lock = usable().map_err(|problem| {
-            Failure::from(problem).advise("choose another folder with --data")
-        })?;
+        let lock = usable()
+            .map_err(|error| Failure::from(error).with_hint("select another folder with --data"))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::new(
                     Exit::Conflict,
-                    format!("another `fleetwright up` uses the data folder {}", path.display()),
+                    format!(
+                        "another `fleetwright up` uses the data folder {}",
+                        path.display()
+                    ),
                 )
-                .advise("stop that one first, or give this one a folder and an address of its own with --data and --listen"));
+                .with_hint(
+                    "stop it, or select another folder and address with --data and --listen",
+                ));
             }
-            Err(TryLockError::Error(problem)) => {
+            Err(TryLockError::Error(error)) => {
                 return Err(Failure::failed(format!(
-                    "cannot lock the data folder {}: {problem}",
+                    "cannot lock the data folder {}: {error}",
                     path.display()
                 )));
             }
@@ -74,14 +78,14 @@ impl DataFolder {
         })
     }
 
-    /// Only looks: neither makes nor locks anything.
-    pub(crate) fn look_at(path: &Path) -> Result<Self, Failure> {
+    /// Opens the folder without creating or locking anything.
+    pub(crate) fn inspect(path: &Path) -> Result<Self, Failure> {
         if !path.is_dir() {
             return Err(Failure::new(
                 Exit::NotFound,
-                format!("there is no data folder {}", path.display()),
+                format!("the data folder {} does not exist", path.display()),
             )
-            .advise("`fleetwright up` makes one; --data names another one"));
+            .with_hint("`fleetwright up` creates it; --data selects another one"));
         }
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
@@ -104,7 +108,7 @@ impl DataFolder {
         self.path.join(OWNER)
     }
 
-    /// Makes the first key on the first start.
+    /// Creates the first key on the first start.
     pub(crate) fn provide_keys(&self, rng: &mut dyn Rng) -> Result<(), Failure> {
         let file = self.keys_file();
         if file.exists() {
@@ -112,25 +116,25 @@ impl DataFolder {
         }
         if self.path.join(DATABASE).exists() {
             return Err(Failure::failed(format!(
-                "the keys are gone: {} is missing, but there is a database that was written with it",
+                "the keys file {} is missing, but the database needs it",
                 file.display()
             ))
-            .advise("restore the file from a backup; if the data are worth nothing, delete the whole data folder to begin anew"));
+            .with_hint("restore the file from a backup, or delete the data folder and all its data to start again"));
         }
         let key = generate_key(rng);
         write_private(&file, &format!("{FIRST_KEY} {}\n", key.expose()))
     }
 
-    /// Makes an empty database that nobody else can read; what SQLite adds to it follows suit.
+    /// Creates an empty database that only this user can read; SQLite copies the mode to its files.
     pub(crate) fn provide_database(&self) -> Result<bool, Failure> {
         let file = self.path.join(DATABASE);
         let is_new = !file.exists();
         private_file(OpenOptions::new().append(true).create(true), &file)
-            .with_context(|| format!("cannot make the database {}", file.display()))?;
+            .with_context(|| format!("cannot create the database {}", file.display()))?;
         Ok(is_new)
     }
 
-    /// The owner's access token; made on the first start, kept after.
+    /// The owner's access token; created on the first start.
     pub(crate) fn provide_owner(
         &self,
         root_url: &str,
@@ -147,20 +151,20 @@ impl DataFolder {
 
     /// The token in the owner's file.
     pub(crate) fn owner_token(&self) -> Result<Secret, Failure> {
-        owner_file::token(&self.read_owner()?).map_err(|problem| self.damaged(&problem))
+        owner_file::token(&self.read_owner()?).map_err(|error| self.damaged(&error))
     }
 
-    /// Where the server is, or was when it ran last.
+    /// The root URL of the server when it last ran.
     pub(crate) fn root_url(&self) -> Option<String> {
         let text = self.read_owner().ok()?;
         owner_file::root_url(&text).map(str::to_owned)
     }
 
-    /// Lets the owner's file say where the server is now.
+    /// Writes the current root URL into the owner's file.
     pub(crate) fn set_root_url(&self, root_url: &str) -> Result<(), Failure> {
         let old = self.read_owner()?;
         let new =
-            owner_file::with_root_url(&old, root_url).map_err(|problem| self.damaged(&problem))?;
+            owner_file::with_root_url(&old, root_url).map_err(|error| self.damaged(&error))?;
         match new == old {
             true => Ok(()),
             false => write_private(&self.owner_file(), &new),
@@ -174,16 +178,16 @@ impl DataFolder {
         Ok(text)
     }
 
-    fn damaged(&self, problem: &str) -> Failure {
+    fn damaged(&self, error: &str) -> Failure {
         Failure::failed(format!(
-            "{} is damaged: {problem}",
+            "{} is damaged: {error}",
             self.owner_file().display()
         ))
-        .advise("repair it, or delete it: the next start makes a new one with a new token, and the old token stops working")
+        .with_hint("repair or delete it: the next start creates a new file and token, and revokes the old token")
     }
 }
 
-/// Writes all of a file or nothing, readable by nobody else.
+/// Writes a file atomically, readable only by this user.
 fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     let unfinished = path.with_extension("new");
     let write = || {
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_keys_are_not_replaced_while_there_is_a_database() {
+    fn lost_keys_are_not_replaced_while_the_database_exists() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataFolder::open(folder.path()).unwrap();
         std::fs::write(folder.path().join(DATABASE), "x").unwrap();
@@ -283,13 +287,13 @@ mod tests {
             "{}",
             failure.message
         );
-        assert!(failure.advice.unwrap().contains("delete it"));
+        assert!(failure.hint.unwrap().contains("delete it"));
         assert_eq!(data.read_owner().unwrap(), "export X=1\n");
     }
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_read_what_is_made() {
+    fn only_this_user_can_read_the_files() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/data");

@@ -1,10 +1,10 @@
-//! Every command that the documentation names, held against the commands that there are.
+//! Tests that every command in the documentation exists.
 
 use clap::Command;
 
 use crate::cli::command;
 
-/// What stands between two backquotes and begins with the program's name, in all pages.
+/// All quoted command lines of the program in the documentation.
 fn documented() -> Vec<(String, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
@@ -28,15 +28,15 @@ fn documented() -> Vec<(String, String)> {
     found
 }
 
-/// What is wrong with a command line in which capitals stand for values.
-fn problem(command: &Command, line: &str) -> Option<String> {
+/// The error in a command line in which capitals stand for values.
+fn error(command: &Command, line: &str) -> Option<String> {
     let line = line.split(" #").next().unwrap_or_default();
     let line = line.split(" -- ").next().unwrap_or_default();
     let mut here = command;
     let mut flags: Vec<&clap::Arg> = command.get_arguments().collect();
     let mut n_values = 0;
     let mut is_value = false;
-    // In a table of Markdown a bar is written `\|`; of several flags in one place the first is looked up.
+    // In a Markdown table, `\|` separates alternatives: only the first is checked.
     for word in line.split_whitespace().skip(1) {
         let word = word.split("\\|").next().unwrap_or_default();
         let word = word.trim_matches(['[', ']', '(', ')', ',', '\'', '"']);
@@ -63,7 +63,7 @@ fn problem(command: &Command, line: &str) -> Option<String> {
             flags.extend(here.get_arguments());
             n_values = 0;
         } else if plain && here.has_subcommands() {
-            // Several in one, as in `create|update`.
+            // Alternatives such as `create|update` must be written as separate commands.
             return Some(format!("there is no command {word}"));
         } else {
             let value = here.get_positionals().nth(n_values);
@@ -81,20 +81,20 @@ fn problem(command: &Command, line: &str) -> Option<String> {
 }
 
 #[test]
-fn every_command_that_the_documentation_names_is_one() {
+fn every_documented_command_exists() {
     let mut command = command();
     command.build();
     let documented = documented();
     assert!(documented.len() > 40, "{}", documented.len());
     let wrong = documented
         .iter()
-        .filter_map(|(file, line)| Some(format!("{file}: `{line}`: {}", problem(&command, line)?)));
+        .filter_map(|(file, line)| Some(format!("{file}: `{line}`: {}", error(&command, line)?)));
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_command_or_flag_that_there_is_not_is_noticed() {
+fn an_unknown_command_or_flag_is_reported() {
     let mut command = command();
     command.build();
     for (line, said) in [
@@ -106,13 +106,13 @@ fn a_command_or_flag_that_there_is_not_is_noticed() {
         ("fleetwright audit show nonsense NAME", "nonsense"),
         ("fleetwright task list -q", "-q"),
     ] {
-        assert!(problem(&command, line).unwrap().contains(said), "{line}");
+        assert!(error(&command, line).unwrap().contains(said), "{line}");
     }
     for line in [
         "fleetwright audit show override NAME",
         "fleetwright plan -f DIR --check",
         "fleetwright --help",
     ] {
-        assert_eq!(problem(&command, line), None, "{line}");
+        assert_eq!(error(&command, line), None, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to, and the exit code that says so to scripts.
+//! The failure of a command: message, hint and exit code.
 
 use std::process::ExitCode;
 
@@ -12,30 +12,30 @@ pub(crate) enum Exit {
     Conflict = 5,
     Unreachable = 6,
     Differs = 7,
-    /// As shells count it for Ctrl-C.
+    /// The exit code that shells use for Ctrl-C.
     Interrupted = 130,
 }
 
 /// The part of `--help` that documents them.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  failed
-  2  wrong usage, or an answer was needed and nobody could be asked
+  0  success
+  1  failure
+  2  usage error, or confirmation needed and no terminal
   3  not found
-  4  not allowed (no, wrong or insufficient credentials)
-  5  conflict with what is there already
-  6  the server cannot be reached
-  7  something differs, and --check was given
+  4  not allowed (missing, wrong or insufficient credentials)
+  5  conflict with the current state
+  6  server unreachable
+  7  differences found with --check
 130  interrupted by Ctrl-C";
 
-/// What happened, to what, and what to do next.
+/// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
-    pub(crate) advice: Option<String>,
-    /// Whether the log has it: then it is not said again.
+    pub(crate) hint: Option<String>,
+    /// Whether it was logged: then it is not printed again.
     pub(crate) is_logged: bool,
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
-            advice: None,
+            hint: None,
             is_logged: false,
         }
     }
@@ -57,8 +57,8 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 }
@@ -78,7 +78,7 @@ impl From<anyhow::Error> for Failure {
 impl From<files::FileError> for Failure {
     fn from(error: files::FileError) -> Self {
         Self {
-            advice: error.advice,
+            hint: error.advice,
             ..Self::usage(error.message)
         }
     }

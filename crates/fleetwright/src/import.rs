@@ -1,7 +1,7 @@
-//! Brings worker pools and roles over from a Taskcluster deployment, or from what tc-admin made.
+//! Imports pools and roles from a Taskcluster deployment or a file of tc-admin.
 //!
-//! Idempotent: what is the same already is left alone, and nothing is ever deleted. A dry run
-//! makes the same decisions and shows them.
+//! Idempotent: equal items are not changed, and nothing is deleted. A dry run shows the same
+//! changes.
 
 mod apply;
 mod compare;
@@ -23,45 +23,46 @@ use summary::Tense;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Bring worker pools and roles over from a Taskcluster deployment or a file
+    /// Import pools and roles from a Taskcluster deployment or a file
     ///
-    /// The target is the server of the usual settings. A deployment is read with the credentials in
-    /// SOURCE_CLIENT_ID, SOURCE_ACCESS_TOKEN and SOURCE_CERTIFICATE, or else as anybody. A file is
-    /// what `tc-admin generate --json` prints, or {"workerPools": [...], "roles": [...]}.
+    /// The target is the configured server. The credentials for the source are in
+    /// SOURCE_CLIENT_ID, SOURCE_ACCESS_TOKEN and SOURCE_CERTIFICATE; without them, requests are
+    /// anonymous. A file is the output of `tc-admin generate --json`, or {"workerPools": [...],
+    /// "roles": [...]}.
     Taskcluster(Arguments),
-    /// Write rules that make the worker pools of a deployment or a file
+    /// Convert the pools of a deployment or a file to rules
     ///
-    /// Writes worker configurations, as small as they can be, that compile to exactly the same worker pools and launch
-    /// configs, which is proven before anything is written. No server is needed. The source is read as
-    /// by `import taskcluster`.
+    /// Writes minimal worker configurations that compile to exactly the same pools and launch
+    /// configs; this is verified before any file is written. No server is needed. The source is
+    /// read as by `import taskcluster`.
     Rules(rules::Arguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The root URL of a deployment, or a file
+    /// Root URL of a deployment, or a file
     #[arg(long, value_name = "URL|FILE")]
     from: String,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// In a dry run, also show all of what would be created
+    /// In a dry run, show new items completely
     #[arg(long, requires = "dry_run")]
     full: bool,
-    /// Only the worker pools, or only the roles
+    /// Only import pools, or only roles
     #[arg(long)]
     only: Option<Only>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Only {
-    /// Worker pools and no roles
+    /// Only pools
     Pools,
-    /// Roles and no worker pools
+    /// Only roles
     Roles,
 }
 
-/// Needs no server to bring something to.
+/// Converts pools to rules; needs no target server.
 pub(crate) async fn rules(
     arguments: &rules::Arguments,
     json: bool,
@@ -76,8 +77,8 @@ pub(crate) async fn taskcluster(
     verbose: bool,
 ) -> Result<(), Failure> {
     let mut wanted = source::read(&arguments.from, arguments.only, verbose).await?;
-    wanted.forget_deleted_pools();
-    tell_left_out(&mut wanted);
+    wanted.remove_deleted_pools();
+    report_skipped(&mut wanted);
     let here = source::of_server(&session.client, arguments.only).await?;
     let plan = Plan::new(&wanted, &here);
     let missing = missing_providers(&wanted, session).await?;
@@ -87,14 +88,14 @@ pub(crate) async fn taskcluster(
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
-            "nothing was imported: {} lacks providers that the worker pools use",
+            "nothing was imported: {} lacks providers of the pools",
             session.client.root_url()
         ))
-        .advise(format!(
-            "add these lines to its configuration and restart it, then import again:\n\n{lines}"
+        .with_hint(format!(
+            "add these lines to the server's configuration, restart it, and import again:\n\n{lines}"
         )));
     }
-    let failures = apply::carry_out(&plan, &session.client).await;
+    let failures = apply::apply(&plan, &session.client).await;
     if session.json {
         output::json(&summary::document(&plan, &wanted, &failures, false, None));
     } else {
@@ -106,11 +107,11 @@ pub(crate) async fn taskcluster(
     }
 }
 
-/// What the source has and an import does not bring over.
-fn tell_left_out(wanted: &mut Fleet) {
-    if wanted.forget_first_pool() {
+/// Reports items of the source that are not imported.
+fn report_skipped(wanted: &mut Fleet) {
+    if wanted.remove_first_pool() {
         output::note(&format!(
-            "left out {FIRST_POOL}: the source made this pool for itself on its first start"
+            "skipped {FIRST_POOL}: the source created this pool on its first start"
         ));
     }
     let ignored = wanted.ignored.iter();
@@ -119,7 +120,7 @@ fn tell_left_out(wanted: &mut Fleet) {
         .collect();
     if !ignored.is_empty() {
         output::note(&format!(
-            "ignored, for an import brings over worker pools and roles only: {}",
+            "skipped, because only pools and roles are imported: {}",
             ignored.join(", ")
         ));
     }
@@ -151,7 +152,7 @@ fn show(
     output::out(&summary::sentence(plan, &[], Tense::Would));
     if let Some(lines) = missing {
         output::note(&format!(
-            "warning: the import itself will be refused until {} has the providers that the worker pools use; add these lines to its configuration:\n\n{lines}",
+            "warning: {} lacks providers of the pools; add these lines to its configuration before the import:\n\n{lines}",
             session.client.root_url()
         ));
     }

@@ -1,6 +1,6 @@
-//! What only the machine can tell: the time, chance, and how long something took.
+//! Access to the system's time, randomness and stopwatch.
 //!
-//! Everything else takes these as parameters, or gets them here at the start of a command.
+//! Other code takes these as parameters, or reads them here at the start of a command.
 
 pub(crate) use api_client::pause;
 use domain::time::{Clock as _, Timestamp};
@@ -8,7 +8,7 @@ use engine::clock::SystemClock;
 pub(crate) use engine::measures::Stopwatch;
 use rand::rngs::ThreadRng;
 
-/// The time of day. Read it once per command and pass the value down.
+/// The current time. Read it once per command and pass the value down.
 pub(crate) fn now() -> Timestamp {
     SystemClock.now()
 }
@@ -18,6 +18,6 @@ pub(crate) fn now() -> Timestamp {
     clippy::disallowed_methods,
     reason = "the one place of the program that asks for randomness"
 )]
-pub(crate) fn chance() -> ThreadRng {
+pub(crate) fn random_source() -> ThreadRng {
     rand::rng()
 }

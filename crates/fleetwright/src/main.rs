@@ -1,4 +1,4 @@
-//! The one binary: server, client and tools.
+//! The `fleetwright` binary: server, client and tools.
 #![doc = include_str!("../README.md")]
 
 mod api_help;
@@ -20,7 +20,7 @@ mod session;
 
 use std::process::ExitCode;
 
-/// A request makes some hundred small texts; docs/performance.md says what this saves.
+/// A request allocates hundreds of small strings; see docs/performance.md.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

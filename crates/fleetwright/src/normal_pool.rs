@@ -1,18 +1,18 @@
-//! Worker pools in a form in which equal pools are equal.
+//! Normalizes pools, so that equivalent definitions are equal.
 
 use domain::id::PoolId;
 use domain::launch_config::id_of;
 use serde_json::{Map, Number, Value, json};
 
-/// What servers add to a `lifecycle` that lacks it.
+/// Defaults that servers add to `lifecycle`.
 const LIFECYCLE_DEFAULTS: [(&str, i64); 2] = [
     ("reregistrationTimeout", 345_600),
     ("queueInactivityTimeout", 7_200),
 ];
-/// Larger whole numbers are not exact as floats, so they stay as they are written.
+/// Larger integers are not exact as floats and are left unchanged.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What a pool is, in a form in which equal pools are equal.
+/// The normalized definition of a pool.
 pub(crate) fn normal_pool_body(id: &PoolId, body: Value) -> Value {
     let mut body = normal_json(body);
     if let Some(config) = body["config"].as_object_mut() {
@@ -32,7 +32,7 @@ pub(crate) fn normal_pool_body(id: &PoolId, body: Value) -> Value {
     body
 }
 
-/// The launch configs by their ids, which say all there is to say about their order.
+/// The launch configs by their ids: their order has no meaning.
 fn by_id(pool: &PoolId, launch_configs: Vec<Value>) -> Value {
     let mut known = Map::new();
     for (position, mut launch_config) in launch_configs.into_iter().enumerate() {
@@ -41,7 +41,7 @@ fn by_id(pool: &PoolId, launch_configs: Vec<Value>) -> Value {
             .and_then(|launch_config| id_of(pool, launch_config).ok())
             .map(|id| id.to_string())
             .filter(|id| !known.contains_key(id))
-            // Not for us to judge: the server will say what is wrong with it.
+            // The server reports what is wrong with it.
             .unwrap_or_else(|| format!("number {}", position + 1));
         if let Some(launch_config) = launch_config.as_object_mut() {
             without_id(launch_config);
@@ -64,7 +64,7 @@ fn without_id(launch_config: &mut Map<String, Value>) {
     }
 }
 
-/// Keys in order, and whole numbers without a fraction.
+/// Sorts keys, and writes integers without a fraction.
 fn normal_json(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -76,12 +76,12 @@ fn normal_json(value: Value) -> Value {
             Value::Object(fields.into_iter().collect())
         }
         Value::Array(items) => Value::Array(items.into_iter().map(normal_json).collect()),
-        Value::Number(number) => Value::Number(whole(&number).unwrap_or(number)),
+        Value::Number(number) => Value::Number(integer(&number).unwrap_or(number)),
         Value::Null | Value::Bool(_) | Value::String(_) => value,
     }
 }
 
-fn whole(number: &Number) -> Option<Number> {
+fn integer(number: &Number) -> Option<Number> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     if float.fract() != 0.0 || float.abs() > MAX_EXACT {
         return None;

@@ -1,8 +1,7 @@
-//! Everything a command prints goes through here: results, notes, errors, questions.
+//! Prints the output of all commands: results, notes, errors, questions.
 //!
-//! A reader that has gone away (`| head`) is no failure, so that error is dropped; nothing here
-//! panics on a closed pipe as the print macros do. A result that could not be written for another
-//! reason is remembered until the command ends, which then has failed.
+//! A closed pipe (`| head`) is not a failure; unlike the print macros, these functions do not
+//! panic on it. Other write errors are recorded, and the command fails at its end.
 
 mod age;
 mod diff;
@@ -22,10 +21,10 @@ pub(crate) use table::{Column, Kind, details, grid, printable, screen_width, tab
 
 use crate::failure::Failure;
 
-/// Why a result did not reach its reader: the first reason.
+/// The first error of writing a result.
 static NOT_WRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Whether tables are printed in full width, whatever the screen.
+/// Whether tables ignore the width of the screen.
 static WIDE: AtomicBool = AtomicBool::new(false);
 
 /// Prints tables in full width from now on.
@@ -40,83 +39,81 @@ fn is_wide() -> bool {
 /// Prints a result.
 pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    remember(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
+    record_write(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
 }
 
-/// Prints a result as it is, byte for byte: a file, a script.
+/// Prints a result byte for byte: a file, a script.
 pub(crate) fn out_raw(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    remember(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    record_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
 }
 
-/// Keeps in mind that a result was not written.
-pub(crate) fn remember(written: std::io::Result<()>) {
-    if let Err(problem) = written
-        && problem.kind() != ErrorKind::BrokenPipe
+/// Records an error of writing a result.
+pub(crate) fn record_write(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
     {
-        let _another_was_first = NOT_WRITTEN.set(problem);
+        let _only_the_first_counts = NOT_WRITTEN.set(error);
     }
 }
 
-/// Whether all results went where they should.
-pub(crate) fn all_written() -> Result<(), Failure> {
+/// Fails if a result could not be written.
+pub(crate) fn check_written() -> Result<(), Failure> {
     match NOT_WRITTEN.get() {
         None => Ok(()),
-        Some(problem) => Err(Failure::failed(format!(
-            "cannot write the output: {problem}"
-        ))),
+        Some(error) => Err(Failure::failed(format!("cannot write the output: {error}"))),
     }
 }
 
-/// Prints a document for programs.
+/// Prints a document as JSON.
 pub(crate) fn json(document: &Value) {
     out(&pretty(document));
 }
 
-/// JSON as people like to read it.
+/// Indented JSON.
 pub(crate) fn pretty(document: &Value) -> String {
     serde_json::to_string_pretty(document).expect("a JSON value can be written as text")
 }
 
-/// Says something that is not a result: progress, a warning, what was done.
+/// Prints a note to standard error: progress, a warning.
 pub(crate) fn note(text: &str) {
-    let _reader_has_gone = writeln!(std::io::stderr().lock(), "{text}");
+    let _closed_pipe = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Says what went wrong, and what to do.
+/// Prints a failure and its hint.
 pub(crate) fn failure(failure: &Failure) {
     if failure.is_logged {
         return;
     }
     note(&format!("error: {}", failure.message));
-    if let Some(advice) = &failure.advice {
-        note(&format!("  hint: {advice}"));
+    if let Some(hint) = &failure.hint {
+        note(&format!("  hint: {hint}"));
     }
 }
 
-/// Whether results go to a person's screen.
+/// Whether results go to a terminal.
 pub(crate) fn to_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether results may have colours.
+/// Whether to print colours.
 pub(crate) fn in_colour() -> bool {
     to_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Asks before something is destroyed. Nobody there to answer is a refusal.
+/// Asks for confirmation. Without a terminal and `--yes`, refuses.
 pub(crate) fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(
-            Failure::usage(format!("would {what}, but there is no terminal to ask on"))
-                .advise("give --yes if that is meant"),
-        );
+        return Err(Failure::usage(format!(
+            "cannot ask for confirmation to {what}: no terminal"
+        ))
+        .with_hint("use --yes to confirm"));
     }
     let mut stderr = std::io::stderr().lock();
-    let _reader_has_gone = write!(stderr, "{what}? [y/N] ").and_then(|()| stderr.flush());
+    let _closed_pipe = write!(stderr, "{what}? [y/N] ").and_then(|()| stderr.flush());
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     match (read, answer.trim().to_ascii_lowercase().as_str()) {

@@ -2,7 +2,7 @@
 
 use access::Secret;
 
-/// The client that `up` makes; it may do everything.
+/// The client that `up` creates; it has all scopes.
 pub(crate) const OWNER: &str = "static/owner";
 const ROOT_URL: &str = "TASKCLUSTER_ROOT_URL";
 const CLIENT_ID: &str = "TASKCLUSTER_CLIENT_ID";
@@ -17,7 +17,7 @@ pub(crate) fn compose(root_url: &str, token: &Secret) -> String {
     )
 }
 
-/// The token, if the file is whole.
+/// The token, if the file is complete.
 pub(crate) fn token(text: &str) -> Result<Secret, String> {
     value(text, ROOT_URL)?;
     let client_id = value(text, CLIENT_ID)?;
@@ -37,12 +37,12 @@ pub(crate) fn token(text: &str) -> Result<Secret, String> {
     }
 }
 
-/// Where the server is, or was when it ran last.
+/// The root URL of the server when it last ran.
 pub(crate) fn root_url(text: &str) -> Option<&str> {
     text.lines().find_map(|line| value_in(line, ROOT_URL))
 }
 
-/// The same text with another root URL; all other lines stay.
+/// The same text with another root URL; other lines are unchanged.
 pub(crate) fn with_root_url(text: &str, root_url: &str) -> Result<String, String> {
     value(text, ROOT_URL)?;
     Ok(text
@@ -54,7 +54,7 @@ pub(crate) fn with_root_url(text: &str, root_url: &str) -> Result<String, String
         .collect())
 }
 
-/// A text as one word of a shell.
+/// Quotes a text for a shell.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:.@%+=,_-".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -92,7 +92,7 @@ mod tests {
     const TOKEN: &str = "AbcAbcAbcAbcAbcAbcAbcAAbcAbcAbcAbcAbcAbcAbcA";
 
     #[test]
-    fn what_is_composed_is_read() {
+    fn a_composed_file_can_be_read() {
         let text = compose("http://127.0.0.1:8080", &Secret::new(TOKEN));
         assert_eq!(
             text,
@@ -115,9 +115,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_named() {
+    fn damaged_lines_are_named() {
         let whole = compose("http://a", &Secret::new(TOKEN));
-        for (text, problem) in [
+        for (text, error) in [
             (
                 String::new(),
                 "it has no line `export TASKCLUSTER_ROOT_URL=…`",
@@ -135,7 +135,7 @@ mod tests {
                 "TASKCLUSTER_CLIENT_ID is not static/owner",
             ),
         ] {
-            assert_eq!(token(&text).unwrap_err(), problem);
+            assert_eq!(token(&text).unwrap_err(), error);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server that a client command talks to, and how the command answers.
+//! A session of a client command: its server and its output.
 
 use clap::Args;
 use domain::time::Timestamp;
@@ -9,23 +9,23 @@ use crate::failure::Failure;
 use crate::machine;
 use crate::output::{self, Column};
 
-/// How many items of a list are wanted.
+/// Maximum number of items in a list.
 #[derive(Args, Debug)]
 pub(crate) struct Limit {
-    /// Show at most so many (default: all)
+    /// Maximum number of items (default: all)
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 }
 
-/// The consent to destroy something.
+/// Consent to a destructive command.
 #[derive(Args, Debug)]
 pub(crate) struct Consent {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// The server that a client command talks to, and how it answers to the user.
+/// The server of a client command, and the format of its output.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) json: bool,
@@ -46,7 +46,7 @@ impl Session {
         })
     }
 
-    /// Shows a list: all its pages.
+    /// Prints all pages of a list.
     pub(crate) async fn list(
         &self,
         call: &Call,
@@ -59,14 +59,14 @@ impl Session {
         Ok(())
     }
 
-    /// Shows the list in a document.
+    /// Prints the list in a document.
     pub(crate) fn rows(&self, document: &Value, key: &str, columns: &[Column]) {
         if self.json {
             return output::json(document);
         }
         let items = document[key].as_array().map_or(&[][..], Vec::as_slice);
         if items.is_empty() && output::to_terminal() {
-            return output::note("there are none");
+            return output::note("no items");
         }
         output::out(&output::table(
             items,
@@ -76,7 +76,7 @@ impl Session {
         ));
     }
 
-    /// Shows one thing.
+    /// Prints one item.
     pub(crate) fn details(&self, item: &Value, columns: &[Column]) {
         match self.json {
             true => output::json(item),
@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    /// Says that it is done; a program gets the reply, if the call has one.
+    /// Reports success: prints the text, or with `--json` the reply, if the call has one.
     pub(crate) fn done(&self, reply: &Value, text: &str) {
         match (self.json, reply) {
             (true, Value::Null) => {}
@@ -93,9 +93,10 @@ impl Session {
         }
     }
 
-    /// Says that it is gone; a program gets the reply, or the name of it if the call has none.
-    pub(crate) fn gone(&self, reply: &Value, name: &Value, text: &str) {
-        let told = if reply.is_null() { name } else { reply };
-        self.done(told, text);
+    /// Reports a deletion: with `--json`, prints the reply, or the item's name if the reply is
+    /// empty.
+    pub(crate) fn deleted(&self, reply: &Value, name: &Value, text: &str) {
+        let document = if reply.is_null() { name } else { reply };
+        self.done(document, text);
     }
 }

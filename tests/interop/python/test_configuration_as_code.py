@@ -163,9 +163,9 @@ def test_the_second_plan_is_empty(code, owner):
     assert len(compiled["config"]["launchConfigs"]) == 2
 
     checked = code.plan("--check")
-    assert (checked.returncode, checked.stdout) == (DONE, "nothing to do, 4 as they should be\n")
+    assert (checked.returncode, checked.stdout) == (DONE, "nothing to do, 4 unchanged\n")
     again = code.apply()
-    assert again.returncode == DONE and "nothing was done" in again.stdout
+    assert again.returncode == DONE and "nothing to do" in again.stdout
 
 
 def test_things_of_others_are_never_touched(code, owner):
@@ -206,7 +206,7 @@ def test_a_saved_plan_is_refused_once_somebody_changed_something(code, owner, tm
     owner.auth.updateRole(role, {"description": "", "scopes": ["theirs"]})
     refused_plan = code.run("apply", "--plan", saved, "--yes")
     assert refused_plan.returncode == CONFLICT
-    assert f"role {role} was changed by somebody" in refused_plan.stderr
+    assert f"role {role} was changed by another client" in refused_plan.stderr
     pool = owner.worker_manager.workerPool(f"worker-manager/{code.prefix}-opt")
     assert pool["config"]["launchConfigs"][0]["machineType"] == "m1"
 
@@ -240,7 +240,7 @@ def test_what_changes_while_somebody_thinks_about_the_question_is_seen(code, own
     said = read_until(terminal, "makes another one")
     assert asking.wait(COMMAND_SECONDS) == CONFLICT, said
     os.close(terminal)
-    assert "nothing was done" in said and f"role {role} was changed by somebody" in said, said
+    assert "nothing was done" in said and f"role {role} was changed by another client" in said, said
     assert owner.auth.role(role)["scopes"] == ["theirs"]
     pool = owner.worker_manager.workerPool(f"worker-manager/{code.prefix}-opt")
     assert pool["config"]["launchConfigs"][0]["machineType"] == "m1"
@@ -265,8 +265,8 @@ def test_pools_to_be_taken_over_are_those_that_were_seen(code, owner, tmp_path):
     owner.worker_manager.createWorkerPool(pool_id, theirs | {"emailOnError": False})
     refused = code.run("apply", "--plan", saved, "--yes")
     assert refused.returncode == CONFLICT, refused.stderr
-    assert f"worker pool {pool_id}, which worker configuration" in refused.stderr
-    assert "was made by hand by somebody" in refused.stderr
+    assert f"pool {pool_id}, which worker configuration" in refused.stderr
+    assert "was created by hand by another client" in refused.stderr
     assert_refused(refusal(owner.auth.role, f"{code.prefix}:team"), 404, "ResourceNotFound", "role")
 
     assert code.plan("--adopt-pools", "--out", saved).returncode == DONE
@@ -274,7 +274,7 @@ def test_pools_to_be_taken_over_are_those_that_were_seen(code, owner, tmp_path):
     assert applied.returncode == DONE, applied.stderr
     assert len(owner.worker_manager.workerPool(pool_id)["config"]["launchConfigs"]) == 2
     again = code.run("apply", "--plan", saved, "--yes")
-    assert again.returncode == DONE and "4 had been done before" in again.stdout, again.stderr
+    assert again.returncode == DONE and "4 already done" in again.stdout, again.stderr
 
 
 def test_a_change_of_a_rule_is_told_to_its_last_consequence(code):
@@ -285,7 +285,7 @@ def test_a_change_of_a_rule_is_told_to_its_last_consequence(code):
     for part in [
         "~ rule machines",
         f'/values/{GOOGLE}/machineType: "m1" → "m2"',
-        f"~ worker pool worker-manager/{code.prefix}-opt: 2 replaced launch configs",
+        f"~ pool worker-manager/{code.prefix}-opt: 2 replaced launch configs",
         "zone=us-east1-c: lc-",
     ]:
         assert part in planned.stdout, planned.stdout
@@ -317,22 +317,22 @@ def test_an_override_is_set_and_taken_back_by_files(code):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pools: []\n", ": /pools: is not known here"),
+        ("pools: []\n", ": /pools: unknown key"),
         ("roles: {}\n", ": /roles: must be a list"),
         ("roles:\n  - { roleId: r, scope: [] }\n", ": /roles/0/scope: a role has no such key"),
-        ("roles:\n  - { roleId: r }\n  - { roleId: r }\n", "role r stands in"),
+        ("roles:\n  - { roleId: r }\n  - { roleId: r }\n", "role r is already defined in"),
         ("clientId: c\n", "must have required property 'expires'"),
         ("clientId: static/c\nexpires: 2040-01-01T00:00:00Z\n", "begin with static/"),
         (
             "overrideId: o\nregion: r\npause: true\nreason: r\nuntil: 2999-01-01T00:00:00Z\n",
             "ends within 90 days",
         ),
-        ("clientId: c\naccessToken: t\n", "access tokens do not belong into files"),
+        ("clientId: c\naccessToken: t\n", "access tokens must not be in files"),
         (
             "workerConfigurationId: w\nworkerTypes: [a]\nrules: [{ ruleId: r, values: 1 }]\n",
             ": /rules/0/values: ",
         ),
-        ("owns: { role: [] }\n", ": /owns/role: is not known here"),
+        ("owns: { role: [] }\n", ": /owns/role: unknown key"),
         ("owns: { roles: ['x*'] }\nroles: [{ roleId: r }]\n", "role r is not owned"),
         ("roles: []\nclients: [1,\n", "bad.yaml:2:"),
     ],
@@ -350,9 +350,9 @@ def test_the_example_of_rfc_124_gives_its_result_on_the_command_line(tmp_path):
     path = tmp_path / "build.json"
     path.write_text(json.dumps(RFC))
     options = [f"--set={name}={value}" for name, value in RFC_PRESENTED.items()]
-    done = fleetwright("configuration", "eval", path, *options)
+    done = fleetwright("rules", "eval", path, *options)
     assert json.loads(done.stdout) == RFC_RESULT, done.stderr
-    origins = fleetwright("configuration", "eval", path, *options, "--origins", "--json")
+    origins = fleetwright("rules", "eval", path, *options, "--origins", "--json")
     origins = json.loads(origins.stdout)["origins"]
     assert origins["/ec2/SubnetID"] == {"ruleId": "us-east-1a subnets"}
     ours = {"/scalingRatio", "/owner", "/description", "/ec2/ImageId", "/ec2/SubnetID"}
@@ -397,7 +397,7 @@ def test_the_example_of_three_clouds_gives_its_launch_configs_and_checks_payload
     clouds = (example / "clouds.toml").read_text(encoding="utf-8")
     rules = example / "fleet.yaml"
     assert len(rules.read_text(encoding="utf-8").splitlines()) < 80
-    linted = fleetwright("configuration", "lint", rules)
+    linted = fleetwright("rules", "lint", rules)
     assert linted.returncode == DONE, linted.stdout
     with FleetServer(tmp_path, further=clouds) as server:
         applied = fleetwright("apply", "-f", rules, "--yes", **server.environment)

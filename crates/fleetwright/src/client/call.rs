@@ -1,18 +1,18 @@
-//! One call of the API, and in words what it is for.
+//! One API call with its purpose, for messages.
 
 pub(crate) use api_client::{AUTH, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use bytes::Bytes;
 use reqwest::Method;
 use serde_json::Value;
 
-/// A call: what to send where, and in words what it is for.
+/// An API call with its purpose.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) api: api_client::Call,
     /// Completes "could not …" in an error.
     pub(crate) purpose: String,
-    /// A command that shows what there is, for when this was not found.
-    pub(super) look_with: Option<&'static str>,
+    /// The command that lists existing items, for the hint when this one is not found.
+    pub(super) list_command: Option<&'static str>,
 }
 
 impl Call {
@@ -20,7 +20,7 @@ impl Call {
         Self {
             api: api_client::Call::new(method, service, segments),
             purpose: String::new(),
-            look_with: None,
+            list_command: None,
         }
     }
 
@@ -32,7 +32,7 @@ impl Call {
         Self::new(Method::PUT, service, segments).with(|call| call.json(&body))
     }
 
-    /// A PUT of bytes in the place of what was there.
+    /// A PUT of bytes that replaces the existing content.
     pub(crate) fn upload(service: &str, segments: &[&str], raw: impl Into<Bytes>) -> Self {
         Self::new(Method::PUT, service, segments).with(|call| call.raw(raw))
     }
@@ -41,7 +41,7 @@ impl Call {
         Self::new(Method::POST, service, segments).with(|call| call.json(&body))
     }
 
-    /// A POST that carries nothing, such as "enable this".
+    /// A POST without a body, such as "enable this".
     pub(crate) fn order(service: &str, segments: &[&str]) -> Self {
         Self::new(Method::POST, service, segments)
     }
@@ -54,14 +54,14 @@ impl Call {
         self.with(|call| call.query(name, value))
     }
 
-    /// What the call is for: `show worker pool a/b`.
+    /// Sets the purpose, such as `show pool a/b`.
     pub(crate) fn to(mut self, purpose: impl Into<String>) -> Self {
         self.purpose = purpose.into();
         self
     }
 
-    pub(crate) fn look_with(mut self, command: &'static str) -> Self {
-        self.look_with = Some(command);
+    pub(crate) fn list_command(mut self, command: &'static str) -> Self {
+        self.list_command = Some(command);
         self
     }
 

@@ -1,4 +1,4 @@
-//! The user's own settings: `config.toml` in the configuration folder, with profiles.
+//! The user's settings file: `config.toml` in the configuration folder, with profiles.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::output;
 
-/// No settings file is larger.
+/// Maximum size of a settings file.
 const MAX_BYTES: u64 = 1 << 20;
-const TWO_TOKENS: &str = "both access_token and access_token_file: give one of them";
+const TWO_TOKENS: &str = "both access_token and access_token_file: keep one of them";
 
-/// The file: settings for everyday use at the top, others under `[profiles.NAME]`.
+/// The file: default settings at the top, others under `[profiles.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ConfigFile {
@@ -24,12 +24,12 @@ pub(crate) struct ConfigFile {
     access_token_file: Option<PathBuf>,
     certificate: Option<String>,
     profiles: BTreeMap<String, Profile>,
-    /// Where this was read from, for messages.
+    /// The path of the file, for messages.
     #[serde(skip)]
     path: PathBuf,
 }
 
-/// One server, and who we are there.
+/// A server and the credentials for it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Profile {
@@ -48,7 +48,7 @@ impl Profile {
 }
 
 impl ConfigFile {
-    /// Reads the user's file, if there is one. The second part is a warning to show.
+    /// Reads the user's file, if it exists. Also returns a warning to print.
     pub(crate) fn of_user() -> Result<(Self, Option<String>), Failure> {
         let Some(folder) = dirs::config_dir() else {
             return Ok((Self::default(), None));
@@ -58,9 +58,9 @@ impl ConfigFile {
             return Ok((Self::default(), None));
         }
         let text = read_small(&path)?;
-        let mut file = Self::parse(&text).map_err(|problem| {
-            Failure::usage(format!("{}: {problem}", path.display()))
-                .advise("known keys are root_url, client_id, access_token, access_token_file, certificate, at the top or under [profiles.NAME]")
+        let mut file = Self::parse(&text).map_err(|error| {
+            Failure::usage(format!("{}: {error}", path.display()))
+                .with_hint("the keys are root_url, client_id, access_token, access_token_file and certificate, at the top or under [profiles.NAME]")
         })?;
         let warning = match file.holds_secret() {
             true => warning_if_open(&path),
@@ -72,7 +72,7 @@ impl ConfigFile {
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: Self =
-            toml::from_str(text).map_err(|problem| problem.to_string().trim().to_owned())?;
+            toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
         let top = file.at_the_top();
         let mut named = file
             .profiles
@@ -97,8 +97,8 @@ impl ConfigFile {
         }
     }
 
-    /// The profile of this name, or the settings at the top of the file. A profile that names no
-    /// server is about the one at the top.
+    /// The profile of this name, or the settings at the top of the file. A profile without a root
+    /// URL uses that at the top.
     pub(crate) fn profile(&self, name: Option<&str>) -> Result<Profile, Failure> {
         let Some(name) = name else {
             return Ok(self.at_the_top());
@@ -106,17 +106,17 @@ impl ConfigFile {
         let mut profile = self.profiles.get(name).cloned().ok_or_else(|| {
             let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
             let known = match known.is_empty() {
-                true => "it has none".to_owned(),
+                true => "it has no profiles".to_owned(),
                 false => format!("it has {}", known.join(", ")),
             };
-            Failure::usage(format!("there is no profile {name:?} in your settings file: {known}"))
-                .advise("profiles are the sections [profiles.NAME] of config.toml in the folder fleetwright of your configuration folder, usually ~/.config")
+            Failure::usage(format!("profile {name:?} is not in the settings file: {known}"))
+                .with_hint("profiles are the sections [profiles.NAME] of the settings file, usually ~/.config/fleetwright/config.toml")
         })?;
         profile.root_url = profile.root_url.or_else(|| self.root_url.clone());
         Ok(profile)
     }
 
-    /// Reads the token that a profile keeps in a file of its own.
+    /// Reads the token file of a profile.
     pub(crate) fn token_from(&self, path: &Path) -> Result<Secret, Failure> {
         let path = match self.path.parent() {
             Some(folder) => folder.join(path),
@@ -156,7 +156,7 @@ fn read_small(path: &Path) -> Result<String, Failure> {
 fn warning_if_open(path: &Path) -> Option<String> {
     others_may_read(path).then(|| {
         format!(
-            "{} holds a secret and others can read it; `chmod 600 {0}` helps",
+            "other users can read the secret in {}: run `chmod 600 {0}`",
             path.display()
         )
     })

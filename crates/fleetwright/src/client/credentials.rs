@@ -1,4 +1,4 @@
-//! Which server, and as whom: flags before environment before the user's settings file.
+//! Server and credentials: from flags, the environment or the user's settings file, in this order.
 //!
 //! Client id, token and certificate belong together and come from one place. A profile named on
 //! the command line is a flag and so comes before the environment.
@@ -10,14 +10,14 @@ use api_client::Credentials;
 use super::ConfigFile;
 use crate::failure::Failure;
 
-/// What the command line says about the server.
+/// The options that select the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) root_url: Option<String>,
     pub(crate) profile: Option<String>,
 }
 
-/// Which server, and as whom; without credentials as anybody.
+/// The server and the credentials; without credentials, requests are anonymous.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) root_url: String,
@@ -29,7 +29,7 @@ pub(crate) fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Decides where everything comes from.
+/// Selects the source of each setting.
 pub(crate) fn resolve(
     flags: &Flags,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -46,8 +46,10 @@ pub(crate) fn resolve(
         (None, false) => of_environment.or(profile.root_url.clone()),
     };
     let root_url = root_url.ok_or_else(|| {
-        Failure::usage("it is not known which server to ask")
-            .advise("give --root-url, set TASKCLUSTER_ROOT_URL, or write root_url into your settings file; for a server started by `fleetwright up`, source the file owner.env in its data folder")
+        Failure::usage("no server configured").with_hint(
+            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file; for a server started by \
+             `fleetwright up`, source the file owner.env in its data folder",
+        )
     })?;
 
     let of_profile = || {
@@ -56,7 +58,7 @@ pub(crate) fn resolve(
             (None, Some(path)) => Some(file.token_from(path)?),
             (None, None) => None,
         };
-        together(
+        credentials_of(
             profile.client_id.clone(),
             token,
             profile.certificate.clone(),
@@ -83,7 +85,7 @@ pub(crate) fn credentials_of_environment(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Credentials>, Failure> {
     let names = ["CLIENT_ID", "ACCESS_TOKEN"].map(|name| format!("{prefix}{name}"));
-    together(
+    credentials_of(
         variable(&names[0]),
         variable(&names[1]).map(Secret::new),
         variable(&format!("{prefix}CERTIFICATE")),
@@ -91,38 +93,35 @@ pub(crate) fn credentials_of_environment(
     )
 }
 
-fn together(
+fn credentials_of(
     client_id: Option<String>,
     access_token: Option<Secret>,
     certificate: Option<String>,
     names: [&str; 2],
 ) -> Result<Option<Credentials>, Failure> {
-    let half = |has: &str, lacks: &str| {
-        Failure::usage(format!(
-            "half of the credentials is missing: {has} is set and {lacks} is not"
-        ))
-    };
+    let incomplete =
+        |has: &str, lacks: &str| Failure::usage(format!("{lacks} is not set, but {has} is"));
     let (client_id, access_token) = match (client_id, access_token) {
         (None, None) => return Ok(None),
-        (Some(_), None) => return Err(half(names[0], names[1])),
-        (None, Some(_)) => return Err(half(names[1], names[0])),
+        (Some(_), None) => return Err(incomplete(names[0], names[1])),
+        (None, Some(_)) => return Err(incomplete(names[1], names[0])),
         (Some(client_id), Some(access_token)) => (client_id, access_token),
     };
-    if let Some(strange) = client_id
+    if let Some(invalid) = client_id
         .chars()
         .find(|c| !c.is_ascii_graphic() || matches!(c, '"' | '\\'))
     {
         return Err(Failure::usage(format!(
-            "{} is no client id: it contains {strange:?}",
+            "{} is not a client id: it contains {invalid:?}",
             names[0]
         )));
     }
     let extension = match certificate {
         None => None,
         Some(text) => {
-            let certificate: Certificate = serde_json::from_str(&text).map_err(|problem| {
+            let certificate: Certificate = serde_json::from_str(&text).map_err(|error| {
                 Failure::usage(format!(
-                    "the certificate that belongs to {} is damaged: {problem}",
+                    "the certificate for {} is invalid: {error}",
                     names[0]
                 ))
             })?;
@@ -225,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn without_credentials_one_is_nobody_and_half_of_them_is_an_error() {
+    fn missing_credentials_are_anonymous_and_incomplete_ones_an_error() {
         assert_eq!(
             chosen(("https://a.example.com", "anybody"), &[]),
             pair("https://a.example.com", "nobody")
         );
         assert_eq!(
             chosen(("", ""), &[("TASKCLUSTER_CLIENT_ID", "x")]),
-            Err("half of the credentials is missing: TASKCLUSTER_CLIENT_ID is set and TASKCLUSTER_ACCESS_TOKEN is not".to_owned())
+            Err("TASKCLUSTER_ACCESS_TOKEN is not set, but TASKCLUSTER_CLIENT_ID is".to_owned())
         );
     }
 
@@ -248,17 +247,17 @@ mod tests {
     fn two_tokens_in_one_place_are_refused() {
         let both = "access_token = \"t\"\naccess_token_file = \"f\"\n";
         for (head, part) in [("", "the top"), ("[profiles.x]\n", "[profiles.x]")] {
-            let problem = ConfigFile::parse(&format!("{head}{both}")).unwrap_err();
-            assert!(problem.starts_with(part), "{problem}");
+            let error = ConfigFile::parse(&format!("{head}{both}")).unwrap_err();
+            assert!(error.starts_with(part), "{error}");
         }
     }
 
     #[test]
-    fn an_unknown_profile_is_named_with_those_that_exist() {
+    fn an_unknown_profile_is_reported_with_the_existing_ones() {
         assert_eq!(
             chosen(("", "nosuch"), &[]),
             Err(
-                "there is no profile \"nosuch\" in your settings file: it has anybody, staging"
+                "profile \"nosuch\" is not in the settings file: it has anybody, staging"
                     .to_owned()
             )
         );
@@ -279,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_of_the_file_is_named() {
-        let problem = ConfigFile::parse("rooturl = \"x\"").unwrap_err();
-        assert!(problem.contains("rooturl"), "{problem}");
+        let error = ConfigFile::parse("rooturl = \"x\"").unwrap_err();
+        assert!(error.contains("rooturl"), "{error}");
     }
 }

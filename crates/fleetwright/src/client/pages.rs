@@ -6,12 +6,12 @@ use super::{Call, Client};
 use crate::failure::Failure;
 use crate::output::Progress;
 
-/// The largest page that servers give.
+/// Maximum size of a page that servers return.
 const PAGE_LIMIT: usize = 1_000;
-/// More than this is no list for a command line; `--limit` or a filter helps.
+/// Maximum number of items in a list; `--limit` or a filter reduces it.
 const MAX_ITEMS: usize = 1_000_000;
 
-/// How much is asked for at once, and how much is gathered.
+/// Limits of one page and of the complete list.
 #[derive(Clone, Copy)]
 struct Bounds {
     page: usize,
@@ -25,15 +25,15 @@ impl Bounds {
     };
 }
 
-/// What the next page is to hold.
-struct Wanted {
+/// The request for the next page.
+struct PageRequest {
     page: Call,
     n_so_far: usize,
 }
 
 impl Client {
-    /// The list under `key`, from as many pages as it takes, up to `limit` items. The document is
-    /// the API's, without the token for a next page.
+    /// Reads the list under `key` from all pages, up to `limit` items. Returns the API's document
+    /// without the continuation token.
     pub(crate) async fn pages(
         &self,
         call: &Call,
@@ -41,10 +41,10 @@ impl Client {
         limit: Option<usize>,
     ) -> Result<Value, Failure> {
         let mut progress = Progress::start();
-        let ask = async |wanted: Wanted| {
-            let Wanted { page, n_so_far } = wanted;
+        let ask = async |wanted: PageRequest| {
+            let PageRequest { page, n_so_far } = wanted;
             if n_so_far > 0 {
-                progress.tell(|| format!("{}: {n_so_far} so far", call.purpose));
+                progress.report(|| format!("{}: {n_so_far} so far", call.purpose));
             }
             self.call(&page).await
         };
@@ -57,9 +57,9 @@ async fn gather(
     key: &str,
     limit: Option<usize>,
     bounds: Bounds,
-    mut ask: impl AsyncFnMut(Wanted) -> Result<Value, Failure>,
+    mut ask: impl AsyncFnMut(PageRequest) -> Result<Value, Failure>,
 ) -> Result<Value, Failure> {
-    // One more than may be there shows that there are too many.
+    // One item more than the maximum shows that there are too many.
     let most = limit.unwrap_or(usize::MAX).min(bounds.items + 1);
     let mut gathered = Gathered::new(most);
     loop {
@@ -69,10 +69,10 @@ async fn gather(
             .query("limit", Some(n_wanted))
             .query("continuationToken", gathered.token.clone());
         let n_so_far = gathered.items.len();
-        let reply = ask(Wanted { page, n_so_far }).await?;
+        let reply = ask(PageRequest { page, n_so_far }).await?;
         let added = gathered.add(reply, key);
         let goes_on = added
-            .map_err(|problem| Failure::failed(format!("could not {}: {problem}", call.purpose)))?;
+            .map_err(|error| Failure::failed(format!("could not {}: {error}", call.purpose)))?;
         if !goes_on {
             break;
         }
@@ -80,7 +80,7 @@ async fn gather(
     if gathered.items.len() > bounds.items {
         let (purpose, most) = (&call.purpose, bounds.items);
         return Err(Failure::failed(format!(
-            "could not {purpose}: there are more than {most}; give a lower --limit or a filter"
+            "could not {purpose}: more than {most} items; set --limit or a filter"
         )));
     }
     Ok(gathered.into_document(key))
@@ -107,7 +107,7 @@ impl Gathered {
         self.most - self.items.len()
     }
 
-    /// Takes a page; whether there is another one to ask for.
+    /// Adds a page; returns whether to request another one.
     fn add(&mut self, page: Value, key: &str) -> Result<bool, String> {
         let Value::Object(mut page) = page else {
             return Err("the reply is not an object".to_owned());
@@ -122,7 +122,7 @@ impl Gathered {
         self.rest = page;
         let token = token.as_ref().and_then(Value::as_str).map(str::to_owned);
         if token.is_some() && token == self.token {
-            return Err("the server gave the same page twice".to_owned());
+            return Err("the server returned the same page twice".to_owned());
         }
         self.token = token;
         Ok(self.token.is_some() && !is_cut && self.room() > 0)
@@ -147,7 +147,8 @@ mod tests {
         items: 35,
     };
 
-    /// Gathers from a server that has `there` items. Returns also how many were asked for, page by page.
+    /// Gathers from a server that has `there` items. Returns also how many were asked for, page
+    /// by page.
     async fn gathered(
         there: usize,
         limit: Option<usize>,
@@ -155,7 +156,7 @@ mod tests {
     ) -> (Result<usize, String>, Vec<usize>) {
         let call = Call::get(AUTH, &["clients"]).to("list clients");
         let mut asked = Vec::new();
-        let ask = async |wanted: Wanted| {
+        let ask = async |wanted: PageRequest| {
             let of = |name: &str| -> Option<usize> {
                 let (_, query) = wanted.page.api.resource.split_once('?')?;
                 let mut parameters = query.split('&').filter_map(|part| part.split_once('='));
@@ -211,7 +212,7 @@ mod tests {
                     Ok(count) => assert_eq!((count, there <= most), (there, true)),
                     Err(refused) => {
                         assert!(there > most, "{there}: {refused}");
-                        let expected = "could not list clients: there are more than 35; ";
+                        let expected = "could not list clients: more than 35 items; ";
                         assert!(refused.starts_with(expected), "{refused}");
                     }
                 }

@@ -1,18 +1,18 @@
-//! Whether to try once more, and after how long.
+//! Decides whether to retry a call, and after what delay.
 
 use std::time::Duration;
 
-/// How often a call is sent at most.
+/// Maximum number of times that a call is sent.
 pub(crate) const MAX_ATTEMPTS: u32 = 5;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Answered(u16),
-    /// No connection came about: the server has not seen the call.
+    /// The connection failed: the server has not received the call.
     NotConnected,
-    /// The connection broke or took too long: the server may have carried the call out.
+    /// The connection broke or timed out: the server may have executed the call.
     Broken,
 }
 
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_happened_is_repeated_only_when_that_is_harmless() {
+    fn calls_that_may_have_executed_are_retried_only_if_idempotent() {
         for outcome in [
             Outcome::Broken,
             Outcome::Answered(503),

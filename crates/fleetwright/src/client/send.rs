@@ -1,4 +1,4 @@
-//! Sends calls, and tries again where that is right.
+//! Sends calls, with retries.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
-use super::problem::{NOT_OUR_SERVER, refused, unreachable};
+use super::refusal::{NOT_OUR_SERVER, refused, unreachable};
 use super::retry::{Outcome, delay_after};
 use super::{Call, Settings};
 use crate::failure::Failure;
 use crate::{machine, output};
 
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// No reply of the API is larger.
+/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
-/// No chain of redirects is longer.
+/// Maximum number of redirects to follow.
 const MAX_REDIRECTS: usize = 10;
 
-/// Calls the API of one server, as one client.
+/// Calls the API of one server with one set of credentials.
 pub(crate) struct Client {
     api: api_client::Client,
     credentials: Option<Credentials>,
     verbose: bool,
 }
 
-/// What became of opening a stream.
-pub(crate) enum Opened {
+/// The outcome of opening a stream.
+pub(crate) enum OpenOutcome {
     Stream(Response),
-    /// The server says where it is instead.
-    Elsewhere(Url),
-    /// There is no such thing, or the server does not know the call.
+    /// The stream is at another URL.
+    Redirect(Url),
+    /// The item does not exist, or the server does not know the call.
     Missing(Failure),
-    /// It may work a moment later.
+    /// A later attempt may succeed.
     Broken(String),
 }
 
 impl Client {
     pub(crate) fn new(settings: Settings, verbose: bool) -> Result<Self, Failure> {
-        let root_url = parse_root_url(&settings.root_url).map_err(|problem| {
-            Failure::usage(problem.to_string())
-                .advise("a root URL looks like https://fleet.example.com, without a path")
+        let root_url = parse_root_url(&settings.root_url).map_err(|error| {
+            Failure::usage(error.to_string())
+                .with_hint("a root URL looks like https://fleet.example.com, without a path")
         })?;
         let options = Options {
             user_agent: Some(concat!("fleetwright/", env!("CARGO_PKG_VERSION"))),
@@ -53,7 +53,7 @@ impl Client {
             max_reply_bytes: MAX_REPLY_BYTES,
             stamp: Box::new(|| Stamp {
                 seconds: machine::now().as_millis() / 1_000,
-                nonce: slugid::nice(&mut machine::chance()),
+                nonce: slugid::nice(&mut machine::random_source()),
             }),
             observer: verbose.then(|| Box::new(note) as Observer),
         };
@@ -70,7 +70,7 @@ impl Client {
         self.api.root_url()
     }
 
-    /// As whom calls are made, if as anybody.
+    /// The client id that signs calls; `None` for anonymous calls.
     pub(crate) fn client_id(&self) -> Option<&str> {
         let credentials = self.credentials.as_ref();
         credentials.map(|credentials| credentials.client_id.as_str())
@@ -79,23 +79,23 @@ impl Client {
     /// Sends the call and returns the reply, which need not be JSON.
     pub(crate) async fn bytes(&self, call: &Call) -> Result<Vec<u8>, Failure> {
         let mut attempt = 0;
-        let mut retry = |problem: &CallError| {
+        let mut retry = |error: &CallError| {
             attempt += 1;
-            let outcome = match problem {
+            let outcome = match error {
                 CallError::Refused(refusal) => Outcome::Answered(refusal.status.as_u16()),
                 CallError::BadReply(_) => return None,
-                CallError::NoAnswer(_) if problem.is_unsent() => Outcome::NotConnected,
+                CallError::NoAnswer(_) if error.is_unsent() => Outcome::NotConnected,
                 CallError::NoAnswer(_) => Outcome::Broken,
             };
             delay_after(attempt, call.api.is_idempotent(), outcome)
         };
         let credentials = self.credentials.as_ref();
         let outcome = self.api.exchange(&call.api, credentials, &mut retry).await;
-        outcome.map_err(|problem| match problem {
+        outcome.map_err(|error| match error {
             CallError::NoAnswer(source) => self.unreachable(call, &root_cause(&source)),
             CallError::Refused(refusal) => refused(call, &refusal, credentials.is_some()),
-            CallError::BadReply(problem) => Failure::failed(format!(
-                "could not {}: the reply of {} is too large: {problem}",
+            CallError::BadReply(error) => Failure::failed(format!(
+                "could not {}: the reply of {} is too large: {error}",
                 call.purpose,
                 self.root_url()
             )),
@@ -108,57 +108,57 @@ impl Client {
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|problem| {
+        serde_json::from_slice(&body).map_err(|error| {
             Failure::failed(format!(
-                "could not {}: the reply of {} is not JSON: {problem}",
+                "could not {}: the reply of {} is not JSON: {error}",
                 call.purpose,
                 self.root_url()
             ))
-            .advise(NOT_OUR_SERVER)
+            .with_hint(NOT_OUR_SERVER)
         })
     }
 
-    /// Sends the call once, and returns the reply while it is still coming: a stream of events, from
-    /// this place on, for at most so long.
+    /// Sends the call once and returns the open response: a stream of events that starts after this
+    /// event and lasts no longer than `limit`.
     pub(crate) async fn open(
         &self,
         call: &Call,
         last_event_id: Option<&str>,
         limit: Duration,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<OpenOutcome, Failure> {
         let credentials = self.credentials.as_ref();
         let sent = call.api.clone();
         let sent = sent.header("last-event-id", last_event_id).limit(limit);
         let response = match self.api.send(&sent, credentials).await {
             Ok(response) => response,
-            Err(problem) => return Ok(Opened::Broken(root_cause(&problem))),
+            Err(error) => return Ok(OpenOutcome::Broken(root_cause(&error))),
         };
         let status = response.status();
         if status.is_success() {
-            return Ok(Opened::Stream(response));
+            return Ok(OpenOutcome::Stream(response));
         }
         if status.is_server_error() {
-            return Ok(Opened::Broken(format!("the server answered {status}")));
+            return Ok(OpenOutcome::Broken(format!("the server answered {status}")));
         }
         if let Some(url) = redirect(&response, &self.api.url(&sent)) {
-            return Ok(Opened::Elsewhere(url));
+            return Ok(OpenOutcome::Redirect(url));
         }
         match self.api.read(response).await {
             Err(CallError::Refused(refusal)) => {
                 let failure = refused(call, &refusal, credentials.is_some());
                 match status {
-                    StatusCode::NOT_FOUND => Ok(Opened::Missing(failure)),
+                    StatusCode::NOT_FOUND => Ok(OpenOutcome::Missing(failure)),
                     _ => Err(failure),
                 }
             }
-            Err(problem) => Ok(Opened::Broken(root_cause(&problem))),
-            Ok(_) => Ok(Opened::Broken(format!("the server answered {status}"))),
+            Err(error) => Ok(OpenOutcome::Broken(root_cause(&error))),
+            Ok(_) => Ok(OpenOutcome::Broken(format!("the server answered {status}"))),
         }
     }
 
-    /// Opens what a redirect led to, over further redirects. No credentials are sent: the URL is all that it takes, and it
-    /// may lead to anybody.
-    pub(crate) async fn open_elsewhere(
+    /// Opens the target of a redirect, following further redirects. No credentials are sent: the
+    /// URL suffices, and the target may be any host.
+    pub(crate) async fn open_redirect(
         &self,
         mut url: Url,
         limit: Duration,
@@ -166,9 +166,9 @@ impl Client {
         for _ in 0..=MAX_REDIRECTS {
             let place = place_of(&url);
             let http = self.api.http_for(&url);
-            let http = http.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
+            let http = http.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
             let sent = http.get(url.clone()).timeout(limit).send().await;
-            let response = sent.map_err(|problem| format!("{place}: {}", root_cause(&problem)))?;
+            let response = sent.map_err(|error| format!("{place}: {}", root_cause(&error)))?;
             let status = response.status();
             if self.verbose {
                 output::note(&format!("GET {place} -> {status}"));
@@ -182,17 +182,17 @@ impl Client {
         Err(format!("more than {MAX_REDIRECTS} redirects"))
     }
 
-    /// The failure of a call that never got an answer.
+    /// The failure of a call without a response.
     pub(crate) fn unreachable(&self, call: &Call, reason: &str) -> Failure {
         unreachable(call, self.root_url(), reason)
     }
 }
 
-/// Shows an attempt to people who want to see them all.
+/// Prints an attempt, for `--verbose`.
 fn note(sent: &Sent<'_>) {
     let what = match sent.outcome {
         Ok(status) => status.to_string(),
-        Err(problem) => root_cause(problem),
+        Err(error) => root_cause(error),
     };
     let elapsed = sent.elapsed.as_millis();
     output::note(&format!(
@@ -201,7 +201,7 @@ fn note(sent: &Sent<'_>) {
     ));
 }
 
-/// Where a reply sends its reader, if that is somewhere on the web.
+/// The HTTP or HTTPS URL that a reply redirects to.
 fn redirect(response: &Response, base: &Url) -> Option<Url> {
     if !response.status().is_redirection() {
         return None;
@@ -211,7 +211,7 @@ fn redirect(response: &Response, base: &Url) -> Option<Url> {
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
-/// Host and port of a URL, without what may be a secret.
+/// Host and port of a URL: the rest may contain secrets.
 fn place_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_root_url_is_refused_before_anything_is_sent() {
+    fn an_invalid_root_url_is_refused_before_any_request() {
         for text in ["", "fleet.example.com", "ftp://x", "http://"] {
             assert!(client(text).is_err(), "{text}");
         }
@@ -298,7 +298,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let serving = tokio::spawn(chain(listener));
             let url = format!("http://{address}/{wanted}").parse().unwrap();
-            let opened = client.open_elsewhere(url, CALL_LIMIT).await;
+            let opened = client.open_redirect(url, CALL_LIMIT).await;
             assert_eq!(opened.is_ok(), wanted <= MAX_REDIRECTS, "{wanted}");
             // A connection that says nothing ends the service.
             drop(tokio::net::TcpStream::connect(address).await.unwrap());

@@ -1,4 +1,4 @@
-//! From what is wanted and what is there to what must be done.
+//! Computes the changes from the definitions and the state of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use domain::configuration::{ValueChange, value_changes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::definitions::{Item, Wanted, worker_types};
+use super::definitions::{Definitions, Item, worker_types};
 use super::kind::{Kind, STATIC_CLIENT};
-use super::server::{Here, There};
+use super::server::{ServerItem, ServerState};
 
-/// A pool with this provider goes away by itself.
+/// The provider of pools that are being deleted.
 pub(super) const NULL_PROVIDER: &str = "null-provider";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,44 +21,44 @@ pub(super) enum Action {
     Remove,
 }
 
-/// One thing to do.
+/// One planned change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Change {
     pub(super) kind: Kind,
     pub(super) id: String,
     pub(super) action: Action,
-    /// Which file wants it.
+    /// The file that defines the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) place: Option<String>,
-    /// The version that was read, of a worker configuration.
+    /// The version of the worker configuration that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<i64>,
-    /// What was read.
+    /// The content that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) before: Option<Value>,
-    /// What is to be written.
+    /// The content to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<Value>,
-    /// What the server says would follow from a worker configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) foreseen: Option<Value>,
-    /// The worker pools made by hand that a worker configuration takes over, as they were read.
+    /// The server's preview of the effects of a worker configuration.
+    #[serde(rename = "foreseen", default, skip_serializing_if = "Option::is_none")]
+    pub(super) effects: Option<Value>,
+    /// The pools created by hand that a worker configuration takes over, with the content read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) adopted: BTreeMap<String, Value>,
 }
 
-/// What is to be done, and what is not.
+/// The changes to make, and the obstacles.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) changes: Vec<Change>,
-    /// How many are as they should be.
+    /// The numbers of items without a difference.
     pub(super) same: BTreeMap<Kind, usize>,
-    /// What is there already and stands in the way.
+    /// Conflicts with the state of the server.
     pub(super) conflicts: Vec<String>,
-    /// What cannot be used as it is.
+    /// Errors in definitions.
     pub(super) errors: Vec<String>,
-    /// The launch configs of worker pools made by hand, as the server says they would be made.
+    /// The launch configs that the server would create for pools defined by hand.
     pub(super) made: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -67,12 +67,12 @@ impl Change {
         format!("{} {}", self.kind.noun(), self.id)
     }
 
-    /// Which file wants it, or what it is.
+    /// The file that defines the item, or the item's title.
     pub(super) fn origin(&self) -> String {
         self.place.clone().unwrap_or_else(|| self.title())
     }
 
-    /// The values that differ, where there is something before and after.
+    /// The values that differ between the old and the new content.
     pub(super) fn values(&self) -> Vec<ValueChange> {
         let (Some(before), Some(after)) = (&self.before, &self.after) else {
             return Vec::new();
@@ -82,46 +82,50 @@ impl Change {
         value_changes(&before, &after)
     }
 
-    /// What has this content, or shall have it.
-    pub(super) fn from(key: &(Kind, String), there: Option<&There>, item: Option<&Item>) -> Self {
+    /// The change from the stored to the defined content of an item.
+    pub(super) fn from(
+        key: &(Kind, String),
+        stored: Option<&ServerItem>,
+        item: Option<&Item>,
+    ) -> Self {
         Self {
             kind: key.0,
             id: key.1.clone(),
-            action: match (there, item) {
+            action: match (stored, item) {
                 (_, None) => Action::Remove,
                 (Some(_), Some(_)) => Action::Update,
                 (None, Some(_)) => Action::Create,
             },
             place: item.map(|item| item.place.clone()),
-            version: there.and_then(|there| there.version),
-            before: there.map(|there| there.content.clone()),
+            version: stored.and_then(|stored| stored.version),
+            before: stored.map(|stored| stored.content.clone()),
             after: item.map(|item| item.content.clone()),
-            foreseen: None,
+            effects: None,
             adopted: BTreeMap::new(),
         }
     }
 
-    /// Is this what was read?
-    pub(super) fn has_read(&self, there: Option<&There>) -> bool {
-        match (self.kind, self.version, there) {
-            (Kind::WorkerConfiguration, Some(version), Some(there)) => {
-                there.version == Some(version)
+    /// Whether the stored item is the one that was read.
+    pub(super) fn has_read(&self, stored: Option<&ServerItem>) -> bool {
+        match (self.kind, self.version, stored) {
+            (Kind::WorkerConfiguration, Some(version), Some(stored)) => {
+                stored.version == Some(version)
             }
-            (_, _, there) => {
+            (_, _, stored) => {
                 let normal = |content: &Value| self.kind.normal(&self.id, content);
-                self.before.as_ref().map(normal) == there.map(|there| normal(&there.content))
+                self.before.as_ref().map(normal) == stored.map(|stored| normal(&stored.content))
             }
         }
     }
 
-    /// Is it as it should be already?
-    pub(super) fn is_done(&self, there: Option<&There>) -> bool {
+    /// Whether the change is already applied.
+    pub(super) fn is_done(&self, stored: Option<&ServerItem>) -> bool {
         let normal = |content: &Value| self.kind.normal(&self.id, content);
-        match (&self.after, there) {
+        match (&self.after, stored) {
             (None, None) => true,
-            (None, Some(there)) => self.kind == Kind::WorkerPool && is_going(&there.content),
+            (None, Some(stored)) => self.kind == Kind::WorkerPool && is_going(&stored.content),
             (Some(_), None) => false,
-            (Some(after), Some(there)) => normal(after) == normal(&there.content),
+            (Some(after), Some(stored)) => normal(after) == normal(&stored.content),
         }
     }
 
@@ -132,41 +136,41 @@ impl Change {
         }
     }
 
-    /// Pools that it did not have and will have.
+    /// Pools that the configuration gets.
     pub(super) fn gains(&self) -> BTreeSet<String> {
         &self.pools(self.after.as_ref()) - &self.pools(self.before.as_ref())
     }
 
-    /// Pools that it has and will not have.
+    /// Pools that the configuration gives up.
     pub(super) fn loses(&self) -> BTreeSet<String> {
         &self.pools(self.before.as_ref()) - &self.pools(self.after.as_ref())
     }
 }
 
-/// Whether a pool has nobody any more who launches workers for it.
+/// Whether a pool is being deleted: it has no provider any more.
 pub(super) fn is_going(pool: &Value) -> bool {
     pool["providerId"] == NULL_PROVIDER
 }
 
 impl Plan {
-    /// `removes`: whether things that are owned and not wanted go.
-    pub(super) fn new(wanted: &Wanted, here: &Here, removes: bool) -> Self {
+    /// `removes`: whether to remove owned items that are not defined.
+    pub(super) fn new(wanted: &Definitions, server_state: &ServerState, removes: bool) -> Self {
         let mut plan = Self::default();
         for (key, item) in &wanted.items {
-            let there = here.items.get(key);
-            let change = Change::from(key, there, Some(item));
-            match change.is_done(there) {
+            let stored = server_state.items.get(key);
+            let change = Change::from(key, stored, Some(item));
+            match change.is_done(stored) {
                 true => *plan.same.entry(key.0).or_default() += 1,
                 false => plan.changes.push(change),
             }
         }
         if removes {
-            plan.remove(wanted, here);
+            plan.remove(wanted, server_state);
         }
-        plan.take_over(wanted, here);
-        plan.check_pools(here);
+        plan.take_over(wanted, server_state);
+        plan.check_pools(server_state);
         plan.order();
-        plan.check_circles();
+        plan.check_cycles();
         plan.check_updates();
         plan
     }
@@ -176,14 +180,15 @@ impl Plan {
         self.changes.iter().flat_map(Change::loses).collect()
     }
 
-    /// Worker pools that a configuration gives up look like what is wanted only until then.
-    fn take_over(&mut self, wanted: &Wanted, here: &Here) {
+    /// Plans pools that a configuration gives up, even if they look right now: they will be
+    /// deleted.
+    fn take_over(&mut self, wanted: &Definitions, server_state: &ServerState) {
         for pool in self.freed() {
             let key = (Kind::WorkerPool, pool);
-            let (there, item) = (here.items.get(&key), wanted.items.get(&key));
+            let (stored, item) = (server_state.items.get(&key), wanted.items.get(&key));
             let Some(item) = item else { continue };
-            let change = Change::from(&key, there, Some(item));
-            if change.is_done(there) {
+            let change = Change::from(&key, stored, Some(item));
+            if change.is_done(stored) {
                 if let Some(same) = self.same.get_mut(&key.0) {
                     *same = same.saturating_sub(1);
                 }
@@ -192,17 +197,17 @@ impl Plan {
         }
     }
 
-    fn remove(&mut self, wanted: &Wanted, here: &Here) {
+    fn remove(&mut self, wanted: &Definitions, server_state: &ServerState) {
         let Some(owns) = &wanted.owns else { return };
         let compiled = wanted.compiled();
-        for ((kind, id), there) in &here.items {
+        for ((kind, id), stored) in &server_state.items {
             let is_wanted = wanted.items.contains_key(&(*kind, id.clone()));
             let stays = match kind {
-                // Its configuration decides about it, the one that it has or the one that it gets.
+                // Pools of a configuration are created and deleted with it.
                 Kind::WorkerPool => {
-                    here.compiled.contains_key(id)
+                    server_state.compiled.contains_key(id)
                         || compiled.contains_key(id)
-                        || is_going(&there.content)
+                        || is_going(&stored.content)
                 }
                 Kind::Client => id.starts_with(STATIC_CLIENT),
                 Kind::Role | Kind::WorkerConfiguration | Kind::Override => false,
@@ -211,19 +216,20 @@ impl Plan {
                 continue;
             }
             let key = (*kind, id.clone());
-            self.changes.push(Change::from(&key, Some(there), None));
+            self.changes.push(Change::from(&key, Some(stored), None));
         }
     }
 
-    /// Pools that follow from a configuration cannot be made by hand as well.
-    fn check_pools(&mut self, here: &Here) {
+    /// Refuses to define a pool by hand that a configuration compiles.
+    fn check_pools(&mut self, server_state: &ServerState) {
         let freed = self.freed();
         for change in &self.changes {
-            if let (Kind::WorkerPool, Some(owner)) = (change.kind, here.compiled.get(&change.id))
+            if let (Kind::WorkerPool, Some(owner)) =
+                (change.kind, server_state.compiled.get(&change.id))
                 && !freed.contains(&change.id)
             {
                 self.conflicts.push(format!(
-                    "{}: worker pool {} is made of the worker configuration {owner}: change its rules instead",
+                    "{}: pool {} is compiled from worker configuration {owner}: change its rules instead",
                     change.place.as_deref().unwrap_or_default(),
                     change.id
                 ));

@@ -1,4 +1,4 @@
-//! What files define: each thing with its place, and what the files own.
+//! The definitions in files: items with their places, and the owned patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,33 @@ use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::kind::Kind;
-use super::owns::Owns;
+use super::ownership::Ownership;
 
-/// One thing as a file has it.
+/// One item in a file.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// Which file, and where in it.
+    /// The file, and the position in it.
     pub(super) place: String,
-    /// All that can be written, without the name.
+    /// All writable fields, without the id.
     pub(super) content: Value,
 }
 
-/// All that a folder wants.
+/// All definitions of a folder.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct Definitions {
     pub(super) items: BTreeMap<(Kind, String), Item>,
-    /// Without it, exactly the items are touched, and nothing is removed.
-    pub(super) owns: Option<Owns>,
+    /// Without it, only defined items are changed, and nothing is removed.
+    pub(super) owns: Option<Ownership>,
 }
 
-impl Wanted {
-    /// Whether things of this kind are written or removed.
+impl Definitions {
+    /// Whether items of this kind may be written or removed.
     pub(super) fn concerns(&self, kind: Kind) -> bool {
         self.items.keys().any(|(known, _)| *known == kind)
             || self.owns.as_ref().is_some_and(|owns| owns.any(kind))
     }
 
-    /// Takes out overrides that have ended by themselves, and returns what they are called and where they stand.
+    /// Removes expired overrides, and returns their ids and places.
     pub(super) fn without_ended(&mut self, now: Timestamp) -> Vec<(String, String)> {
         let has_ended = |kind: Kind, item: &Item| {
             let until = item.content["until"].as_str();
@@ -46,7 +46,7 @@ impl Wanted {
         ended.map(|((_, id), item)| (id, item.place)).collect()
     }
 
-    /// The pools that follow from worker configurations of the folder, and from which.
+    /// The pools compiled from worker configurations of the folder, with the configurations' ids.
     pub(super) fn compiled(&self) -> BTreeMap<String, &str> {
         let configurations = self
             .items
@@ -62,7 +62,7 @@ impl Wanted {
     }
 }
 
-/// The pools of a worker configuration, by their whole names.
+/// The ids of the pools of a worker configuration.
 pub(super) fn worker_types(content: &Value) -> BTreeSet<String> {
     let named = content["workerTypes"].as_array().into_iter().flatten();
     named

@@ -1,4 +1,4 @@
-//! A plan as a document: for programs, and to be carried out later exactly as it was shown.
+//! A plan as a JSON document, for programs and for `apply --plan`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::kind::Kind;
 use crate::failure::Failure;
 use crate::output;
 
-/// Documents of another form are refused.
+/// The version of the format; others are refused.
 const FORM: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Document {
     form: u32,
-    /// The server that was read, and that alone is written to.
+    /// The server that the plan is for.
     pub(super) root_url: String,
     pub(super) adopt_pools: bool,
     pub(super) changes: Vec<Entry>,
@@ -31,7 +31,7 @@ pub(super) struct Document {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) change: Change,
-    /// What differs, for readers: it follows from the change.
+    /// The values that differ, for readers; derived from the change.
     #[serde(default)]
     values: Vec<Value>,
 }
@@ -55,12 +55,11 @@ impl Document {
 
     pub(super) fn save(&self, path: &Path) -> Result<(), Failure> {
         let text = format!("{}\n", output::pretty(&self.to_json()));
-        // What could not be read again is no plan.
+        // A plan that cannot be read again is useless.
         files::parse_json(&text)
-            .map_err(|problem| Failure::failed(format!("this plan cannot be saved: {problem}")))?;
-        std::fs::write(path, text).map_err(|problem| {
-            Failure::failed(format!("cannot write {}: {problem}", path.display()))
-        })
+            .map_err(|error| Failure::failed(format!("cannot save the plan: {error}")))?;
+        std::fs::write(path, text)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
     }
 
     pub(super) fn load(path: &Path, root_url: &str) -> Result<Self, Failure> {
@@ -69,15 +68,15 @@ impl Document {
         let form = &document["form"];
         if *form != json!(FORM) {
             return Err(Failure::usage(format!(
-                "{name} is no plan of this version of the program"
+                "{name} is not a plan of this version of fleetwright"
             ))
-            .advise("`fleetwright plan --out` makes one"));
+            .with_hint("`fleetwright plan --out` saves one"));
         }
         let document = Self::deserialize(&document)
-            .map_err(|problem| Failure::usage(format!("{name} is no plan: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("{name} is not a plan: {error}")))?;
         if document.root_url != root_url {
             return Err(Failure::usage(format!(
-                "{name} was made for {}, and this is {root_url}",
+                "{name} is a plan for {}, but the server is {root_url}",
                 document.root_url
             )));
         }
@@ -127,7 +126,7 @@ mod tests {
             version: None,
             before: None,
             after: Some(json!({ "description": description, "scopes": [] })),
-            foreseen: None,
+            effects: None,
             adopted: BTreeMap::new(),
         };
         Plan {

@@ -1,4 +1,4 @@
-//! What can be written as code, and how each is called, read, written and removed.
+//! The kinds of items that files define: their names, fields and API calls.
 
 use domain::configuration::Configuration;
 use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId};
@@ -11,10 +11,10 @@ use access::scope::ScopeSet;
 use crate::client::{AUTH, Call, WORKER_MANAGER};
 use crate::normal_pool::normal_pool_body;
 
-/// Clients of this form are those of the server's configuration.
+/// The prefix of clients that the server's configuration defines.
 pub(super) const STATIC_CLIENT: &str = "static/";
 
-/// In the order in which they are carried out: pools may need scopes that roles give.
+/// In the order of execution: pools may need scopes that roles grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
@@ -25,13 +25,13 @@ pub(super) enum Kind {
     Override,
 }
 
-/// How a kind of thing is named and what it consists of.
+/// The names and fields of a kind.
 struct Form {
     list: &'static str,
     id: &'static str,
     noun: &'static str,
     writable: &'static [&'static str],
-    /// What requests must fit.
+    /// The schema of requests.
     schema: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl Kind {
             Self::WorkerPool => Form {
                 list: "workerPools",
                 id: "workerPoolId",
-                noun: "worker pool",
+                noun: "pool",
                 writable: &[
                     "description",
                     "owner",
@@ -100,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// Under which key files list them.
+    /// The key of the list in files.
     pub(super) fn list_key(self) -> &'static str {
         self.form().list
     }
@@ -109,7 +109,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.list_key() == key)
     }
 
-    /// The key that holds the name of one.
+    /// The key of the id.
     pub(super) fn id_key(self) -> &'static str {
         self.form().id
     }
@@ -118,7 +118,7 @@ impl Kind {
         self.form().noun
     }
 
-    /// The keys beside the name.
+    /// The keys beside the id.
     pub(super) fn writable(self) -> &'static [&'static str] {
         self.form().writable
     }
@@ -127,7 +127,7 @@ impl Kind {
         self.form().schema
     }
 
-    /// What is meant if a key is not there.
+    /// The defaults of omitted keys.
     pub(super) fn defaults(self) -> Value {
         match self {
             Self::Role | Self::Client => json!({"description": "", "scopes": []}),
@@ -142,7 +142,7 @@ impl Kind {
             Self::Role => id.parse::<RoleId>().map(drop),
             Self::Client if id.starts_with(STATIC_CLIENT) => {
                 return Err(format!(
-                    "clients whose names begin with {STATIC_CLIENT} are made by the server's configuration"
+                    "clients whose names begin with {STATIC_CLIENT} are defined in the server's configuration"
                 ));
             }
             Self::Client => id.parse::<ClientId>().map(drop),
@@ -153,7 +153,7 @@ impl Kind {
         checked.map_err(|bad| bad.to_string())
     }
 
-    /// What of a reply can be written again.
+    /// The writable fields of a reply.
     pub(super) fn content_of(self, reply: &Value) -> Value {
         let fields = self.writable().iter();
         fields
@@ -161,7 +161,7 @@ impl Kind {
             .collect()
     }
 
-    /// A form in which equal things are equal, whatever servers and authors add or reorder.
+    /// The normalized content: independent of defaults and of the order of keys.
     pub(super) fn normal(self, id: &str, content: &Value) -> Value {
         let mut normal = content.clone();
         match self {
@@ -209,7 +209,7 @@ impl Kind {
     pub(super) fn update_call(self, id: &str, body: Value) -> Call {
         let (service, segments) = self.address(id);
         let call = match self {
-            // To set one again is to change it.
+            // Setting an override again updates it.
             Self::Override => Call::put(service, &segments, body),
             Self::Role | Self::Client | Self::WorkerConfiguration | Self::WorkerPool => {
                 Call::post(service, &segments, body)
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_servers_reorder_and_add_is_no_difference() {
+    fn order_and_defaults_are_no_difference() {
         for (kind, here, there) in [
             (
                 Kind::Role,
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_written_is_kept_of_a_reply() {
+    fn only_writable_fields_of_a_reply_are_kept() {
         let reply = json!({"roleId": "r", "scopes": [], "created": "x", "expandedScopes": []});
         assert_eq!(Kind::Role.content_of(&reply), json!({"scopes": []}));
     }

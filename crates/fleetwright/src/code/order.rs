@@ -1,4 +1,4 @@
-//! In which order a plan is carried out: each thing after what it needs, and before what needs its place.
+//! Orders the changes of a plan by their dependencies.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,9 @@ use super::change::{Action, Change, Plan};
 use super::kind::Kind;
 
 impl Plan {
-    /// Who may, before what they may do; what goes, last. A configuration that gives a worker type away
-    /// comes before the one that gets it, and before the pool that is made by hand in its place.
+    /// Roles and clients come before the items that need their scopes; removals come last. A
+    /// configuration that gives up a worker type comes before the configuration that gets it, and
+    /// before a pool that replaces it.
     pub(super) fn order(&mut self) {
         let wanted = self
             .changes
@@ -40,15 +41,15 @@ impl Plan {
         while !waiting.is_empty() {
             let others: Vec<&Change> = waiting.iter().collect();
             let is_free = |candidate: &&Change| awaited(candidate, &others).is_none();
-            // Those that wait for each other are a conflict of the plan: their order does not matter.
+            // A cycle is a conflict of the plan, so its order does not matter.
             let next = others.iter().position(is_free).unwrap_or(0);
             ordered.push(waiting.remove(next));
         }
         self.changes.splice(start..start, ordered);
     }
 
-    /// Worker configurations that hand worker types on in a circle: none of them can be the first.
-    pub(super) fn check_circles(&mut self) {
+    /// Reports cycles of worker configurations that exchange worker types.
+    pub(super) fn check_cycles(&mut self) {
         let configurations = self.changes.iter();
         let mut waiting: Vec<&Change> = configurations
             .filter(|change| change.kind == Kind::WorkerConfiguration)
@@ -65,26 +66,27 @@ impl Plan {
             let mut chain: Vec<(&Change, String)> = Vec::new();
             while !chain.iter().any(|(known, _)| known.id == now.id) {
                 let (other, pool) =
-                    awaited(now, &waiting).expect("all that wait for nobody were taken out");
+                    awaited(now, &waiting).expect("changes that wait for no other were removed");
                 chain.push((now, pool));
                 now = other;
             }
             let start = chain.iter().position(|(known, _)| known.id == now.id);
-            self.conflicts.push(told(&chain[start.unwrap_or(0)..]));
+            self.conflicts
+                .push(cycle_message(&chain[start.unwrap_or(0)..]));
             waiting.retain(|change| change.id != now.id);
         }
     }
 }
 
-/// Another one that has a worker type which this one is to get.
+/// A change that must come first: it gives up a worker type that this change gets.
 fn awaited<'a>(change: &Change, among: &[&'a Change]) -> Option<(&'a Change, String)> {
     let gains = change.gains();
     let mut others = among.iter().filter(|other| other.id != change.id);
     others.find_map(|other| Some((*other, other.loses().intersection(&gains).next()?.clone())))
 }
 
-/// What stands in the way of a circle of configurations, each with what it waits for, and what to do.
-fn told(circle: &[(&Change, String)]) -> String {
+/// The conflict of a cycle: what each configuration waits for, and how to resolve it.
+fn cycle_message(circle: &[(&Change, String)]) -> String {
     let waits: Vec<_> = circle
         .iter()
         .zip(circle.iter().cycle().skip(1))
@@ -97,8 +99,8 @@ fn told(circle: &[(&Change, String)]) -> String {
     };
     let giver = circle.get(1).map_or(&first.id, |(other, _)| &other.id);
     format!(
-        "{}s exchange worker types, and none can be the first: {}. Do it in two steps: first apply files in which \
-         neither {giver} nor {} has {pool}, then these",
+        "{}s exchange worker types in a cycle: {}. Use two steps: first apply files in which neither \
+         {giver} nor {} has {pool}, then these",
         first.kind.noun(),
         waits.join(", "),
         first.id,

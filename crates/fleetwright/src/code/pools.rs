@@ -1,7 +1,7 @@
-//! What the server says would become of worker pools that files describe.
+//! The server's previews of pools that files define.
 //!
-//! Only the server knows what providers accept, and what they make of a config: with the defaults that they fill in, a
-//! pool that looks different may be as it should be.
+//! Only the server knows what providers accept and which defaults they add: a definition that looks
+//! different may be equivalent.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// What became of the question about one pool.
-enum Answer {
+/// The preview of one pool.
+enum Preview {
     Changes {
         conflicts: Vec<String>,
         created: BTreeSet<String>,
@@ -24,8 +24,8 @@ enum Answer {
 }
 
 impl Plan {
-    /// Leaves out the changes of pools that change nothing, and notes what stands in the way of others.
-    pub(super) async fn ask_about_pools(&mut self, client: &Client) -> Result<(), Failure> {
+    /// Drops changes of pools without an effect, and adds conflicts of the others.
+    pub(super) async fn preview_pools(&mut self, client: &Client) -> Result<(), Failure> {
         let freed = self.freed();
         let mut progress = Progress::start();
         let mut changes = Vec::new();
@@ -34,17 +34,17 @@ impl Plan {
                 changes.push(change);
                 continue;
             }
-            progress.tell(|| format!("planning {}", change.title()));
-            match ask(&change, &freed, client).await? {
-                Answer::Same => {
+            progress.report(|| format!("planning {}", change.title()));
+            match preview(&change, &freed, client).await? {
+                Preview::Same => {
                     *self.same.entry(Kind::WorkerPool).or_default() += 1;
                     continue;
                 }
-                Answer::Changes { conflicts, created } => {
+                Preview::Changes { conflicts, created } => {
                     self.conflicts.extend(conflicts);
                     self.made.insert(change.id.clone(), created);
                 }
-                Answer::Refused(problem) => self.errors.push(problem),
+                Preview::Refused(error) => self.errors.push(error),
             }
             changes.push(change);
         }
@@ -53,11 +53,11 @@ impl Plan {
     }
 }
 
-async fn ask(
+async fn preview(
     change: &Change,
     freed: &BTreeSet<String>,
     client: &Client,
-) -> Result<Answer, Failure> {
+) -> Result<Preview, Failure> {
     let body = change.after.clone().unwrap_or_default();
     let call = Call::post(WORKER_MANAGER, &["plan-worker-pool", &change.id], body).to(format!(
         "plan {} of {}",
@@ -67,21 +67,21 @@ async fn ask(
     let reply = match client.call(&call).await {
         Ok(reply) => reply,
         Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
-        Err(failure) => return Ok(Answer::Refused(failure.message)),
+        Err(failure) => return Ok(Preview::Refused(failure.message)),
     };
-    let told = reply["conflicts"].as_array().into_iter().flatten();
-    // A configuration that gives the pool up before is no longer in the way.
+    let listed = reply["conflicts"].as_array().into_iter().flatten();
+    // A configuration that gives up the pool earlier in this plan is no conflict.
     let solved = |conflict: &str| {
         freed.contains(&change.id) && conflict.contains(" is made of the worker configuration ")
     };
-    let conflicts: Vec<String> = told
+    let conflicts: Vec<String> = listed
         .filter_map(Value::as_str)
         .filter(|conflict| !solved(conflict))
         .map(|conflict| format!("{}: {conflict}", change.origin()))
         .collect();
     match reply["changes"].as_bool() {
-        Some(false) if conflicts.is_empty() => Ok(Answer::Same),
-        Some(_) | None => Ok(Answer::Changes {
+        Some(false) if conflicts.is_empty() => Ok(Preview::Same),
+        Some(_) | None => Ok(Preview::Changes {
             conflicts,
             created: created(&reply),
         }),

@@ -1,4 +1,4 @@
-//! Reads files and folders, and checks what they define.
+//! Reads files and folders, and checks their definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use domain::configuration::Configuration;
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
 
-use super::definitions::{Item, Wanted, worker_types};
-use super::judge;
+use super::definitions::{Definitions, Item, worker_types};
 use super::kind::Kind;
-use super::owns::Owns;
+use super::ownership::Ownership;
+use super::validate;
 use crate::failure::Failure;
 use crate::input::read_document;
 
-/// More problems than that are counted and not listed.
+/// Maximum number of errors to list; further ones are counted.
 const MAX_LISTED: usize = 50;
 const OWNS: &str = "owns";
 const STANDARD_INPUT: &str = "-";
 
-/// How files are called in messages.
+/// The names of files, for messages.
 pub(super) fn names(files: &[PathBuf]) -> String {
     let names: Vec<_> = files.iter().map(|file| name_of(file)).collect();
     names.join(" and ")
@@ -28,13 +28,13 @@ pub(super) fn names(files: &[PathBuf]) -> String {
 
 fn name_of(file: &Path) -> String {
     match file.as_os_str() == STANDARD_INPUT {
-        true => "the standard input".to_owned(),
+        true => "standard input".to_owned(),
         false => file.display().to_string(),
     }
 }
 
-/// Reads files, and all files of folders and those below them.
-pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure> {
+/// Reads files, and all files of folders and their subfolders.
+pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Failure> {
     let mut reader = Reader::at(now);
     let mut found = Vec::new();
     for path in paths {
@@ -44,7 +44,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
         }
     }
     let mut seen = BTreeSet::new();
-    // What is named twice, as by a folder and a file in it, is read once.
+    // A file that is given twice, such as in its folder too, is read once.
     found.retain(|file| seen.insert(file.clone()));
     for file in found {
         let is_input = file.as_os_str() == STANDARD_INPUT;
@@ -57,7 +57,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
             Ok(document) => reader.document(&name, document),
             Err(failure) => {
                 reader.problems.push(failure.message);
-                reader.advice.extend(failure.advice);
+                reader.advice.extend(failure.hint);
             }
         }
     }
@@ -66,11 +66,11 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Wanted, Failure>
 
 struct Reader {
     now: Timestamp,
-    wanted: Wanted,
-    /// Where `owns` stands.
+    wanted: Definitions,
+    /// The file with the key `owns`.
     owner: Option<String>,
     problems: Vec<String>,
-    /// What helps against some of them.
+    /// Hints for some of the errors.
     advice: BTreeSet<String>,
 }
 
@@ -78,14 +78,14 @@ impl Reader {
     fn at(now: Timestamp) -> Self {
         Self {
             now,
-            wanted: Wanted::default(),
+            wanted: Definitions::default(),
             owner: None,
             problems: Vec::new(),
             advice: BTreeSet::new(),
         }
     }
 
-    /// The files below this path. A folder that cannot be read is one more problem, reported with the others.
+    /// The files below this path. An unreadable folder is reported with the other errors.
     fn find(&mut self, path: &Path) -> Vec<PathBuf> {
         match files::find(path) {
             Ok(found) => {
@@ -104,7 +104,7 @@ impl Reader {
     fn document(&mut self, file: &str, document: Value) {
         let mut document = match document {
             Value::Object(document) => document,
-            // A YAML file with nothing in it but comments.
+            // A YAML file with only comments.
             Value::Null => return,
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 let text = format!("{file}: must be a mapping: {}", forms());
@@ -114,7 +114,7 @@ impl Reader {
         if let Some(owns) = document.remove(OWNS) {
             self.owns(file, &owns);
         }
-        // Backwards, for an override names its worker pool.
+        // In reverse order, because an override has the id of its pool.
         let single = Kind::ALL
             .into_iter()
             .rev()
@@ -130,7 +130,7 @@ impl Reader {
                     .problems
                     .push(format!("{file}: /{key}: must be a list")),
                 (None, _) => {
-                    let text = format!("{file}: /{key}: is not known here; a file has {}", forms());
+                    let text = format!("{file}: /{key}: unknown key; a file has {}", forms());
                     self.problems.push(text);
                 }
             }
@@ -140,13 +140,13 @@ impl Reader {
     fn owns(&mut self, file: &str, owns: &Value) {
         if let Some(other) = &self.owner {
             let text = format!(
-                "{file}: /{OWNS}: stands in {other} already, and one place says what the folder owns"
+                "{file}: /{OWNS}: already in {other}; only one file of a folder may have it"
             );
             self.wanted.owns = None;
             return self.problems.push(text);
         }
         self.owner = Some(file.to_owned());
-        match Owns::parse(owns) {
+        match Ownership::parse(owns) {
             Ok(owns) => self.wanted.owns = Some(owns),
             Err(problems) => self.problems.extend(
                 problems
@@ -182,7 +182,7 @@ impl Reader {
             Some(Value::String(id)) => id,
             Some(_) => {
                 return self.problems.push(format!(
-                    "{file}: {pointer}/{}: must be a text",
+                    "{file}: {pointer}/{}: must be a string",
                     kind.id_key()
                 ));
             }
@@ -213,25 +213,24 @@ impl Reader {
             item.entry(key).or_insert_with(|| value.clone());
         }
         let mut content = Value::Object(item);
-        for (below, problem) in problems_of(kind, &id, &mut content, self.now) {
+        for (below, error) in problems_of(kind, &id, &mut content, self.now) {
             let at = match (pointer, below.as_str()) {
                 ("", "") => String::new(),
                 (pointer, below) => format!("{pointer}{below}: "),
             };
-            self.problems
-                .push(format!("{file}: {at}{title}: {problem}"));
+            self.problems.push(format!("{file}: {at}{title}: {error}"));
         }
         let key = (kind, id);
         match self.wanted.items.get(&key) {
             Some(known) => self.problems.push(format!(
-                "{place}: {title} stands in {} already",
+                "{place}: {title} is already defined in {}",
                 known.place
             )),
             None => drop(self.wanted.items.insert(key, Item { place, content })),
         }
     }
 
-    fn finish(mut self) -> Result<Wanted, Failure> {
+    fn finish(mut self) -> Result<Definitions, Failure> {
         self.check_owners();
         self.check_pools();
         if self.problems.is_empty() {
@@ -245,7 +244,7 @@ impl Reader {
         let mut failure = Failure::usage(self.problems.join("\n"));
         if !self.advice.is_empty() {
             let advice: Vec<_> = self.advice.into_iter().collect();
-            failure = failure.advise(advice.join("; "));
+            failure = failure.with_hint(advice.join("; "));
         }
         Err(failure)
     }
@@ -257,17 +256,17 @@ impl Reader {
         for ((kind, id), item) in &self.wanted.items {
             if !owns.has(*kind, id) {
                 self.problems.push(format!(
-                    "{}: {} {id} is not owned: of {}, {OWNS} lists {}",
+                    "{}: {} {id} is not owned: {OWNS} lists {} for {}",
                     item.place,
                     kind.noun(),
-                    kind.list_key(),
-                    owns.listed(*kind)
+                    owns.listed(*kind),
+                    kind.list_key()
                 ));
             }
         }
     }
 
-    /// A pool is made by hand or follows from one configuration.
+    /// Reports pools that are defined twice: by hand, or by a worker configuration.
     fn check_pools(&mut self) {
         let mut owners: BTreeMap<String, (Kind, &str, &str)> = BTreeMap::new();
         for ((kind, id), item) in &self.wanted.items {
@@ -285,7 +284,7 @@ impl Reader {
                         Kind::WorkerConfiguration => format!("{} {id}", kind.noun()),
                     };
                     self.problems.push(format!(
-                        "{}: {who} makes worker pool {pool}, and so does {} {name} in {place}",
+                        "{}: {who} defines pool {pool}, and so does {} {name} in {place}",
                         item.place,
                         other.noun()
                     ));
@@ -297,19 +296,19 @@ impl Reader {
     }
 }
 
-/// What is wrong with a thing, and where in it. Defaults of its schema are put in.
+/// The errors of an item, with their positions. Adds the defaults of its schema.
 fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec<(String, String)> {
     if let Err(invalid) = Schemas::new().validate(kind.schema(), content) {
         let problems = invalid.problems.into_iter();
         return problems
-            .map(|problem| (problem.pointer, problem.message))
+            .map(|error| (error.pointer, error.message))
             .collect();
     }
     match kind {
         Kind::Role | Kind::Client | Kind::WorkerPool | Kind::Override => {
-            let problem = judge::problem(kind, id, content, now);
-            problem
-                .map(|problem| (String::new(), problem))
+            let error = validate::find_error(kind, id, content, now);
+            error
+                .map(|error| (String::new(), error))
                 .into_iter()
                 .collect()
         }
@@ -317,15 +316,15 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
             Ok(_) => Vec::new(),
             Err(problems) => problems
                 .iter()
-                .map(|problem| {
-                    let rules: Vec<_> = problem
+                .map(|error| {
+                    let rules: Vec<_> = error
                         .rules
                         .iter()
                         .map(|id| format!("rule {id:?}: "))
                         .collect();
                     (
-                        problem.pointer.clone(),
-                        format!("{}{}", rules.concat(), problem.message),
+                        error.pointer.clone(),
+                        format!("{}{}", rules.concat(), error.message),
                     )
                 })
                 .collect(),
@@ -335,7 +334,7 @@ fn problems_of(kind: Kind, id: &str, content: &mut Value, now: Timestamp) -> Vec
 
 fn unknown(kind: Kind, key: &str) -> String {
     match key {
-        "accessToken" => "access tokens do not belong into files".to_owned(),
+        "accessToken" => "access tokens must not be in files".to_owned(),
         _ => format!(
             "{} {} has no such key; it has {}, {}",
             match kind {
@@ -351,7 +350,7 @@ fn unknown(kind: Kind, key: &str) -> String {
 
 fn forms() -> String {
     format!(
-        "any of the lists {}, or one thing with its {}",
+        "any of the lists {}, or one item with its {}",
         Kind::ALL.map(Kind::list_key).join(", "),
         Kind::ALL.map(Kind::id_key).join(" or ")
     )

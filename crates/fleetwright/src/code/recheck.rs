@@ -1,31 +1,30 @@
-//! Whether a plan that was made earlier still says what would happen.
+//! Checks that an earlier plan is still valid.
 //!
-//! Everything is read again, and what would follow from worker configurations is asked again: providers may present
-//! other places by now, and pools may have been made by hand. How many workers there are, and what they cost, changes
-//! all the time and is left aside.
+//! Reads all items and requests all previews again: providers may offer other places, and pools may
+//! have been created by hand. Numbers and costs of workers change all the time and are ignored.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::carry_out::{State, state};
 use super::change::{Action, Change, Plan};
-use super::foresee::{Answer, Question, changes_pools};
+use super::execute::{State, read_state};
 use super::kind::Kind;
-use super::paint::Paint;
+use super::preview::{Preview, PreviewRequest, changes_pools};
 use super::semantic;
+use super::style::Style;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{Progress, printable};
 
-/// Of what differs in one configuration, so many lines are shown.
+/// Maximum number of lines of differences to print for one configuration.
 const MAX_LINES: usize = 20;
-const PAINT: Paint = Paint {
+const STYLE: Style = Style {
     in_colour: false,
     in_full: true,
 };
 
-/// Everything that is not as the plan has it.
+/// All differences from the plan.
 pub(super) async fn conflicts(
     plan: &Plan,
     adopts: bool,
@@ -36,14 +35,14 @@ pub(super) async fn conflicts(
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.tell(|| {
+        progress.report(|| {
             format!(
                 "comparing: {position} of {}, now {}",
                 plan.changes.len(),
                 change.title()
             )
         });
-        let state = match state(change, &freed, client).await {
+        let state = match read_state(change, &freed, client).await {
             Ok(state) => state,
             Err(failure) if failure.exit == Exit::Conflict => {
                 conflicts.push(failure.message);
@@ -51,7 +50,7 @@ pub(super) async fn conflicts(
             }
             Err(failure) => return Err(failure),
         };
-        let is_done = state == State::Done;
+        let is_done = state == State::Applied;
         if is_done {
             freed.extend(change.loses());
         }
@@ -59,12 +58,12 @@ pub(super) async fn conflicts(
             continue;
         }
         let content = change.after.clone().unwrap_or_default();
-        let question = Question {
+        let request = PreviewRequest {
             id: &change.id,
             place: change.place.as_deref().unwrap_or_default(),
             content: &content,
         };
-        match question.ask(adopts, &planned_to_be_freed, client).await {
+        match request.send(adopts, &planned_to_be_freed, client).await {
             Ok(answer) => conflicts.extend(compare(change, is_done, answer)),
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => conflicts.push(failure.message),
@@ -73,44 +72,44 @@ pub(super) async fn conflicts(
     Ok(conflicts)
 }
 
-/// What the server says now, against what it said then.
-fn compare(change: &Change, is_done: bool, now: Answer) -> Vec<String> {
+/// Compares the current preview with that of the plan.
+fn compare(change: &Change, is_done: bool, now: Preview) -> Vec<String> {
     let mut conflicts = now.conflicts;
     if is_done {
-        if changes_pools(&now.foreseen) {
+        if changes_pools(&now.effects) {
             conflicts.push(format!(
-                "{} is as planned, and something else follows from it by now: {}",
+                "{} is as planned, but its effects changed: {}",
                 change.title(),
-                semantic::gist(&now.foreseen)
+                semantic::gist(&now.effects)
             ));
         }
         return conflicts;
     }
-    let then = lasting(change.foreseen.as_ref().unwrap_or(&Value::Null));
-    let foreseen = lasting(&now.foreseen);
-    if then != foreseen {
+    let then = without_volatile(change.effects.as_ref().unwrap_or(&Value::Null));
+    let effects = without_volatile(&now.effects);
+    if then != effects {
         conflicts.push(format!(
-            "of {} something else would follow than was planned:\n{}",
+            "{} would have other effects than planned:\n{}",
             change.title(),
-            differing(&then, &foreseen).join("\n")
+            differing(&then, &effects).join("\n")
         ));
     }
     let normal = |pool: &str, content: &Value| Kind::WorkerPool.normal(pool, content);
     for (pool, content) in &now.adopted {
         let happened = match change.adopted.get(pool) {
-            None => "was made by hand",
+            None => "was created by hand",
             Some(then) if normal(pool, then) != normal(pool, content) => "was changed",
             Some(_) => continue,
         };
         conflicts.push(format!(
-            "worker pool {pool}, which {} takes over, {happened} by somebody since the plan was made",
+            "pool {pool}, which {} takes over, {happened} by another client since the plan was made",
             change.title()
         ));
     }
     for pool in change.adopted.keys() {
         if !now.adopted.contains_key(pool) {
             conflicts.push(format!(
-                "worker pool {pool}, which {} takes over, is not there any more as it was",
+                "pool {pool}, which {} takes over, was deleted or changed since the plan was made",
                 change.title()
             ));
         }
@@ -118,9 +117,9 @@ fn compare(change: &Change, is_done: bool, now: Answer) -> Vec<String> {
     conflicts
 }
 
-/// Without what changes from one moment to the next.
-fn lasting(foreseen: &Value) -> Value {
-    let mut lasting = foreseen.clone();
+/// The effects without values that change all the time.
+fn without_volatile(effects: &Value) -> Value {
+    let mut lasting = effects.clone();
     drop_keys(
         &mut lasting,
         &["version", "outdatedWorkers", "costDifference"],
@@ -143,25 +142,25 @@ fn drop_keys(of: &mut Value, keys: &[&str]) {
     }
 }
 
-/// What only one of them says, for people; if they say the same to people, the values that differ.
+/// The lines that only one of the previews has; if their texts are equal, the values that differ.
 fn differing(then: &Value, now: &Value) -> Vec<String> {
-    let lines = |foreseen: &Value| {
-        let mut listed = foreseen.clone();
+    let lines = |effects: &Value| {
+        let mut listed = effects.clone();
         for pool in listed["pools"].as_array_mut().into_iter().flatten() {
-            // Of other pools, each launch config is listed.
+            // Only changed pools list each launch config.
             pool["change"] = json!("changed");
         }
-        semantic::lines(&listed, PAINT)
+        semantic::lines(&listed, STYLE)
     };
-    let (planned, foreseen) = (lines(then), lines(now));
+    let (planned, effects) = (lines(then), lines(now));
     let only = |these: &[String], those: &[String], word: &str| -> Vec<String> {
         let these = these.iter().filter(|line| !those.contains(line));
         these
             .map(|line| format!("    {word}: {}", line.trim()))
             .collect()
     };
-    let mut lines = only(&planned, &foreseen, "planned");
-    lines.extend(only(&foreseen, &planned, "now"));
+    let mut lines = only(&planned, &effects, "planned");
+    lines.extend(only(&effects, &planned, "now"));
     if lines.is_empty() {
         let changes = domain::configuration::value_changes(then, now);
         let pointers = changes.iter().map(|change| &change.pointer);
@@ -181,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    fn foreseen(workers: u64, zones: &[&str]) -> Value {
+    fn effects(workers: u64, zones: &[&str]) -> Value {
         let created = zones.iter().map(|zone| {
             json!({"launchConfigId": format!("lc-{zone}"), "conditions": {"zone": zone}, "workers": workers, "price": 1})
         });
@@ -190,7 +189,7 @@ mod tests {
             "created": created.collect::<Vec<_>>(), "outdatedWorkers": workers, "costDifference": 0.5}]})
     }
 
-    fn change(foreseen: Value, adopted: &[(&str, &str)]) -> Change {
+    fn change(effects: Value, adopted: &[(&str, &str)]) -> Change {
         Change {
             kind: Kind::WorkerConfiguration,
             id: "w".to_owned(),
@@ -199,7 +198,7 @@ mod tests {
             version: None,
             before: None,
             after: Some(json!({"workerTypes": [], "rules": []})),
-            foreseen: Some(foreseen),
+            effects: Some(effects),
             adopted: pools(adopted),
         }
     }
@@ -212,48 +211,48 @@ mod tests {
         pools.collect()
     }
 
-    fn answer(foreseen: Value, adopted: &[(&str, &str)]) -> Answer {
-        Answer {
-            foreseen,
+    fn answer(effects: Value, adopted: &[(&str, &str)]) -> Preview {
+        Preview {
+            effects,
             conflicts: Vec::new(),
             adopted: pools(adopted),
         }
     }
 
     #[test]
-    fn how_many_workers_there_are_is_no_difference_and_which_places_is_one() {
-        let planned = change(foreseen(1, &["z1"]), &[]);
-        assert!(compare(&planned, false, answer(foreseen(5, &["z1"]), &[])).is_empty());
-        let said = compare(&planned, false, answer(foreseen(1, &["z1", "z2"]), &[]));
+    fn changed_places_are_a_difference_and_changed_numbers_of_workers_are_not() {
+        let planned = change(effects(1, &["z1"]), &[]);
+        assert!(compare(&planned, false, answer(effects(5, &["z1"]), &[])).is_empty());
+        let said = compare(&planned, false, answer(effects(1, &["z1", "z2"]), &[]));
         insta::assert_snapshot!(said.join("\n"), @r"
-        of worker configuration w something else would follow than was planned:
-            planned: ~ worker pool a/b: 1 new launch config
-            now: ~ worker pool a/b: 2 new launch configs
+        worker configuration w would have other effects than planned:
+            planned: ~ pool a/b: 1 new launch config
+            now: ~ pool a/b: 2 new launch configs
             now: + zone=z2: lc-z2
         ");
     }
 
     #[test]
-    fn pools_to_take_over_are_those_that_were_seen_and_as_they_were() {
+    fn changes_of_pools_to_take_over_are_conflicts() {
         let planned = change(
-            foreseen(1, &[]),
+            effects(1, &[]),
             &[("a/same", "o"), ("a/other", "o"), ("a/gone", "o")],
         );
         let now = [("a/same", "o"), ("a/other", "x"), ("a/new", "o")];
-        let said = compare(&planned, false, answer(foreseen(1, &[]), &now));
+        let said = compare(&planned, false, answer(effects(1, &[]), &now));
         insta::assert_snapshot!(said.join("\n"), @r"
-        worker pool a/new, which worker configuration w takes over, was made by hand by somebody since the plan was made
-        worker pool a/other, which worker configuration w takes over, was changed by somebody since the plan was made
-        worker pool a/gone, which worker configuration w takes over, is not there any more as it was
+        pool a/new, which worker configuration w takes over, was created by hand by another client since the plan was made
+        pool a/other, which worker configuration w takes over, was changed by another client since the plan was made
+        pool a/gone, which worker configuration w takes over, was deleted or changed since the plan was made
         ");
     }
 
     #[test]
-    fn of_what_is_done_nothing_more_may_follow() {
-        let planned = change(foreseen(1, &["z1"]), &[]);
+    fn new_effects_of_an_applied_change_are_a_conflict() {
+        let planned = change(effects(1, &["z1"]), &[]);
         let nothing = json!({"pools": []});
         assert!(compare(&planned, true, answer(nothing, &[])).is_empty());
-        let said = compare(&planned, true, answer(foreseen(1, &["z2"]), &[]));
-        assert!(said[0].contains("something else follows"), "{}", said[0]);
+        let said = compare(&planned, true, answer(effects(1, &["z2"]), &[]));
+        assert!(said[0].contains("its effects changed"), "{}", said[0]);
     }
 }

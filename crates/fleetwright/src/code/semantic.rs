@@ -1,58 +1,58 @@
-//! What an edit of a worker configuration does, as the server foresees it, for people.
+//! Describes the effects of an edit of a worker configuration, from the server's preview.
 
 use serde_json::Value;
 
-use super::paint::{Paint, indented};
+use super::style::{Style, indented};
 use super::values;
 use crate::output::printable;
 
-/// Of the launch configs of one pool, so many are shown of each kind of change.
+/// Maximum number of launch configs of a pool to list for each kind of change.
 const MAX_LISTED: usize = 6;
 
-/// Rules, pools, launch configs by their conditions, workers, and cost.
-pub(crate) fn lines(plan: &Value, paint: Paint) -> Vec<String> {
+/// Lines for rules, pools, launch configs by their conditions, workers and cost.
+pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for conflict in items(&plan["conflicts"]) {
-        lines.push(paint.alarm(&text(conflict)));
+        lines.push(style.conflict(&text(conflict)));
     }
     for rule in items(&plan["rules"]) {
         let id = format!("rule {}", text(&rule["ruleId"]));
         lines.push(match rule["change"].as_str() {
-            Some("added") => paint.added(&id),
-            Some("removed") => paint.removed(&id),
-            Some("moved") => paint.changed(&format!("{id}: stands elsewhere")),
-            Some(_) | None => paint.changed(&id),
+            Some("added") => style.added(&id),
+            Some("removed") => style.removed(&id),
+            Some("moved") => style.changed(&format!("{id}: moved")),
+            Some(_) | None => style.changed(&id),
         });
         lines.extend(indented(values::lines(
             &values::parse(&rule["values"]),
-            paint,
+            style,
         )));
     }
-    lines.extend(adopted_lines(plan, paint));
+    lines.extend(adopted_lines(plan, style));
     for pool in items(&plan["pools"])
         .iter()
         .filter(|pool| !is_adopted(pool))
     {
-        lines.extend(pool_lines(pool, paint));
+        lines.extend(pool_lines(pool, style));
     }
     lines
 }
 
-/// The pools made by hand that are taken over: how each differs, and how many do not.
-pub(crate) fn adopted_lines(plan: &Value, paint: Paint) -> Vec<String> {
+/// The pools created by hand that are taken over, with their differences.
+pub(crate) fn adopted_lines(plan: &Value, style: Style) -> Vec<String> {
     let adopted = items(&plan["pools"]).iter();
     let adopted = adopted.filter(|pool| is_adopted(pool));
     let (same, differing): (Vec<_>, Vec<_>) = adopted.partition(|pool| is_same(pool));
     let mut lines = Vec::new();
-    if same.len() > MAX_LISTED && !paint.in_full {
-        lines.push(paint.changed(&format!(
-            "{} worker pools: made by hand until now, and taken over as they are",
+    if same.len() > MAX_LISTED && !style.in_full {
+        lines.push(style.changed(&format!(
+            "{} pools: created by hand, taken over unchanged",
             same.len()
         )));
     } else {
         for pool in same {
-            lines.push(paint.changed(&format!(
-                "worker pool {}: made by hand until now, and taken over as it is",
+            lines.push(style.changed(&format!(
+                "pool {}: created by hand, taken over unchanged",
                 text(&pool["workerPoolId"])
             )));
         }
@@ -60,7 +60,7 @@ pub(crate) fn adopted_lines(plan: &Value, paint: Paint) -> Vec<String> {
     lines.extend(
         differing
             .into_iter()
-            .flat_map(|pool| pool_lines(pool, paint)),
+            .flat_map(|pool| pool_lines(pool, style)),
     );
     lines
 }
@@ -69,13 +69,13 @@ fn is_adopted(pool: &Value) -> bool {
     pool["change"] == "adopted"
 }
 
-/// Whether it is taken over as it is.
+/// Whether it is taken over unchanged.
 fn is_same(pool: &Value) -> bool {
     let lists = ["settings", "created", "replaced", "updated", "archived"];
     lists.iter().all(|list| items(&pool[*list]).is_empty())
 }
 
-/// In a few words; nothing if no pool differs.
+/// A summary; empty if no pool differs.
 pub(crate) fn gist(plan: &Value) -> String {
     let counts = &plan["launchConfigs"];
     let mut parts = Vec::new();
@@ -83,10 +83,10 @@ pub(crate) fn gist(plan: &Value) -> String {
     let adopted = pools.iter().filter(|pool| is_adopted(pool)).count();
     match (pools.len() as u64, adopted) {
         (0, _) => {}
-        (pools, 0) => parts.push(counted(pools, "worker pool")),
+        (pools, 0) => parts.push(counted(pools, "pool")),
         (pools, adopted) => parts.push(format!(
-            "{} ({adopted} made by hand until now)",
-            counted(pools, "worker pool")
+            "{} ({adopted} created by hand)",
+            counted(pools, "pool")
         )),
     }
     parts.extend(launch_configs(
@@ -96,7 +96,7 @@ pub(crate) fn gist(plan: &Value) -> String {
     parts.join(", ")
 }
 
-fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
+fn pool_lines(pool: &Value, style: Style) -> Vec<String> {
     let list = |key: &str| items(&pool[key]);
     let mut parts = launch_configs(LAUNCH_CONFIG_CHANGES.map(|(key, _)| list(key).len() as u64));
     let kept = count(&pool["kept"]);
@@ -104,23 +104,23 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
         parts.push(format!("{kept} kept"));
     }
     parts.extend(consequences(pool));
-    let mut title = format!("worker pool {}", text(&pool["workerPoolId"]));
+    let mut title = format!("pool {}", text(&pool["workerPoolId"]));
     if is_adopted(pool) {
-        title.push_str(": made by hand until now, and taken over");
+        title.push_str(": created by hand, taken over");
     }
     if !parts.is_empty() {
         title.push_str(&format!(": {}", parts.join(", ")));
     }
     let mut lines = match pool["change"].as_str() {
-        // What a pool is altogether follows from the rules, which are shown.
-        Some("created") => return vec![paint.added(&title)],
-        Some("removed") => return vec![paint.removed(&title)],
-        Some(_) | None => vec![paint.changed(&title)],
+        // The content of a new pool follows from the rules, which are shown.
+        Some("created") => return vec![style.added(&title)],
+        Some("removed") => return vec![style.removed(&title)],
+        Some(_) | None => vec![style.changed(&title)],
     };
     let settings = values::parse(&pool["settings"]);
-    lines.extend(indented(values::lines(&settings, paint)));
+    lines.extend(indented(values::lines(&settings, style)));
     let mut show = |ways: &[Value], line: &dyn Fn(&Value) -> Vec<String>| {
-        let most = if paint.in_full {
+        let most = if style.in_full {
             ways.len()
         } else {
             MAX_LISTED
@@ -132,14 +132,14 @@ fn pool_lines(pool: &Value, paint: Paint) -> Vec<String> {
             lines.push(format!("    … and {} more", ways.len() - most));
         }
     };
-    show(list("replaced"), &|way| replaced_lines(way, paint));
-    show(list("updated"), &|way| updated_lines(way, paint));
-    show(list("created"), &|way| vec![paint.added(&way_line(way))]);
-    show(list("archived"), &|way| vec![paint.removed(&way_line(way))]);
+    show(list("replaced"), &|way| replaced_lines(way, style));
+    show(list("updated"), &|way| updated_lines(way, style));
+    show(list("created"), &|way| vec![style.added(&way_line(way))]);
+    show(list("archived"), &|way| vec![style.removed(&way_line(way))]);
     lines
 }
 
-fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
+fn replaced_lines(way: &Value, style: Style) -> Vec<String> {
     let mut about = workers(way);
     if let (Some(before), Some(after)) = (way["priceBefore"].as_f64(), way["priceAfter"].as_f64())
         && (before - after).abs() > f64::EPSILON
@@ -153,18 +153,18 @@ fn replaced_lines(way: &Value, paint: Paint) -> Vec<String> {
         text(&way["after"]),
         in_brackets(&about)
     );
-    let mut lines = vec![paint.changed(&title)];
+    let mut lines = vec![style.changed(&title)];
     lines.extend(indented(values::lines(
         &values::parse(&way["values"]),
-        paint,
+        style,
     )));
     lines
 }
 
-fn updated_lines(way: &Value, paint: Paint) -> Vec<String> {
-    let mut lines = vec![paint.changed(&way_line(way))];
+fn updated_lines(way: &Value, style: Style) -> Vec<String> {
+    let mut lines = vec![style.changed(&way_line(way))];
     let values = values::parse(&way["values"]);
-    lines.extend(indented(values::lines(&values, paint)));
+    lines.extend(indented(values::lines(&values, style)));
     lines
 }
 
@@ -179,7 +179,7 @@ fn way_line(way: &Value) -> String {
     )
 }
 
-/// What tells a launch config from others of its pool.
+/// The conditions that distinguish a launch config from others of its pool.
 fn conditions(way: &Value) -> String {
     let conditions = way["conditions"].as_object().into_iter().flatten();
     let conditions: Vec<_> = conditions
@@ -196,7 +196,7 @@ fn workers(way: &Value) -> Vec<String> {
     }
 }
 
-/// As they are listed and as they are counted.
+/// The keys of the lists and the names of the changes.
 const LAUNCH_CONFIG_CHANGES: [(&str, &str); 4] = [
     ("created", "new launch config"),
     ("replaced", "replaced launch config"),
@@ -213,7 +213,7 @@ fn launch_configs(counts: [u64; 4]) -> Vec<String> {
         .collect()
 }
 
-/// What it means for workers that run now.
+/// The consequences for running workers.
 fn consequences(of: &Value) -> Vec<String> {
     let mut parts = Vec::new();
     let outdated = count(&of["outdatedWorkers"]);
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    const PAINT: Paint = Paint {
+    const STYLE: Style = Style {
         in_colour: false,
         in_full: false,
     };
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn rules_pools_and_launch_configs_are_told_with_workers_and_cost() {
-        insta::assert_snapshot!(lines(&plan(), PAINT).join("\n"), @r#"
+    fn effects_are_described_with_workers_and_costs() {
+        insta::assert_snapshot!(lines(&plan(), STYLE).join("\n"), @r#"
         ! a/b belongs to the worker configuration c
         ~ rule ami
             /values/ec2/ImageId: "ami-1" → "ami-2"
         + rule new
-        ~ rule last: stands elsewhere
-        ~ worker pool worker-manager/build: 8 new launch configs, 1 replaced launch config, 3 kept, 2 workers outdated, $0.25/h less
+        ~ rule last: moved
+        ~ pool worker-manager/build: 8 new launch configs, 1 replaced launch config, 3 kept, 2 workers outdated, $0.25/h less
             /config/maxCapacity: 1 → 2
             ~ provider=ec2, region=r: lc-a → lc-b (2 workers, $0.5/h → $0.25/h)
                 /ImageId: "ami-1" → "ami-2"
@@ -321,15 +321,15 @@ mod tests {
         "#);
         assert_eq!(
             gist(&plan()),
-            "1 worker pool, 8 new launch configs, 1 replaced launch config, 2 workers outdated, $0.25/h less"
+            "1 pool, 8 new launch configs, 1 replaced launch config, 2 workers outdated, $0.25/h less"
         );
     }
 
     #[test]
     fn all_launch_configs_are_listed_if_that_is_asked_for() {
-        let full = Paint {
+        let full = Style {
             in_full: true,
-            ..PAINT
+            ..STYLE
         };
         assert!(
             lines(&plan(), full)

@@ -1,32 +1,32 @@
-//! What the server has of the things that files are about.
+//! Reads the state of the server: the items of the kinds that the files define.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::definitions::{Wanted, worker_types};
+use super::definitions::{Definitions, worker_types};
 use super::kind::Kind;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// One thing as the server has it.
+/// One item on the server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct There {
-    /// All that can be written, without the name.
+pub(super) struct ServerItem {
+    /// All writable fields, without the id.
     pub(super) content: Value,
-    /// Of worker configurations.
+    /// The version, of worker configurations.
     pub(super) version: Option<i64>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Here {
-    pub(super) items: BTreeMap<(Kind, String), There>,
-    /// The pools that follow from worker configurations, and from which.
+pub(super) struct ServerState {
+    pub(super) items: BTreeMap<(Kind, String), ServerItem>,
+    /// The pools compiled from worker configurations, with the configurations' ids.
     pub(super) compiled: BTreeMap<String, String>,
 }
 
-impl There {
+impl ServerItem {
     pub(super) fn of(kind: Kind, reply: &Value) -> Self {
         Self {
             content: kind.content_of(reply),
@@ -35,11 +35,11 @@ impl There {
     }
 }
 
-/// Reads what the files concern.
-pub(super) async fn read(client: &Client, wanted: &Wanted) -> Result<Here, Failure> {
-    let mut here = Here::default();
+/// Reads all items of the kinds that the files define or own.
+pub(super) async fn read(client: &Client, wanted: &Definitions) -> Result<ServerState, Failure> {
+    let mut server_state = ServerState::default();
     for kind in Kind::ALL {
-        // Which pools are not made by hand is said by the configurations.
+        // Configurations tell which pools are compiled.
         let concerns_pools = kind == Kind::WorkerConfiguration && wanted.concerns(Kind::WorkerPool);
         if !wanted.concerns(kind) && !concerns_pools {
             continue;
@@ -51,40 +51,48 @@ pub(super) async fn read(client: &Client, wanted: &Wanted) -> Result<Here, Failu
             let id = reply[kind.id_key()].as_str().unwrap_or_default().to_owned();
             if kind == Kind::WorkerConfiguration {
                 let pools = worker_types(reply).into_iter();
-                here.compiled.extend(pools.map(|pool| (pool, id.clone())));
+                server_state
+                    .compiled
+                    .extend(pools.map(|pool| (pool, id.clone())));
             }
-            here.items.insert((kind, id), There::of(kind, reply));
+            server_state
+                .items
+                .insert((kind, id), ServerItem::of(kind, reply));
         }
     }
-    read_rules(client, wanted, &mut here).await?;
-    Ok(here)
+    read_rules(client, wanted, &mut server_state).await?;
+    Ok(server_state)
 }
 
-/// The list has no rules.
-async fn read_rules(client: &Client, wanted: &Wanted, here: &mut Here) -> Result<(), Failure> {
+/// Reads complete worker configurations: the list has no rules.
+async fn read_rules(
+    client: &Client,
+    wanted: &Definitions,
+    server_state: &mut ServerState,
+) -> Result<(), Failure> {
     let mut progress = Progress::start();
-    for (key, there) in &mut here.items {
+    for (key, stored) in &mut server_state.items {
         if key.0 != Kind::WorkerConfiguration || !wanted.items.contains_key(key) {
             continue;
         }
-        progress.tell(|| format!("reading {} {}", key.0.noun(), key.1));
-        if let Some(whole) = read_one(client, key.0, &key.1).await? {
-            *there = whole;
+        progress.report(|| format!("reading {} {}", key.0.noun(), key.1));
+        if let Some(complete) = read_one(client, key.0, &key.1).await? {
+            *stored = complete;
         }
     }
     Ok(())
 }
 
-/// One thing as it is now.
+/// Reads one item.
 pub(super) async fn read_one(
     client: &Client,
     kind: Kind,
     id: &str,
-) -> Result<Option<There>, Failure> {
+) -> Result<Option<ServerItem>, Failure> {
     match client.call(&kind.read_call(id)).await {
-        // An override that has ended is as good as none.
+        // An ended override counts as missing.
         Ok(reply) if reply["inForce"] == false => Ok(None),
-        Ok(reply) => Ok(Some(There::of(kind, &reply))),
+        Ok(reply) => Ok(Some(ServerItem::of(kind, &reply))),
         Err(failure) if failure.exit == Exit::NotFound => Ok(None),
         Err(failure) => Err(failure),
     }

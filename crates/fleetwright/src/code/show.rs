@@ -1,72 +1,72 @@
-//! A plan for people: what comes, what goes, what becomes something else.
+//! Prints a plan: items to create, change and remove.
 
 use serde_json::Value;
 
 use super::change::{Action, Change, Plan};
 use super::kind::Kind;
-use super::paint::{Paint, indented};
 use super::semantic::{self, counted};
+use super::style::{Style, indented};
 use super::values;
 use crate::output::printable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tense {
     Would,
-    /// So many had been done before.
+    /// The number of changes that were already applied before.
     Past(usize),
 }
 
-/// Everything that is to be done.
-pub(super) fn lines(plan: &Plan, paint: Paint) -> Vec<String> {
+/// The lines for all changes.
+pub(super) fn lines(plan: &Plan, style: Style) -> Vec<String> {
     let changes = plan.changes.iter();
     changes
-        .flat_map(|change| change_lines(change, paint))
+        .flat_map(|change| change_lines(change, style))
         .collect()
 }
 
-fn change_lines(change: &Change, paint: Paint) -> Vec<String> {
+fn change_lines(change: &Change, style: Style) -> Vec<String> {
     let mut title = printable(&change.title());
     let gist = gist(change);
     if !gist.is_empty() {
         title.push_str(&format!(" ({gist})"));
     }
     let mut lines = match change.action {
-        Action::Create => vec![paint.added(&title)],
-        Action::Update => vec![paint.changed(&title)],
-        Action::Remove => return vec![paint.removed(&title)],
+        Action::Create => vec![style.added(&title)],
+        Action::Update => vec![style.changed(&title)],
+        Action::Remove => return vec![style.removed(&title)],
     };
-    if change.action == Action::Create && paint.in_full {
+    if change.action == Action::Create && style.in_full {
         let empty = Value::Object(serde_json::Map::new());
         let after = change.after.clone().unwrap_or_default();
         let after = change.kind.normal(&change.id, &after);
         let changes = domain::configuration::value_changes(&empty, &after);
-        lines.extend(indented(values::lines(&changes, paint)));
+        lines.extend(indented(values::lines(&changes, style)));
     }
     if change.action == Action::Update {
-        lines.extend(indented(update_lines(change, paint)));
+        lines.extend(indented(update_lines(change, style)));
     }
-    if let Some(foreseen) = &change.foreseen {
-        // All pools of a new configuration are new, but for those that it takes over.
+    if let Some(effects) = &change.effects {
+        // All pools of a new configuration are new, except those that it takes over.
         lines.extend(indented(
-            match change.action != Action::Create || paint.in_full {
-                true => semantic::lines(foreseen, paint),
-                false => semantic::adopted_lines(foreseen, paint),
+            match change.action != Action::Create || style.in_full {
+                true => semantic::lines(effects, style),
+                false => semantic::adopted_lines(effects, style),
             },
         ));
     }
     lines
 }
 
-fn update_lines(change: &Change, paint: Paint) -> Vec<String> {
+fn update_lines(change: &Change, style: Style) -> Vec<String> {
     let mut differing = change.values();
-    if change.kind == Kind::WorkerConfiguration && change.foreseen.is_some() {
-        // These are told rule by rule.
+    if change.kind == Kind::WorkerConfiguration && change.effects.is_some() {
+        // Rules are described one by one.
         differing.retain(|value| !value.pointer.starts_with("/rules"));
     }
-    values::lines(&differing, paint)
+    values::lines(&differing, style)
 }
 
-/// What it is in a few words.
+/// A summary of the change.
 fn gist(change: &Change) -> String {
     let content = change.after.as_ref().or(change.before.as_ref());
     let count = |key: &str| {
@@ -79,13 +79,13 @@ fn gist(change: &Change) -> String {
             match pools.is_empty() {
                 true => String::new(),
                 false => format!(
-                    "its worker pools go, once their workers are gone: {}",
+                    "its pools are deleted after their last workers stop: {}",
                     pools.join(", ")
                 ),
             }
         }
         (Kind::WorkerConfiguration, Action::Create | Action::Update) => change
-            .foreseen
+            .effects
             .as_ref()
             .map(semantic::gist)
             .unwrap_or_default(),
@@ -112,11 +112,11 @@ fn gist(change: &Change) -> String {
     }
 }
 
-/// All of it in one line; `done` are those that were carried out, of all if that is still to come.
+/// A summary in one line. `done` are the applied changes, or all changes of a plan.
 pub(super) fn summary(plan: &Plan, done: &[Change], tense: Tense) -> String {
     let (words, nothing) = match tense {
         Tense::Would => (["to create", "to change", "to remove"], "nothing to do"),
-        Tense::Past(_) => (["created", "changed", "removed"], "nothing was done"),
+        Tense::Past(_) => (["created", "changed", "removed"], "nothing to do"),
     };
     let actions = [Action::Create, Action::Update, Action::Remove];
     let mut parts = Vec::new();
@@ -132,14 +132,14 @@ pub(super) fn summary(plan: &Plan, done: &[Change], tense: Tense) -> String {
     match (tense, parts.is_empty()) {
         (Tense::Would | Tense::Past(0), true) => parts.push(nothing.to_owned()),
         (Tense::Past(before), true) => {
-            parts.push(format!("{nothing}: {before} had been done before"));
+            parts.push(format!("{nothing}: {before} already done"));
         }
         (Tense::Would | Tense::Past(0), false) => {}
-        (Tense::Past(before), false) => parts.push(format!("{before} had been done before")),
+        (Tense::Past(before), false) => parts.push(format!("{before} already done")),
     }
     let same = plan.n_same();
     if same > 0 {
-        parts.push(format!("{same} as they should be"));
+        parts.push(format!("{same} unchanged"));
     }
     parts.join(", ")
 }

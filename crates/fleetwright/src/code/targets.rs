@@ -1,4 +1,4 @@
-//! Whether what an override is about is there, or will be: its worker pool, and its launch config.
+//! Checks that the pool and launch config of an override exist, or will be created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,21 @@ use super::server::read_one;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 
-/// A server lists no more launch configs of a worker pool in a plan.
-const MAX_FORESEEN: usize = 500;
+/// Maximum number of launch configs of a pool that a server lists in a preview.
+const MAX_PREVIEWED: usize = 500;
 
-/// The launch configs that a worker pool has or will have.
+/// The launch configs that a pool has or will have.
 #[derive(Debug, PartialEq)]
 enum Known {
-    /// There is no such pool, and none will be made.
+    /// The pool does not exist and will not be created.
     NoPool,
-    These(BTreeSet<String>),
-    /// The pool is there, or will be; the rest is not for us to know.
+    Listed(BTreeSet<String>),
+    /// The pool exists or will be created; its launch configs are unknown.
     Pool,
 }
 
 impl Plan {
-    /// Once all else is planned, for an override may be about what the plan itself makes.
+    /// Runs after all other planning: the target may be created by the plan itself.
     pub(super) async fn check_targets(&mut self, client: &Client) -> Result<(), Failure> {
         let mut known = BTreeMap::new();
         for (_, pool, config) in asked(&self.changes) {
@@ -42,44 +42,44 @@ impl Plan {
 
     async fn known(&self, pool: &str, in_full: bool, client: &Client) -> Result<Known, Failure> {
         let made = self.made_by(pool);
-        let there = match read_one(client, Kind::WorkerPool, pool).await {
+        let stored = match read_one(client, Kind::WorkerPool, pool).await {
             Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
             read => read?.is_some(),
         };
-        let mut ids = match (made, there) {
+        let mut ids = match (made, stored) {
             (None, false) => return Ok(Known::NoPool),
-            (Some(Known::These(ids)), _) => ids,
+            (Some(Known::Listed(ids)), _) => ids,
             (None, true) => BTreeSet::new(),
             (Some(unknown @ (Known::Pool | Known::NoPool)), _) => return Ok(unknown),
         };
         if !in_full {
             return Ok(Known::Pool);
         }
-        if there {
+        if stored {
             match launch_configs(pool, client).await {
                 Err(failure) if failure.exit == Exit::NotAllowed => return Ok(Known::Pool),
                 read => ids.extend(read?),
             }
         }
-        Ok(Known::These(ids))
+        Ok(Known::Listed(ids))
     }
 
-    /// The launch configs that changes of this plan make for a pool, if they make or change the pool.
+    /// The launch configs that this plan creates for a pool, if it creates or changes the pool.
     fn made_by(&self, pool: &str) -> Option<Known> {
         let written = self.changes.iter().filter(|change| change.after.is_some());
         let mut makers = written.filter(|change| makes(change, pool));
         let maker = makers.next()?;
         if maker.kind == Kind::WorkerPool {
             let ids = self.made.get(pool).cloned();
-            return Some(Known::These(ids.unwrap_or_default()));
+            return Some(Known::Listed(ids.unwrap_or_default()));
         }
-        let Some(foreseen) = &maker.foreseen else {
+        let Some(effects) = &maker.effects else {
             return Some(Known::Pool);
         };
-        let mut pools = foreseen["pools"].as_array().into_iter().flatten();
-        let same = Known::These(BTreeSet::new());
-        let foreseen = pools.find(|foreseen| foreseen["workerPoolId"] == pool);
-        Some(foreseen.map_or(same, foreseen_ids))
+        let mut pools = effects["pools"].as_array().into_iter().flatten();
+        let same = Known::Listed(BTreeSet::new());
+        let effects = pools.find(|effects| effects["workerPoolId"] == pool);
+        Some(effects.map_or(same, previewed_ids))
     }
 }
 
@@ -94,21 +94,21 @@ fn makes(change: &Change, pool: &str) -> bool {
     }
 }
 
-fn foreseen_ids(pool: &Value) -> Known {
+fn previewed_ids(pool: &Value) -> Known {
     let mut ids = BTreeSet::new();
     for (list, key) in [("created", "launchConfigId"), ("replaced", "after")] {
         let listed = pool[list].as_array().map(Vec::as_slice);
         let listed = listed.unwrap_or_default();
-        if listed.len() >= MAX_FORESEEN {
+        if listed.len() >= MAX_PREVIEWED {
             return Known::Pool;
         }
         let listed = listed.iter().filter_map(|way| way[key].as_str());
         ids.extend(listed.map(str::to_owned));
     }
-    Known::These(ids)
+    Known::Listed(ids)
 }
 
-/// The worker pool of each override that is to be written, and its launch config.
+/// The pool and launch config of each override to write.
 fn asked(changes: &[Change]) -> impl Iterator<Item = (&Change, &str, Option<&str>)> {
     let overrides = changes
         .iter()
@@ -122,24 +122,24 @@ fn asked(changes: &[Change]) -> impl Iterator<Item = (&Change, &str, Option<&str
 
 fn problems(changes: &[Change], known: &BTreeMap<String, Known>) -> Vec<String> {
     let problems = asked(changes).filter_map(|(change, pool, config)| {
-        let problem = match (known.get(pool)?, config) {
-            (Known::NoPool, _) => format!("the worker pool {pool}, and there is none of that name"),
-            (Known::These(ids), Some(config)) if !ids.contains(config) => {
-                format!("the launch config {config} of the worker pool {pool}, which has none of that name")
+        let error = match (known.get(pool)?, config) {
+            (Known::NoPool, _) => format!("pool {pool} does not exist"),
+            (Known::Listed(ids), Some(config)) if !ids.contains(config) => {
+                format!("pool {pool} has no launch config {config}")
             }
-            (Known::These(_) | Known::Pool, _) => return None,
+            (Known::Listed(_) | Known::Pool, _) => return None,
         };
-        Some(format!("{}: {} is about {problem}", change.origin(), change.title()))
+        Some(format!("{}: {}: {error}", change.origin(), change.title()))
     });
     problems.collect()
 }
 
-/// Also those that are archived: workers of theirs may still run.
+/// Lists the launch configs, also archived ones: their workers may still run.
 async fn launch_configs(pool: &str, client: &Client) -> Result<BTreeSet<String>, Failure> {
     const KEY: &str = "workerPoolLaunchConfigs";
     let call = Call::get(WORKER_MANAGER, &["worker-pool", pool, "launch-configs"])
         .query("includeArchived", Some(true))
-        .to(format!("list the launch configs of worker pool {pool}"));
+        .to(format!("list the launch configs of pool {pool}"));
     let document = client.pages(&call, KEY, None).await?;
     let listed = document[KEY].as_array().into_iter().flatten();
     let ids = listed.filter_map(|config| config["launchConfigId"].as_str());
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn of_more_launch_configs_than_a_plan_lists_nothing_is_known() {
-        for count in sizes_around("fleetwright::code::targets::MAX_FORESEEN", MAX_FORESEEN) {
+        for count in sizes_around("fleetwright::code::targets::MAX_PREVIEWED", MAX_PREVIEWED) {
             let ways = (0..count).map(|number| json!({"launchConfigId": format!("lc{number}")}));
             let pool = json!({"created": ways.collect::<Vec<_>>(), "replaced": [{"before": "a", "after": "b"}]});
-            match foreseen_ids(&pool) {
-                Known::These(ids) => {
-                    assert!(count < MAX_FORESEEN, "{count}");
+            match previewed_ids(&pool) {
+                Known::Listed(ids) => {
+                    assert!(count < MAX_PREVIEWED, "{count}");
                     assert_eq!(ids.len(), count + 1);
                     assert!(ids.contains("b") && !ids.contains("a"));
                 }
-                Known::Pool => assert!(count >= MAX_FORESEEN, "{count}"),
+                Known::Pool => assert!(count >= MAX_PREVIEWED, "{count}"),
                 Known::NoPool => panic!("{count}"),
             }
         }

@@ -1,4 +1,4 @@
-//! From files and a server's things to a plan: what is done, in which order, and what is left alone.
+//! Tests of plans made from files and the state of a server.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::change::{Action, Plan};
-use super::definitions::{Wanted, worker_types};
+use super::definitions::{Definitions, worker_types};
 use super::kind::Kind;
-use super::paint::Paint;
 use super::read;
-use super::server::{Here, There};
+use super::server::{ServerItem, ServerState};
 use super::show;
+use super::style::Style;
 
-const PAINT: Paint = Paint {
+const STYLE: Style = Style {
     in_colour: false,
     in_full: false,
 };
@@ -32,12 +32,12 @@ fn now() -> Timestamp {
     "2029-12-01T00:00:00Z".parse().unwrap()
 }
 
-fn wanted(files: &[(&str, &str)]) -> Wanted {
+fn wanted(files: &[(&str, &str)]) -> Definitions {
     let folder = folder(files);
     read::read(&[folder.path().to_owned()], now()).unwrap()
 }
 
-/// What is said about these files, without the name of the folder.
+/// The errors in these files, without the name of the folder.
 fn refused(files: &[(&str, &str)]) -> String {
     let folder = folder(files);
     let paths = [folder.path().to_owned()];
@@ -45,8 +45,8 @@ fn refused(files: &[(&str, &str)]) -> String {
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 
-fn here(items: &[(Kind, &str, Value)]) -> Here {
-    let mut here = Here::default();
+fn here(items: &[(Kind, &str, Value)]) -> ServerState {
+    let mut here = ServerState::default();
     for (kind, id, content) in items {
         let version = (*kind == Kind::WorkerConfiguration).then_some(1);
         if version.is_some() {
@@ -54,7 +54,7 @@ fn here(items: &[(Kind, &str, Value)]) -> Here {
             here.compiled
                 .extend(pools.map(|pool| (pool, (*id).to_owned())));
         }
-        let there = There {
+        let there = ServerItem {
             content: content.clone(),
             version,
         };
@@ -114,7 +114,7 @@ fn lists_and_single_things_in_all_formats_make_one_fleet() {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_file_and_path() {
+fn each_error_has_its_file_and_path() {
     let refused = refused(&[
         ("a.yaml", "pools: []\nroles: { x: 1 }\nclients: [1]\n"),
         (
@@ -144,23 +144,23 @@ fn each_mistake_is_told_with_its_file_and_path() {
     ]);
     insta::assert_snapshot!(refused, @r#"
     a.yaml: /clients/0: must be a mapping
-    a.yaml: /pools: is not known here; a file has any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
+    a.yaml: /pools: unknown key; a file has any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one item with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
     a.yaml: /roles: must be a list
     b.yaml: /roles/0/scope: a role has no such key; it has roleId, description, scopes
     b.yaml: /roles/1/scopes/0: role r: must be string
     b.yaml: /roles/2: roleId is missing
-    d.yaml: /roles/0: role ok stands in c.yaml: /roles/0 already
-    e.yaml: /accessToken: access tokens do not belong into files
+    d.yaml: /roles/0: role ok is already defined in c.yaml: /roles/0
+    e.yaml: /accessToken: access tokens must not be in files
     f.yaml: /expires: client c: must match format "date-time"
     g.yaml: /workerPoolId: "Nonsense" is not a worker pool id: it must match ^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$
     h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not understood as YAML: unclosed bracket '['
-    j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one thing with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
-    k.yaml: /overrides/0: override o: is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region
-    k.yaml: /overrides/1: override p: does one thing: pause: true, or minCapacity, maxCapacity or both
+    j.json: must be a mapping: any of the lists roles, clients, workerConfigurations, workerPools, overrides, or one item with its roleId or clientId or workerConfigurationId or workerPoolId or overrideId
+    k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region
+    k.yaml: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both
     l.yaml: client d: must have required property 'expires'
-    m.yaml: /clientId: clients whose names begin with static/ are made by the server's configuration
+    m.yaml: /clientId: clients whose names begin with static/ are defined in the server's configuration
     "#);
 }
 
@@ -173,7 +173,7 @@ fn overrides_that_have_ended_are_left_out() {
     let ended = wanted.without_ended(now());
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].0, "old");
-    let plan = Plan::new(&wanted, &Here::default(), true);
+    let plan = Plan::new(&wanted, &ServerState::default(), true);
     assert_eq!(steps(&plan), ["create override new"]);
 }
 
@@ -202,13 +202,13 @@ fn a_pool_cannot_be_made_twice_over() {
         ),
     ]);
     insta::assert_snapshot!(refused, @r"
-    b.yaml: worker configuration two makes worker pool worker-manager/x, and so does worker configuration one in a.yaml
-    c.yaml: it makes worker pool worker-manager/x, and so does worker configuration one in a.yaml
+    b.yaml: worker configuration two defines pool worker-manager/x, and so does worker configuration one in a.yaml
+    c.yaml: it defines pool worker-manager/x, and so does worker configuration one in a.yaml
     ");
 }
 
 #[test]
-fn what_a_folder_does_not_own_it_cannot_have() {
+fn a_folder_cannot_define_items_that_it_does_not_own() {
     let refused = refused(&[
         ("owns.yaml", "owns: { roles: [\"team:*\"] }\n"),
         (
@@ -218,12 +218,12 @@ fn what_a_folder_does_not_own_it_cannot_have() {
     ]);
     assert_eq!(
         refused,
-        "a.yaml: /roles/0: role other is not owned: of roles, owns lists team:*"
+        "a.yaml: /roles/0: role other is not owned: owns lists team:* for roles"
     );
     let refused = self::refused(&[("a.yaml", "owns: {}\n"), ("b.yaml", "owns: {}\n")]);
     assert_eq!(
         refused,
-        "b.yaml: /owns: stands in a.yaml already, and one place says what the folder owns"
+        "b.yaml: /owns: already in a.yaml; only one file of a folder may have it"
     );
 }
 
@@ -241,7 +241,7 @@ fn only_what_differs_is_done() {
     let plan = Plan::new(&wanted, &here, true);
     assert_eq!(steps(&plan), ["create role new", "update role other"]);
     assert_eq!(plan.same, BTreeMap::from([(Kind::Role, 1)]));
-    insta::assert_snapshot!(show::lines(&plan, PAINT).join("\n"), @r#"
+    insta::assert_snapshot!(show::lines(&plan, STYLE).join("\n"), @r#"
     + role new (0 scopes)
     ~ role other
         - /scopes: "y"
@@ -250,7 +250,7 @@ fn only_what_differs_is_done() {
 }
 
 #[test]
-fn what_is_owned_and_not_wanted_goes_and_nothing_else() {
+fn only_owned_items_without_a_definition_are_removed() {
     let wanted = wanted(&[
         (
             "owns.yaml",
@@ -276,7 +276,7 @@ fn what_is_owned_and_not_wanted_goes_and_nothing_else() {
         (Kind::Client, "static/owner", client),
     ]);
     let removed = [
-        "remove worker pool x/old",
+        "remove pool x/old",
         "remove client old",
         "remove role team:old",
     ];
@@ -285,7 +285,7 @@ fn what_is_owned_and_not_wanted_goes_and_nothing_else() {
 }
 
 #[test]
-fn who_may_comes_first_and_what_goes_comes_last() {
+fn roles_and_clients_come_first_and_removals_last() {
     let wanted = wanted(&[
         (
             "owns.yaml",
@@ -312,8 +312,8 @@ fn who_may_comes_first_and_what_goes_comes_last() {
             "create role r",
             "create client c",
             "create worker configuration new",
-            "create worker pool a/b",
-            "remove worker pool a/old",
+            "create pool a/b",
+            "remove pool a/old",
             "remove worker configuration old",
             "remove role old",
         ]
@@ -321,7 +321,7 @@ fn who_may_comes_first_and_what_goes_comes_last() {
 }
 
 #[test]
-fn who_gives_a_worker_type_away_comes_before_who_gets_it() {
+fn a_configuration_gives_up_a_worker_type_before_another_gets_it() {
     let wanted = wanted(&[
         ("owns.yaml", "owns: { workerConfigurations: [\"*\"] }\n"),
         (
@@ -378,14 +378,14 @@ fn a_pool_that_a_configuration_gives_up_is_made_by_hand_after_that() {
             "workerPools: [{ workerPoolId: a/b, providerId: p, owner: o@example.com }]\n",
         ),
     ]);
-    // Also if it looks as it should by chance: it will not, once the configuration has gone.
+    // Even if it looks right now: the server deletes it with the configuration.
     for provider in ["p", "q"] {
         let here = here(&[
             (Kind::WorkerPool, "a/b", pool(provider)),
             (Kind::WorkerConfiguration, "w", configuration(&["a/b"])),
         ]);
         let plan = Plan::new(&wanted, &here, true);
-        let expected = ["remove worker configuration w", "update worker pool a/b"];
+        let expected = ["remove worker configuration w", "update pool a/b"];
         assert_eq!(steps(&plan), expected, "{provider}");
         assert_eq!((plan.conflicts.len(), plan.n_same()), (0, 0));
     }
@@ -414,9 +414,9 @@ fn configurations_that_exchange_worker_types_are_a_conflict_with_a_way_out() {
     assert_eq!(
         plan.conflicts,
         [
-            "worker configurations exchange worker types, and none can be the first: m0 waits for worker-manager/y of m1, \
-            m1 waits for worker-manager/x of m0. Do it in two steps: first apply files in which neither m1 nor m0 has \
-            worker-manager/y, then these"
+            "worker configurations exchange worker types in a cycle: m0 waits for worker-manager/y of m1, \
+             m1 waits for worker-manager/x of m0. Use two steps: first apply files in which neither m1 nor m0 has \
+             worker-manager/y, then these"
         ]
     );
 }

@@ -1,25 +1,25 @@
-//! Values that differ, for people: where, what was there, what comes.
+//! Prints values that differ: position, old and new value.
 
 use domain::configuration::{ValueChange, value_changes};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::paint::Paint;
+use super::style::Style;
 use crate::output::printable;
 
-/// Longer values are cut, unless all is asked for.
+/// Longer values are cut, except in full output.
 const MAX_SHOWN: usize = 160;
 const CONTEXT_LINES: usize = 1;
 
 /// The lines for some changes.
-pub(crate) fn lines(changes: &[ValueChange], paint: Paint) -> Vec<String> {
+pub(crate) fn lines(changes: &[ValueChange], style: Style) -> Vec<String> {
     changes
         .iter()
-        .flat_map(|change| line_of(change, paint))
+        .flat_map(|change| line_of(change, style))
         .collect()
 }
 
-/// Changes as the API gives them.
+/// Parses changes in the API's format.
 pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
     let values = values.as_array().into_iter().flatten();
     values
@@ -31,34 +31,34 @@ pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
         .collect()
 }
 
-fn line_of(change: &ValueChange, paint: Paint) -> Vec<String> {
+fn line_of(change: &ValueChange, style: Style) -> Vec<String> {
     let at = printable(&change.pointer);
     match (&change.before, &change.after) {
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
-            lists(&change.pointer, old, new, paint)
+            lists(&change.pointer, old, new, style)
         }
         (Some(Value::String(old)), Some(Value::String(new)))
             if old.contains('\n') || new.contains('\n') =>
         {
-            texts(&at, old, new, paint)
+            texts(&at, old, new, style)
         }
         (Some(old), Some(new)) => {
-            let (old, new) = (short(old, paint), short(new, paint));
+            let (old, new) = (short(old, style), short(new, style));
             vec![format!(
                 "{at}: {} → {}",
-                paint.before(&old),
-                paint.after(&new)
+                style.before(&old),
+                style.after(&new)
             )]
         }
-        (None, Some(new)) => vec![paint.added(&format!("{at}: {}", short(new, paint)))],
-        (Some(old), None) => vec![paint.removed(&format!("{at}: {}", short(old, paint)))],
+        (None, Some(new)) => vec![style.added(&format!("{at}: {}", short(new, style)))],
+        (Some(old), None) => vec![style.removed(&format!("{at}: {}", short(old, style)))],
         (None, None) => Vec::new(),
     }
 }
 
-/// Lists of one length are compared item by item if there is something in their items; of others, and
-/// of mere texts and numbers, it is told which came and which went.
-fn lists(pointer: &str, old: &[Value], new: &[Value], paint: Paint) -> Vec<String> {
+/// Compares lists of mappings with equal lengths item by item; for other lists, reports added and
+/// removed items.
+fn lists(pointer: &str, old: &[Value], new: &[Value], style: Style) -> Vec<String> {
     let pairs = || old.iter().zip(new);
     if old.len() == new.len() && pairs().any(|(old, new)| old.is_object() && new.is_object()) {
         let changes = pairs().enumerate().flat_map(|(position, (old, new))| {
@@ -68,29 +68,29 @@ fn lists(pointer: &str, old: &[Value], new: &[Value], paint: Paint) -> Vec<Strin
             }
             changes
         });
-        return lines(&changes.collect::<Vec<_>>(), paint);
+        return lines(&changes.collect::<Vec<_>>(), style);
     }
     let at = printable(pointer);
-    let (mut gone, mut come): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
+    let (mut removed, mut added): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
     for item in new {
-        match gone.iter().position(|known| *known == item) {
-            Some(position) => drop(gone.remove(position)),
-            None => come.push(item),
+        match removed.iter().position(|known| *known == item) {
+            Some(position) => drop(removed.remove(position)),
+            None => added.push(item),
         }
     }
-    if gone.is_empty() && come.is_empty() {
+    if removed.is_empty() && added.is_empty() {
         return vec![format!("{at}: the same in another order")];
     }
-    let gone = gone
+    let removed = removed
         .iter()
-        .map(|item| paint.removed(&format!("{at}: {}", short(item, paint))));
-    let come = come
+        .map(|item| style.removed(&format!("{at}: {}", short(item, style))));
+    let added = added
         .iter()
-        .map(|item| paint.added(&format!("{at}: {}", short(item, paint))));
-    gone.chain(come).collect()
+        .map(|item| style.added(&format!("{at}: {}", short(item, style))));
+    removed.chain(added).collect()
 }
 
-fn texts(at: &str, old: &str, new: &str, paint: Paint) -> Vec<String> {
+fn texts(at: &str, old: &str, new: &str, style: Style) -> Vec<String> {
     let diff = TextDiff::from_lines(old, new);
     let mut lines = vec![format!("{at}:")];
     for group in diff.grouped_ops(CONTEXT_LINES) {
@@ -100,8 +100,8 @@ fn texts(at: &str, old: &str, new: &str, paint: Paint) -> Vec<String> {
         {
             let line = printable(change.value().trim_end_matches('\n'));
             lines.push(match change.tag() {
-                ChangeTag::Delete => format!("  {}", paint.removed(&line)),
-                ChangeTag::Insert => format!("  {}", paint.added(&line)),
+                ChangeTag::Delete => format!("  {}", style.removed(&line)),
+                ChangeTag::Insert => format!("  {}", style.added(&line)),
                 ChangeTag::Equal => format!("    {line}"),
             });
         }
@@ -109,10 +109,10 @@ fn texts(at: &str, old: &str, new: &str, paint: Paint) -> Vec<String> {
     lines
 }
 
-pub(crate) fn short(value: &Value, paint: Paint) -> String {
+pub(crate) fn short(value: &Value, style: Style) -> String {
     let text = printable(&value.to_string());
     match text.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) if !paint.in_full => format!("{}…", &text[..end]),
+        Some((end, _)) if !style.in_full => format!("{}…", &text[..end]),
         Some(_) | None => text,
     }
 }
@@ -123,17 +123,17 @@ mod tests {
 
     use super::*;
 
-    const PAINT: Paint = Paint {
+    const STYLE: Style = Style {
         in_colour: false,
         in_full: false,
     };
 
     fn shown(before: &Value, after: &Value) -> String {
-        lines(&value_changes(before, after), PAINT).join("\n")
+        lines(&value_changes(before, after), STYLE).join("\n")
     }
 
     #[test]
-    fn each_value_has_its_place_and_what_becomes_of_it() {
+    fn each_difference_has_a_line() {
         let before = json!({"a": {"b": 1, "gone": true}, "same": 1, "list": ["x", "y"]});
         let after = json!({"a": {"b": 2, "new": "n"}, "same": 1, "list": ["y", "z"]});
         insta::assert_snapshot!(shown(&before, &after), @r#"
@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn long_values_are_cut_unless_all_is_asked_for() {
         let long = json!("x".repeat(500));
-        assert!(short(&long, PAINT).ends_with("x…"));
-        let full = Paint {
+        assert!(short(&long, STYLE).ends_with("x…"));
+        let full = Style {
             in_full: true,
-            ..PAINT
+            ..STYLE
         };
         assert_eq!(short(&long, full).len(), 502);
     }
@@ -183,11 +183,11 @@ mod tests {
     #[test]
     fn colours_are_only_for_screens() {
         let change = value_changes(&json!({"a": 1}), &json!({"a": 2}));
-        let coloured = Paint {
+        let coloured = Style {
             in_colour: true,
-            ..PAINT
+            ..STYLE
         };
         assert!(lines(&change, coloured)[0].contains('\x1b'));
-        assert!(!lines(&change, PAINT)[0].contains('\x1b'));
+        assert!(!lines(&change, STYLE)[0].contains('\x1b'));
     }
 }

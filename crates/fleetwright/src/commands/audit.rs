@@ -1,4 +1,4 @@
-//! The audit log: who changed what, and when.
+//! The audit log.
 
 use clap::{Subcommand, ValueEnum};
 
@@ -10,10 +10,10 @@ use crate::output::Column;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     Show {
-        /// What it is
+        /// Type of the item
         #[arg(value_name = "TYPE")]
         entity: Entity,
-        /// Its id
+        /// Id of the item
         #[arg(value_name = "ID")]
         id: String,
         #[command(flatten)]
@@ -21,13 +21,15 @@ pub(crate) enum Verb {
     },
 }
 
-/// What has a history.
+/// The types of items that have a history.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Entity {
     Client,
     Role,
-    WorkerPool,
-    WorkerConfiguration,
+    #[value(alias = "worker-pool")]
+    Pool,
+    #[value(aliases = ["worker-configuration", "configuration"])]
+    Rules,
     Override,
     Secret,
     Hook,
@@ -51,12 +53,13 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 impl Entity {
+    /// The name in the API.
     fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Role => "role",
-            Self::WorkerPool => "worker-pool",
-            Self::WorkerConfiguration => "worker-configuration",
+            Self::Pool => "worker-pool",
+            Self::Rules => "worker-configuration",
             Self::Override => "override",
             Self::Secret => "secret",
             Self::Hook => "hook",

@@ -1,26 +1,26 @@
-//! What a create or an update sends: from a file, with the flags on top.
+//! Request bodies of create and update commands: from a file and flags.
 
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::input::{name_of, read_document, read_text};
 
-/// Which fields a definition has.
+/// The fields of a definition.
 pub(super) struct Shape {
     pub(super) writable: &'static [&'static str],
-    /// Fields that `show --json` prints and nobody can set: dropped, so that what was shown can
-    /// be edited and sent back.
+    /// Read-only fields that `show --json` prints: dropped, so that its output can be edited and
+    /// sent back.
     pub(super) read_only: &'static [&'static str],
 }
 
 impl Shape {
-    /// The fields of the file that can be set; `-` is the standard input.
+    /// Reads the writable fields of a file; `-` is standard input.
     pub(super) fn read(&self, path: Option<&str>) -> Result<Map<String, Value>, Failure> {
         match path {
             None => Ok(Map::new()),
             Some(path) => self
                 .fields(read_document(path)?)
-                .map_err(|problem| Failure::usage(format!("{}: {problem}", name_of(path)))),
+                .map_err(|error| Failure::usage(format!("{}: {error}", name_of(path)))),
         }
     }
 
@@ -34,14 +34,14 @@ impl Shape {
             .find(|name| !self.writable.contains(&name.as_str()))
         {
             Some(unknown) => Err(format!(
-                "unknown field {unknown:?}; known are {}",
+                "unknown field {unknown:?}; the fields are {}",
                 self.writable.join(", ")
             )),
             None => Ok(fields),
         }
     }
 
-    /// What can be set of something that was read from the server.
+    /// The writable fields of an item that was read from the server.
     pub(super) fn of_existing(&self, existing: &Value) -> Map<String, Value> {
         self.writable
             .iter()
@@ -57,12 +57,12 @@ pub(super) fn set(fields: &mut Map<String, Value>, name: &str, value: Option<imp
     }
 }
 
-/// Fails with the flag to give when a field is missing.
+/// Fails if a field is missing, and names its flag.
 pub(super) fn require(fields: &Map<String, Value>, name: &str, flag: &str) -> Result<(), Failure> {
     match fields.contains_key(name) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "{flag} is missing: give it, or a --file that has {name}"
+            "{flag} is missing: set it, or {name} in --file"
         ))),
     }
 }
@@ -77,8 +77,7 @@ pub(super) fn json_argument(flag: &str, text: &str) -> Result<Value, Failure> {
             &owned
         }
     };
-    files::parse_json(text)
-        .map_err(|problem| Failure::usage(format!("{flag} is not JSON: {problem}")))
+    files::parse_json(text).map_err(|error| Failure::usage(format!("{flag} is not JSON: {error}")))
 }
 
 #[cfg(test)]
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_can_be_sent_back() {
+    fn shown_items_can_be_sent_back() {
         let shown = r#"{"roleId": "x", "created": "…", "description": "d", "scopes": []}"#;
         let fields = ROLE.fields(json(shown).unwrap()).unwrap();
         assert_eq!(
@@ -110,15 +109,15 @@ mod tests {
 
     #[test]
     fn a_misspelt_field_is_named() {
-        let problem = ROLE.fields(json!({"scope": []})).unwrap_err();
+        let error = ROLE.fields(json!({"scope": []})).unwrap_err();
         assert_eq!(
-            problem,
-            "unknown field \"scope\"; known are description, scopes"
+            error,
+            "unknown field \"scope\"; the fields are description, scopes"
         );
         let twice = json(r#"{"scopes": [], "scopes": ["a"]}"#);
         assert!(twice.unwrap_err().contains("stands here twice"));
-        let problem = ROLE.fields(json!([])).unwrap_err();
-        assert_eq!(problem, "not a mapping of description, scopes");
+        let error = ROLE.fields(json!([])).unwrap_err();
+        assert_eq!(error, "not a mapping of description, scopes");
     }
 
     #[test]
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_come_on_top_and_what_is_missing_is_asked_for() {
+    fn flags_take_precedence_and_missing_fields_are_reported() {
         let mut fields = ROLE.of_existing(&json!({"description": "old", "roleId": "x"}));
         set(&mut fields, "description", Some("new"));
         set(&mut fields, "scopes", None::<Value>);

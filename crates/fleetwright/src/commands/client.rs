@@ -1,4 +1,4 @@
-//! Clients: who may call the API.
+//! API clients.
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -9,50 +9,50 @@ use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright client list";
+const LIST_COMMAND: &str = "fleetwright client list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List {
-        /// Only those whose id starts like this
+        /// Only clients whose ids start with this text
         #[arg(long, value_name = "TEXT")]
         prefix: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
     Show {
-        /// The client's id
+        /// Client id
         #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
     },
-    /// Create a client and print its access token, once
+    /// Create a client and print its access token
     Create(Definition),
     /// Change some fields of a client
     ///
-    /// What no flag and no file names stays as it is.
+    /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
     Enable {
-        /// The client's id
+        /// Client id
         #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
     },
     Disable {
-        /// The client's id
+        /// Client id
         #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Replace a client's access token and print the new one, once
+    /// Replace a client's access token and print the new one
     Reset {
-        /// The client's id
+        /// Client id
         #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
         consent: Consent,
     },
     Delete {
-        /// The client's id
+        /// Client id
         #[arg(value_name = "CLIENT", value_parser = name::client)]
         client: String,
         #[command(flatten)]
@@ -62,22 +62,22 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// The client's id
+    /// Client id
     #[arg(value_name = "CLIENT", value_parser = name::client)]
     client: String,
-    /// Until when it may be used: a time, or a length from now such as 90d (when created: 365d)
+    /// Expiry: a time, or a duration from now such as 90d (default of create: 365d)
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     expires: Option<String>,
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// A scope it has; repeat for more; replaces all scopes
+    /// Scope to grant; repeatable; replaces all scopes
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// Whether it is deleted once it has expired
+    /// Whether to delete the client after it expires
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     delete_on_expiration: Option<bool>,
-    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -144,10 +144,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::order(AUTH, &["clients", &client, "reset"]);
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(&reply, &format!("replaced the access token of {client}"));
-            tell_token(&reply, session);
+            print_token(&reply, session);
             Ok(())
         }
         Verb::Delete { client, consent } => {
@@ -155,8 +155,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(AUTH, &["clients", &client]);
             let reply = session.client.call(&call.to(purpose)).await?;
-            let gone = json!({ "clientId": client });
-            session.gone(&reply, &gone, &format!("deleted client {client}"));
+            let name = json!({ "clientId": client });
+            session.deleted(&reply, &name, &format!("deleted client {client}"));
             Ok(())
         }
     }
@@ -165,13 +165,13 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 fn read(client: &str) -> Call {
     Call::get(AUTH, &["clients", client])
         .to(format!("show client {client}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
 }
 
 async fn order(client: &str, verb: &str, done: &str, session: &Session) -> Result<(), Failure> {
     let call = Call::order(AUTH, &["clients", client, verb])
         .to(format!("{verb} client {client}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("{done} client {client}"));
     Ok(())
@@ -190,7 +190,7 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
         .to(format!("create client {client}"));
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("created client {client}"));
-    tell_token(&reply, session);
+    print_token(&reply, session);
     Ok(())
 }
 
@@ -202,16 +202,16 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     require(&fields, "expires", "--expires")?;
     let call = Call::post(AUTH, &["clients", &client], Value::Object(fields))
         .to(format!("update client {client}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(&reply, &format!("updated client {client}"));
     Ok(())
 }
 
-/// The only moment at which a token can be seen; a program finds it in the reply.
-fn tell_token(reply: &Value, session: &Session) {
+/// Prints a new token, which is not shown again; with `--json` it is in the reply.
+fn print_token(reply: &Value, session: &Session) {
     if let (false, Some(token)) = (session.json, reply["accessToken"].as_str()) {
-        output::out(&format!("access token, shown only this once: {token}"));
+        output::out(&format!("access token (not shown again): {token}"));
     }
 }
 
@@ -222,7 +222,7 @@ impl Definition {
             .expires
             .map(|text| output::parse_moment(&text, session.now))
             .transpose()
-            .map_err(|problem| Failure::usage(format!("--expires: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
         set(fields, "expires", expires.map(|moment| moment.to_string()));
         set(fields, "description", self.description);
         set(

@@ -1,4 +1,4 @@
-//! Completions for shells and manual pages, from the definitions of the commands.
+//! Generates shell completions and manual pages from the command definitions.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::failure::Failure;
 use crate::output;
 
-/// A shell that we write completions for.
+/// A shell with supported completions.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KnownShell {
     Bash,
@@ -31,7 +31,7 @@ pub(crate) fn print(shell: KnownShell, mut command: Command) {
 /// Writes a page for each command into the folder.
 pub(crate) fn write_pages(folder: &Path, command: Command) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let page = folder.join(format!("{}.1", command.get_name()));
     clap_mangen::generate_to(command, folder)
         .and_then(|()| std::fs::read_to_string(&page))
@@ -41,7 +41,7 @@ pub(crate) fn write_pages(folder: &Path, command: Command) -> Result<(), Failure
     Ok(())
 }
 
-/// The tables at the end of the main page, line by line as they are.
+/// Keeps the line breaks of the tables at the end of the main page.
 fn with_tables(page: &str) -> String {
     const TITLE: &str = ".SH EXTRA\n";
     match page.split_once(TITLE) {

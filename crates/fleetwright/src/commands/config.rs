@@ -1,4 +1,4 @@
-//! The configuration of a server.
+//! The server's configuration.
 
 use clap::Subcommand;
 
@@ -8,7 +8,7 @@ const EXAMPLE: &str = include_str!("../../../../docs/config.example.toml");
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Print a configuration that explains every key
+    /// Print a configuration with every key and its description
     Example,
 }
 

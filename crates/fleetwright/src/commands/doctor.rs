@@ -1,4 +1,4 @@
-//! Looks for what is wrong with an installation, and says what to do about it.
+//! Checks an installation for errors, and prints hints.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Examine the installation of this configuration; with --data what `up` makes of it
+    /// Configuration file of the server
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Examine what `up` made in this folder (default: your data folder)
+    /// Data folder of `up` (default: in your data folder)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub(crate) async fn run(
                 Some(path) => path.clone(),
                 None => DataFolder::default_path()?,
             };
-            let data = DataFolder::look_at(&path)?;
+            let data = DataFolder::inspect(&path)?;
             let mut config = up::configuration(file.as_deref(), &data)?;
             if config.auth.taskcluster.is_none() {
                 findings.push(owner(&data));
@@ -57,12 +57,12 @@ pub(crate) async fn run(
         .count();
     match bad {
         0 => Ok(()),
-        1 => Err(Failure::failed("one thing is wrong")),
-        bad => Err(Failure::failed(format!("{bad} things are wrong"))),
+        1 => Err(Failure::failed("1 error found")),
+        bad => Err(Failure::failed(format!("{bad} errors found"))),
     }
 }
 
-/// Where a server listens that is reached at this URL without anything in between.
+/// The address of a server that is reached at this URL without a proxy.
 fn address_in(root_url: &str) -> Option<SocketAddr> {
     root_url.strip_prefix("http://")?.parse().ok()
 }
@@ -71,14 +71,14 @@ fn owner(data: &DataFolder) -> Finding {
     let file = data.owner_file().display().to_string();
     match data.owner_token() {
         Ok(_) => Finding {
-            what: format!("the owner's credential in {file} is whole"),
+            what: format!("the owner's credentials in {file} are valid"),
             state: State::Good,
             advice: None,
         },
         Err(failure) => Finding {
             what: failure.message,
             state: State::Bad,
-            advice: failure.advice,
+            advice: failure.hint,
         },
     }
 }

@@ -1,4 +1,4 @@
-//! Documentation of worker configurations and worker types: checked, uploaded, downloaded, shown, removed.
+//! Commands on the documentation of worker configurations and worker types.
 
 mod folder;
 
@@ -19,25 +19,25 @@ use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Check a folder or a tarball without sending it
+    /// Check a folder or a tarball without uploading it
     Check(Checked),
     List {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Upload documentation: a folder, or a tarball
+    /// Upload documentation from a folder or a tarball
     Upload {
         #[command(flatten)]
         of: Of,
-        /// A folder, or a file .tar or .tar.gz
+        /// Folder, or file .tar or .tar.gz
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
-    /// Download documentation into a folder, or as a tarball
+    /// Download documentation into a folder or a tarball
     Download {
         #[command(flatten)]
         of: Of,
-        /// A folder that is not there yet, or is empty; or a file whose name ends in .tar.gz or .tgz
+        /// New or empty folder, or file .tar.gz or .tgz
         #[arg(value_name = "PATH")]
         path: PathBuf,
         #[command(flatten)]
@@ -61,27 +61,27 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Checked {
-    /// A folder, or a file .tar or .tar.gz
+    /// Folder, or file .tar or .tar.gz
     #[arg(value_name = "PATH")]
     path: PathBuf,
 }
 
-/// What is documented.
+/// The documented item.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Of {
-    /// Of this worker configuration
-    #[arg(long, value_name = "ID", value_parser = name::configuration)]
+    /// Worker configuration id
+    #[arg(long = "rules", alias = "configuration", value_name = "ID", value_parser = name::configuration)]
     configuration: Option<String>,
-    /// Of this worker type, such as build-opt, or proj-x/ci for a pool of another name
+    /// Worker type, such as build-opt, or its pool id
     #[arg(long, value_name = "NAME", value_parser = name::worker_type)]
     worker_type: Option<String>,
 }
 
-/// How much of a worker type's documentation is wanted.
+/// The part of a worker type's documentation.
 #[derive(Args, Debug)]
 pub(crate) struct Own {
-    /// Without what documents the worker type's configuration
+    /// Omit the documentation of the worker type's worker configuration
     #[arg(long, conflicts_with = "configuration")]
     own: bool,
 }
@@ -95,16 +95,16 @@ const LIST: &[Column] = &[
     Column::age("CHANGED", "lastModified"),
 ];
 
-const LOOK: &str = "fleetwright documentation list";
+const LIST_COMMAND: &str = "fleetwright documentation list";
 
-/// What needs no server.
+/// Checks documentation without a server.
 pub(crate) fn check(arguments: &Checked, json: bool) -> Result<(), Failure> {
     let tree = read(&arguments.path)?;
     if json {
         output::json(&summary(&tree));
     } else {
         output::out(&format!(
-            "{} is in order: {}",
+            "{} is valid: {}",
             arguments.path.display(),
             gist(&tree)
         ));
@@ -149,8 +149,8 @@ async fn upload(of: &Of, path: &Path, session: &Session) -> Result<(), Failure> 
     let tree = read(path)?;
     let call = Call::upload(WORKER_MANAGER, &of.segments(), tree.pack())
         .to(format!("upload the documentation of {of}"))
-        .look_with(match of.configuration {
-            Some(_) => "fleetwright configuration list",
+        .list_command(match of.configuration {
+            Some(_) => "fleetwright rules list",
             None => "fleetwright pool list",
         });
     let reply = session.client.call(&call).await?;
@@ -165,7 +165,7 @@ async fn download(of: &Of, own: &Own, session: &Session) -> Result<Vec<u8>, Fail
     let call = Call::get(WORKER_MANAGER, &of.segments())
         .query("joined", own.own.then_some(false))
         .to(format!("download the documentation of {of}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.client.bytes(&call).await
 }
 
@@ -181,10 +181,10 @@ fn save(tarball: &[u8], path: &Path, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is at the path, checked as the server would.
+/// Reads the path with the checks of the server.
 fn read(path: &Path) -> Result<Tree, Failure> {
     let shown = path.display();
-    let unreadable = |problem| unreadable(path, &problem);
+    let unreadable = |error| unreadable(path, &error);
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
         return folder::read(path);
@@ -197,10 +197,11 @@ fn read(path: &Path) -> Result<Tree, Failure> {
     Tree::accept(&upload).map_err(|refusal| Failure::failed(format!("{shown}: {refusal}")))
 }
 
-/// The server is not trusted to send what it should.
+/// Checks a tarball from the server, which is not trusted.
 fn unpacked(tarball: &[u8]) -> Result<Tree, Failure> {
-    Tree::unpack(tarball)
-        .map_err(|refusal| Failure::failed(format!("the reply is no documentation: {refusal}")))
+    Tree::unpack(tarball).map_err(|refusal| {
+        Failure::failed(format!("the reply is not valid documentation: {refusal}"))
+    })
 }
 
 fn gist(tree: &Tree) -> String {
@@ -217,7 +218,7 @@ fn summary(tree: &Tree) -> Value {
     json!({ "title": tree.title(), "bytes": tree.n_bytes(), "files": files })
 }
 
-/// Nothing that a terminal would take for an order.
+/// The text without control characters.
 fn harmless(text: &str) -> String {
     let plain = |character: char| match character {
         '\n' | '\t' => character,

@@ -12,7 +12,7 @@ use crate::output::{self, Column, Kind};
 pub(crate) enum Verb {
     List(Errors),
     Stats {
-        /// Only of this worker pool
+        /// Only errors of this pool
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: Option<String>,
     },
@@ -20,13 +20,13 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Errors {
-    /// The worker pool, such as demo/linux
+    /// Pool id, such as demo/linux
     #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
-    /// Only of this launch config
+    /// Only errors of this launch config
     #[arg(long, value_name = "ID")]
     launch_config: Option<String>,
-    /// Only this one
+    /// Only the error of this id
     #[arg(long, value_name = "ID")]
     error: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ const LIST: &[Column] = &[
     Column::prose("DESCRIPTION", "description"),
 ];
 
-/// How the totals are broken down: title of the table, field.
+/// The breakdowns of the totals: title of the table, field.
 const BREAKDOWNS: &[(&str, &str)] = &[
     ("DAY", "daily"),
     ("TITLE", "title"),
@@ -72,7 +72,7 @@ async fn stats(pool: Option<String>, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-pool-errors", "stats"])
         .query("workerPoolId", pool)
         .to("count errors")
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     if session.json {
         output::json(&reply);

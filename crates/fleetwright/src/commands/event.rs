@@ -1,4 +1,4 @@
-//! Events: what happens, as it happens.
+//! Shows past events, and new ones as they happen.
 
 use std::time::Duration;
 
@@ -10,54 +10,53 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{Session, name};
-use crate::client::{Call, FLEETWRIGHT, NOT_OUR_SERVER, Opened};
+use crate::client::{Call, FLEETWRIGHT, NOT_OUR_SERVER, OpenOutcome};
 use crate::failure::Failure;
 use crate::{machine, output};
 
-/// A stream that is silent for longer than this has been lost; a sign of life comes more often.
+/// A stream without data for this long is broken: the server sends keep-alives more often.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
-/// The server ends every stream sooner.
+/// Maximum duration of a stream; the server ends streams earlier.
 const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// So often in a row a stream is opened without hearing anything: at the beginning, and later.
+/// Maximum number of attempts in a row without an event: at first, and after the first event.
 const FIRST_TRIES: u32 = 3;
 const MAX_TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// No message is larger.
+/// Maximum size of a message.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// Where a listing begins if nothing is said.
+/// The default period to list.
 const RECENT_MS: i64 = 10 * MINUTE_MS;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Show what has happened, and with --follow what happens
+    /// Show recent events; with --follow, also new ones
     ///
-    /// Shows the events of the last ten minutes, or those since the given moment: of all that your
-    /// client may read, those that were asked for. With --follow it goes on, comes back when the
-    /// connection is lost, and misses nothing. Times are in UTC.
+    /// Shows the events of the last ten minutes, or since the time of --since. With --follow, the
+    /// command reconnects after connection failures without missing events. Times are in UTC.
     Tail(Tail),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Tail {
-    /// Only of this worker pool, and of tasks for it
+    /// Only events of this pool and its tasks
     #[arg(long, value_name = "POOL", value_parser = name::pool)]
     pool: Option<String>,
-    /// Only of this worker
+    /// Only events of this worker
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
-    /// Only of this task
+    /// Only events of this task
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
-    /// Only of this task group
+    /// Only events of this task group
     #[arg(long, value_name = "GROUP")]
     task_group: Option<String>,
-    /// Only such events: worker-running, for example; may be given several times
+    /// Only events of this exchange, such as worker-running; repeatable
     #[arg(long, value_name = "EXCHANGE", value_delimiter = ',')]
     exchange: Vec<String>,
-    /// Begin at this moment: a time like 2027-01-31T12:00:00Z, or a length like 90m or 2d before now
+    /// Start: a time such as 2027-01-31T12:00:00Z, or a duration before now such as 90m or 2d
     #[arg(long, value_name = "MOMENT")]
     since: Option<String>,
-    /// Go on with what happens
+    /// Wait for new events
     #[arg(short, long)]
     follow: bool,
 }
@@ -67,7 +66,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let since = wanted.begin(session.now)?;
     for unknown in wanted.unknown_exchanges() {
         output::note(&format!(
-            "no event is called {unknown}, as far as is known here; docs/events.md says what there is"
+            "unknown exchange {unknown}; docs/events.md lists the exchanges"
         ));
     }
     let exchanges = (!wanted.exchange.is_empty()).then(|| wanted.exchange.join(","));
@@ -86,7 +85,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 impl Tail {
-    /// A newer server may know more.
+    /// The exchanges unknown here; a newer server may know them.
     fn unknown_exchanges(&self) -> impl Iterator<Item = &String> {
         self.exchange.iter().filter(|name| {
             let last_part = name.rsplit('/').next();
@@ -103,13 +102,13 @@ impl Tail {
         if let Ok(moment) = text.parse() {
             return Ok(moment);
         }
-        // A length from now, the other way.
+        // A duration before now.
         let ahead = output::parse_moment(text, now).map_err(Failure::usage)?;
         Ok(now.plus_millis(-ahead.millis_since(now)))
     }
 }
 
-/// Reads stream after stream, each from where the last one ended.
+/// Reads streams, each from the end of the previous one.
 async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Failure> {
     let mut place: Option<String> = None;
     let mut tries = 0;
@@ -119,28 +118,28 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
             .open(call, place.as_deref(), STREAM_LIMIT)
             .await?
         {
-            Opened::Stream(response) => {
+            OpenOutcome::Stream(response) => {
                 let before = place.clone();
                 let ended = read(session, response, &mut place).await?;
                 if place != before {
                     tries = 0;
                 }
                 match ended {
-                    End::Said if !goes_on => return Ok(()),
-                    // It wants to see our credentials again, or cannot go on at the moment.
-                    End::Said => {
+                    End::Closed if !goes_on => return Ok(()),
+                    // The server checks the credentials again, or ends streams for another reason.
+                    End::Closed => {
                         machine::pause(FIRST_PAUSE).await;
                         continue;
                     }
                     End::Lost(reason) => reason,
                 }
             }
-            Opened::Missing(failure) => return Err(failure),
-            Opened::Elsewhere(_) => {
+            OpenOutcome::Missing(failure) => return Err(failure),
+            OpenOutcome::Redirect(_) => {
                 let text = "could not listen to events: the server answered with a redirect";
-                return Err(Failure::failed(text).advise(NOT_OUR_SERVER));
+                return Err(Failure::failed(text).with_hint(NOT_OUR_SERVER));
             }
-            Opened::Broken(reason) => reason,
+            OpenOutcome::Broken(reason) => reason,
         };
         tries += 1;
         let has_heard = place.is_some();
@@ -148,7 +147,7 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
             return Err(session.client.unreachable(call, &reason));
         }
         if tries == 1 && has_heard {
-            output::note(&format!("the connection was lost ({reason}); trying again"));
+            output::note(&format!("the connection was lost ({reason}); reconnecting"));
         }
         machine::pause(FIRST_PAUSE * 2_u32.pow(tries.min(6) - 1)).await;
     }
@@ -156,12 +155,12 @@ async fn follow(session: &Session, call: &Call, goes_on: bool) -> Result<(), Fai
 
 /// How a stream ended.
 enum End {
-    /// The server took leave.
-    Said,
+    /// The server closed the stream.
+    Closed,
     Lost(String),
 }
 
-/// Shows what comes, and keeps the place of the last of it.
+/// Prints events, and stores the place of the last one.
 async fn read(
     session: &Session,
     mut response: Response,
@@ -171,14 +170,14 @@ async fn read(
     loop {
         let chunk = match timeout(SILENCE_LIMIT, response.chunk()).await {
             Ok(Ok(Some(chunk))) => chunk,
-            Ok(Ok(None)) => return Ok(End::Lost("the server hung up".to_owned())),
-            Ok(Err(problem)) => return Ok(End::Lost(problem.without_url().to_string())),
-            Err(_) => return Ok(End::Lost("the server fell silent".to_owned())),
+            Ok(Ok(None)) => return Ok(End::Lost("the server closed the connection".to_owned())),
+            Ok(Err(error)) => return Ok(End::Lost(error.without_url().to_string())),
+            Err(_) => return Ok(End::Lost("the server sent no data".to_owned())),
         };
         received.extend_from_slice(&chunk);
         if received.len() > MAX_MESSAGE_BYTES {
             return Err(Failure::failed(
-                "could not listen to events: one of them has no end",
+                "could not listen to events: a message is too large",
             ));
         }
         while let Some(end) = received.windows(2).position(|pair| pair == b"\n\n") {
@@ -223,9 +222,9 @@ impl Message {
 fn show(session: &Session, message: &Message) -> Option<End> {
     let event = message.event.as_deref()?;
     match event {
-        "end" => return Some(End::Said),
+        "end" => return Some(End::Closed),
         "missed" => output::note(&format!(
-            "some events were missed: the server has forgotten those from {} to {}",
+            "some events are missing: the server no longer has those from {} to {}",
             message.payload["after"], message.payload["until"]
         )),
         _ if session.json => output::out(&message.payload.to_string()),
@@ -234,10 +233,10 @@ fn show(session: &Session, message: &Message) -> Option<End> {
     None
 }
 
-/// An event as people read it: when, what, of what.
+/// An event as a line: time, exchange, subject.
 fn line(name: &str, event: &Value) -> String {
     let payload = &event["payload"];
-    // Reasons and titles come from workers.
+    // Reasons and titles come from workers, so control characters are removed.
     let text = |value: &Value| value.as_str().map(output::printable);
     let status = &payload["status"];
     let created = event["created"].as_str().unwrap_or_default();

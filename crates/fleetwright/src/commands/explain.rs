@@ -1,4 +1,4 @@
-//! Why a pool has the workers that it has, and why a worker came and went.
+//! Explains decisions about pools, and the history of workers.
 
 use clap::Subcommand;
 use domain::time::Timestamp;
@@ -9,23 +9,23 @@ use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-const LOOK: &str = "fleetwright worker list POOL";
+const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Say what would be decided about a pool now, and what was decided before
+    /// Explain the current and recent decisions about a pool
     Pool {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
     },
-    /// Say why a worker was launched, what happened to it, and why it ended
+    /// Explain why a worker was launched, what happened to it, and why it ended
     #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
     Worker {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
-        /// Its id, after its worker group if there are workers of this id in several
+        /// Worker id, after its worker group if several groups have this id
         #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
         worker: Vec<String>,
     },
@@ -35,16 +35,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let call = match &verb {
         Verb::Pool { pool } => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .to(format!("explain pool {pool}"))
-            .look_with("fleetwright pool list"),
+            .list_command("fleetwright pool list"),
         Verb::Worker { pool, worker } => {
             let (group, id) = match worker.as_slice() {
                 [group, id] => (group.clone(), id),
                 [id] => (group_of(pool, id, session).await?, id),
-                _ => return Err(Failure::usage("give one worker")),
+                _ => return Err(Failure::usage("expected one worker")),
             };
             Call::get(FLEETWRIGHT, &["explain", "worker", pool, &group, id])
                 .to(format!("explain worker {group}/{id} of pool {pool}"))
-                .look_with(LOOK)
+                .list_command(LIST_COMMAND)
         }
     };
     let reply = session.client.call(&call).await?;
@@ -60,25 +60,25 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The worker group of the one worker of this id.
+/// The worker group of the only worker of this id.
 async fn group_of(pool: &str, id: &str, session: &Session) -> Result<String, Failure> {
     let call = Call::get(WORKER_MANAGER, &["workers", pool])
         .to(format!("look for worker {id} of pool {pool}"))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let reply = session.client.pages(&call, "workers", None).await?;
     match groups_of(&reply, id).as_slice() {
         [group] => Ok((*group).to_owned()),
         [] => Err(
-            Failure::new(Exit::NotFound, format!("pool {pool} has no worker {id}")).advise(
-                format!("`fleetwright worker list {pool}` shows what there is"),
+            Failure::new(Exit::NotFound, format!("pool {pool} has no worker {id}")).with_hint(
+                format!("`fleetwright worker list {pool}` lists what exists"),
             ),
         ),
         groups => Err(Failure::usage(format!(
-            "pool {pool} has workers {id} in the groups {}",
+            "pool {pool} has workers with the id {id} in the groups {}",
             groups.join(", ")
         ))
-        .advise(format!(
-            "say which: fleetwright explain worker {pool} GROUP {id}"
+        .with_hint(format!(
+            "select one with `fleetwright explain worker {pool} GROUP {id}`"
         ))),
     }
 }
@@ -95,9 +95,9 @@ fn groups_of<'a>(reply: &'a Value, id: &str) -> Vec<&'a str> {
 
 fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
-    for problem in reply["problems"].as_array().into_iter().flatten() {
-        let problem = problem.as_str().unwrap_or_default();
-        text.push_str(&format!("  problem: {}\n", output::printable(problem)));
+    for error in reply["problems"].as_array().into_iter().flatten() {
+        let error = error.as_str().unwrap_or_default();
+        text.push_str(&format!("  error: {}\n", output::printable(error)));
     }
     text.push_str(&indented(&reply["now"]["text"]));
     for worker in reply["silent"].as_array().into_iter().flatten() {
@@ -105,7 +105,7 @@ fn pool_text(reply: &Value) -> String {
     }
     let plans = reply["plans"].as_array().map_or(&[][..], Vec::as_slice);
     if plans.is_empty() {
-        text.push_str("\nNothing was decided yet.\n");
+        text.push_str("\nNo decisions yet.\n");
     }
     for plan in plans {
         let number = &plan["number"];
@@ -118,7 +118,7 @@ fn pool_text(reply: &Value) -> String {
     text
 }
 
-/// A worker that runs and does not ask for work.
+/// A running worker that does not request work.
 fn silent_line(worker: &Value) -> String {
     let word = |key: &str| worker[key].as_str().unwrap_or_default();
     let asked = match worker["lastAsked"].as_str() {
@@ -144,8 +144,8 @@ fn launch_line(launch: &Value) -> String {
         word("launchConfigId"),
         word("state"),
     );
-    if let Some(problem) = launch["problem"].as_str() {
-        line.push_str(&format!(": {problem}"));
+    if let Some(error) = launch["problem"].as_str() {
+        line.push_str(&format!(": {error}"));
     }
     line
 }
@@ -166,10 +166,10 @@ fn worker_text(reply: &Value) -> String {
     lines.collect()
 }
 
-/// As in `2026-11-21 06:19:13`.
+/// The length of `2026-11-21 06:19:13`.
 const MOMENT_LENGTH: usize = 19;
 
-/// A moment to the second, as people write it.
+/// A time to the second.
 fn clock(moment: &Value) -> String {
     let parsed = moment
         .as_str()
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_is_explained_from_now_to_the_past_with_what_was_launched() {
+    fn a_pool_is_explained_from_now_to_the_past_with_launches() {
         let reply = json!({
             "time": "2026-11-21T06:19:13.123Z",
             "problems": ["provider racks failed to start: no network"],
@@ -205,7 +205,7 @@ mod tests {
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
         Now (2026-11-21 06:19:13)
-          problem: provider racks failed to start: no network
+          error: provider racks failed to start: no network
           nothing to do
           because nothing waits
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_told_as_a_story() {
+    fn the_history_of_a_worker_is_a_list_of_lines() {
         let reply = json!({"story": [
             {"time": "2026-11-21T06:00:00.000Z", "text": "requested"},
             {"time": null, "text": "now it is running"},
@@ -238,6 +238,6 @@ mod tests {
     #[test]
     fn a_pool_without_plans_says_so() {
         let reply = json!({"time": "2026-11-21T06:19:13.123Z", "now": {"text": ""}, "plans": [], "launches": []});
-        assert!(pool_text(&reply).contains("Nothing was decided yet."));
+        assert!(pool_text(&reply).contains("No decisions yet."));
     }
 }

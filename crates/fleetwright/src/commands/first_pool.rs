@@ -1,4 +1,4 @@
-//! The pool that a new installation begins with: worker processes on this machine.
+//! The first pool of a new installation: worker processes on this machine.
 
 use api_client::Credentials;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::failure::Failure;
 pub(crate) const FIRST_POOL: &str = "local/default";
 pub(crate) const FIRST_POOL_OWNER: &str = "owner@localhost.localdomain";
 pub(crate) const LOCAL_PROVIDER: &str = "local";
-/// Seconds that a worker waits for a further task before it leaves.
+/// Seconds that a worker without tasks waits before it stops.
 const IDLE_SECONDS: u32 = 60;
 
-/// Made once, by the first start; whoever deletes it is not given another.
+/// Creates the pool. Called only on the first start: a deleted pool is not created again.
 pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(), Failure> {
     let settings = Settings {
         root_url,
@@ -20,7 +20,7 @@ pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(
     };
     let client = Client::new(settings, false)?;
     let call = Call::put(WORKER_MANAGER, &["worker-pool", FIRST_POOL], definition());
-    let call = call.to(format!("make the first worker pool, {FIRST_POOL}"));
+    let call = call.to(format!("create the first pool, {FIRST_POOL}"));
     client.call(&call).await.map(drop)
 }
 

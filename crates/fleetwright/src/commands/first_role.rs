@@ -1,7 +1,7 @@
-//! The role that a new installation begins with on one machine: everybody there may read what tasks publish.
+//! The first role of a new installation on one machine: anonymous clients may read public data.
 //!
-//! Taskcluster's workers and tools rely on such a role: they read public artifacts and the state of tasks without
-//! credentials. Names of tasks are random and cannot be listed with it.
+//! Taskcluster's workers and tools rely on this role: they read public artifacts and task status
+//! without credentials. Task ids are random, and the role cannot list them.
 
 use api_client::Credentials;
 use serde_json::json;
@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::client::{AUTH, Call, Client, Settings};
 use crate::failure::{Exit, Failure};
 
-/// What anybody may do.
-pub(super) const ANYBODY: &str = "anonymous";
+/// The role of anonymous clients.
+pub(super) const ANONYMOUS: &str = "anonymous";
 const SCOPES: [&str; 7] = [
     "purge-cache:purge-requests:*",
     "queue:get-artifact:public/*",
@@ -21,24 +21,25 @@ const SCOPES: [&str; 7] = [
     "queue:status:*",
 ];
 
-/// Makes the role, unless there is one. Called by the first start only: a role that was deleted stays deleted.
+/// Creates the role if it does not exist. Called only on the first start: a deleted role is not
+/// created again.
 pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(), Failure> {
     let body = json!({
         "description": "Everybody who reaches this server may read public artifacts, and tasks and their state.",
         "scopes": SCOPES,
     });
-    let call = Call::put(AUTH, &["roles", ANYBODY], body);
-    let call = call.to(format!("make the role {ANYBODY}"));
+    let call = Call::put(AUTH, &["roles", ANONYMOUS], body);
+    let call = call.to(format!("create role {ANONYMOUS}"));
     match client(root_url, credentials)?.call(&call).await {
         Err(failure) if failure.exit == Exit::Conflict => Ok(()),
         made => made.map(drop),
     }
 }
 
-/// How many scopes everybody has.
+/// The number of scopes of anonymous clients.
 pub(super) async fn n_scopes(root_url: String, credentials: Credentials) -> Result<usize, Failure> {
-    let call = Call::get(AUTH, &["roles", ANYBODY]);
-    let call = call.to(format!("show role {ANYBODY}"));
+    let call = Call::get(AUTH, &["roles", ANONYMOUS]);
+    let call = call.to(format!("show role {ANONYMOUS}"));
     match client(root_url, credentials)?.call(&call).await {
         Ok(role) => Ok(role["scopes"].as_array().map_or(0, Vec::len)),
         Err(failure) if failure.exit == Exit::NotFound => Ok(0),

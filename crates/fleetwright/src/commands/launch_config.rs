@@ -11,10 +11,10 @@ use crate::output::Column;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
-        /// Also those that are no longer used for new workers
+        /// Also list launch configs that are no longer used for new workers
         #[arg(long)]
         archived: bool,
         #[command(flatten)]
@@ -28,14 +28,14 @@ const LIST: &[Column] = &[
     Column::text("LAUNCH CONFIG", "launchConfigId"),
     Column::text("ARCHIVED", "isArchived"),
     Column::age("CREATED", "created"),
-    Column::prose("WHAT IT STARTS", GIST),
+    Column::prose("MACHINE", GIST),
 ];
 
-/// Where a row has its gist, which is ours and not the API's.
+/// The field of a row with the summary, which the API does not have.
 const GIST: &str = "gist";
 
-/// Where the clouds say what machine to start, and where.
-const TELLING: &[&str] = &[
+/// The fields of launch configs with the machine type and its location.
+const SUMMARIZED: &[&str] = &[
     "/location",
     "/region",
     "/zone",
@@ -54,7 +54,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "launch-configs"])
                 .query("includeArchived", archived.then_some(true))
                 .to(format!("list the launch configs of pool {pool}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             let mut document = session.client.pages(&call, KEY, limit.limit).await?;
             if !session.json {
                 add_gists(&mut document[KEY]);
@@ -74,12 +74,12 @@ fn add_gists(launch_configs: &mut Value) {
     }
 }
 
-/// The machine in a few words; `--json` shows all there is.
+/// A summary of the machine; `--json` prints the complete launch config.
 fn gist(configuration: &Value) -> String {
-    let parts: Vec<_> = TELLING
+    let parts: Vec<_> = SUMMARIZED
         .iter()
         .filter_map(|place| configuration.pointer(place)?.as_str())
-        // A machine type may be a whole path.
+        // A machine type may be a path.
         .map(|text| text.rsplit('/').next().unwrap_or(text))
         .collect();
     parts.join(" ")
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gist_says_what_is_started_where() {
+    fn the_summary_has_the_machine_type_and_location() {
         let google = json!({"region": "r", "zone": "z", "machineType": "zones/z/machineTypes/n2"});
         assert_eq!(gist(&google), "r z n2");
         let aws = json!({"region": "r", "launchConfig": {"InstanceType": "m5"}});

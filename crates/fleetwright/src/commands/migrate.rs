@@ -1,4 +1,4 @@
-//! Brings the database to the form that this version needs.
+//! Migrates the database to this version.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use crate::{machine, output};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The configuration that names the database
+    /// Configuration file of the server
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only say what there is to do
+    /// Only list pending migrations
     #[arg(long)]
     dry_run: bool,
 }
@@ -23,25 +23,23 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure> {
     let config = read(&arguments.config)?;
     check(&config)?;
-    let failed = |problem: store::StoreError| {
+    let failed = |error: store::StoreError| {
         Failure::failed(format!(
             "cannot migrate the database: {}",
-            with_causes(&problem)
+            with_causes(&error)
         ))
-        .advise(format!("`{}` looks for causes", doctor(&arguments.config)))
+        .with_hint(format!("run `{}`", doctor(&arguments.config)))
     };
     let options = Options {
         url: config.database.url.clone(),
         connections: 1,
     };
-    // Opening would make it, and a dry run makes nothing.
+    // Opening would create it, but a dry run creates nothing.
     if let Some(file) = options.missing_file().filter(|_| arguments.dry_run) {
         let file = file.display();
         match json {
             true => output::json(&serde_json::json!({"dryRun": true, "missing": file.to_string()})),
-            false => output::out(&format!(
-                "there is no database at {file} yet: it would be made"
-            )),
+            false => output::out(&format!("would create the database {file}")),
         }
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Names given on the command line: checked before anything is sent.
+//! Checks of ids in arguments, before any request is sent.
 
 use std::str::FromStr;
 
@@ -7,60 +7,58 @@ use domain::id::{ClientId, ConfigurationId, OverrideId, PoolId, RoleId, TaskId, 
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(
         text,
-        "a worker pool is named provisioner/type, such as demo/linux: lower case after the slash",
+        "a pool id is provisioner/type, such as demo/linux; lower case after the slash",
     )
 }
 
 pub(super) fn configuration(text: &str) -> Result<String, String> {
     checked::<ConfigurationId>(
         text,
-        "a worker configuration is named by up to 64 letters, digits, ., - and _, such as build",
+        "a worker configuration id has up to 64 letters, digits, ., - and _, such as build",
     )
 }
 
-/// A name without a slash is that of a pool `worker-manager/…`.
+/// A name without a slash is the pool `worker-manager/…`.
 pub(super) fn worker_type(text: &str) -> Result<String, String> {
     let pool = match text.contains('/') {
         true => text.to_owned(),
         false => format!("worker-manager/{text}"),
     };
-    let form = "a worker type is named by lower case letters, digits and -, such as build-opt, or by its whole pool";
+    let form =
+        "a worker type has lower-case letters, digits and -, such as build-opt, or is a pool id";
     checked::<PoolId>(&pool, form).map(|_| text.to_owned())
 }
 
 pub(super) fn task(text: &str) -> Result<String, String> {
-    checked::<TaskId>(
-        text,
-        "a task is named by the 22 letters, digits, - and _ that it got when it was created",
-    )
+    checked::<TaskId>(text, "a task id has 22 letters, digits, - and _")
 }
 
-/// A worker's id or its group: both have one form.
+/// A worker's id or group: both have the same format.
 pub(super) fn worker(text: &str) -> Result<String, String> {
     checked::<WorkerId>(
         text,
-        "workers and their groups are named by up to 38 letters, digits, - and _",
+        "ids of workers and worker groups have up to 38 letters, digits, - and _",
     )
 }
 
 pub(super) fn client(text: &str) -> Result<String, String> {
     checked::<ClientId>(
         text,
-        "a client is named by letters, digits and any of !@/:.+|_-, such as team/ci",
+        "a client id has letters, digits and any of !@/:.+|_-, such as team/ci",
     )
 }
 
 pub(super) fn role(text: &str) -> Result<String, String> {
     checked::<RoleId>(
         text,
-        "a role is named by letters, digits, spaces and signs of ASCII, such as team:linux",
+        "a role id has printable ASCII characters, such as team:linux",
     )
 }
 
 pub(super) fn an_override(text: &str) -> Result<String, String> {
     checked::<OverrideId>(
         text,
-        "an override is named by up to 128 letters, digits, -, _ and ., such as freeze-us-east-1",
+        "an override id has up to 128 letters, digits, -, _ and ., such as freeze-us-east-1",
     )
 }
 
@@ -76,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_another_form_is_refused_with_the_form_it_should_have() {
+    fn an_invalid_id_is_refused_with_the_expected_format() {
         assert_eq!(pool("demo/linux"), Ok("demo/linux".to_owned()));
         for (refused, part) in [
             (pool("demo/Linux"), "lower case after the slash"),
@@ -87,7 +85,7 @@ mod tests {
             (role("é"), "ASCII"),
             (configuration("a/b"), "64 letters"),
             (worker_type("Build"), "such as build-opt"),
-            (worker_type("a/b/c"), "its whole pool"),
+            (worker_type("a/b/c"), "a pool id"),
             (an_override("a b"), "128 letters"),
         ] {
             let said = refused.unwrap_err();

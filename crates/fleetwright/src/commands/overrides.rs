@@ -1,4 +1,4 @@
-//! Overrides: what is paused or limited otherwise, for a time.
+//! Overrides: temporary pauses and capacity limits.
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -9,25 +9,25 @@ use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright override list";
+const LIST_COMMAND: &str = "fleetwright override list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List {
-        /// Also those that have ended
+        /// Also list ended overrides
         #[arg(long)]
         ended: bool,
         #[command(flatten)]
         limit: Limit,
     },
     Show {
-        /// The override's name
+        /// Override id
         #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
         id: String,
     },
-    Set(Wanted),
+    Set(OverrideArguments),
     Remove {
-        /// The override's name
+        /// Override id
         #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
         id: String,
         #[command(flatten)]
@@ -38,53 +38,53 @@ pub(crate) enum Verb {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("target").required(true))]
 #[command(group = clap::ArgGroup::new("effect").required(true).multiple(true))]
-pub(crate) struct Wanted {
-    /// The override's name, which is yours to choose
+pub(crate) struct OverrideArguments {
+    /// Override id; any new name
     #[arg(value_name = "OVERRIDE", value_parser = name::an_override)]
     id: String,
-    /// About this worker pool
+    /// Target: this pool
     #[arg(long, group = "target", value_name = "POOL", value_parser = name::pool)]
     pool: Option<String>,
-    /// Of the pool, only about this launch config
+    /// Target: only this launch config of the pool
     #[arg(long, requires = "pool", conflicts_with_all = ["provider", "region"], value_name = "ID")]
     launch_config: Option<String>,
-    /// About everything from this provider
+    /// Target: all pools of this provider
     #[arg(long, group = "target", value_name = "PROVIDER")]
     provider: Option<String>,
-    /// About everything in this region: the worker group of its machines
+    /// Target: this region (the worker group of its machines)
     #[arg(long, group = "target", value_name = "REGION")]
     region: Option<String>,
-    /// Launch nothing new from it
+    /// Launch no new workers
     #[arg(long, group = "effect", conflicts_with_all = ["min_capacity", "max_capacity"])]
     pause: bool,
-    /// Keep at least so much of the pool
+    /// Minimum capacity of the pool
     #[arg(long, group = "effect", value_name = "N", allow_negative_numbers = true, value_parser = units)]
     min_capacity: Option<u64>,
-    /// Have at most so much of the pool
+    /// Maximum capacity of the pool
     #[arg(long, group = "effect", value_name = "N", allow_negative_numbers = true, value_parser = units)]
     max_capacity: Option<u64>,
-    /// Until when: a time, or a length from now such as 2h; at most 90d
+    /// End: a time, or a duration from now such as 2h; at most 90d
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     until: String,
-    /// Why, for those who wonder later
+    /// Reason, for other users
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
 fn units(text: &str) -> Result<u64, String> {
     text.parse()
-        .map_err(|_| "give a whole number that is not negative, such as 4".to_owned())
+        .map_err(|_| "expected a number that is not negative, such as 4".to_owned())
 }
 
 const KEY: &str = "overrides";
 
-/// What a row is about and what it does, in words of ours.
+/// The fields of a row with its target and effect, which the API does not have.
 const TARGET: &str = "target";
 const EFFECT: &str = "effect";
 
 const LIST: &[Column] = &[
     Column::text("OVERRIDE", "overrideId"),
-    Column::text("ABOUT", TARGET),
+    Column::text("TARGET", TARGET),
     Column::text("EFFECT", EFFECT),
     Column::age("UNTIL", "until"),
     Column::text("BY", "owner"),
@@ -93,11 +93,11 @@ const LIST: &[Column] = &[
 
 const DETAILS: &[Column] = &[
     Column::text("Override", "overrideId"),
-    Column::text("About", TARGET),
+    Column::text("Target", TARGET),
     Column::text("Effect", EFFECT),
     Column::text("Reason", "reason"),
     Column::text("By", "owner"),
-    Column::age("Made", "created"),
+    Column::age("Created", "created"),
     Column::age("Until", "until"),
 ];
 
@@ -117,7 +117,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Show { id } => {
             let call = Call::get(WORKER_MANAGER, &["override", &id]);
-            let call = call.to(format!("show override {id}")).look_with(LOOK);
+            let call = call
+                .to(format!("show override {id}"))
+                .list_command(LIST_COMMAND);
             let mut reply = session.client.call(&call).await?;
             if !session.json {
                 describe(&mut reply);
@@ -130,7 +132,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let body = wanted.body(session)?;
             let call = Call::put(WORKER_MANAGER, &["override", &id], body)
                 .to(format!("set override {id}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             let mut reply = session.client.call(&call).await?;
             if session.json {
                 output::json(&reply);
@@ -146,7 +148,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let purpose = format!("remove override {id}");
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(WORKER_MANAGER, &["override", &id]);
-            let call = call.to(purpose).look_with(LOOK);
+            let call = call.to(purpose).list_command(LIST_COMMAND);
             let reply = session.client.call(&call).await?;
             session.done(&reply, &format!("removed override {id}"));
             Ok(())
@@ -154,10 +156,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-impl Wanted {
+impl OverrideArguments {
     fn body(self, session: &Session) -> Result<Value, Failure> {
         let until = output::parse_moment(&self.until, session.now)
-            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--until: {error}")))?;
         let mut fields = Map::new();
         set(&mut fields, "workerPoolId", self.pool);
         set(&mut fields, "launchConfigId", self.launch_config);
@@ -172,7 +174,7 @@ impl Wanted {
     }
 }
 
-/// Adds what a row is about and what it does.
+/// Adds the target and the effect to a row.
 fn describe(item: &mut Value) {
     let word = |name: &str| item[name].as_str();
     let target = match (word("workerPoolId"), word("launchConfigId")) {
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_it_is_about_and_what_it_does() {
+    fn a_row_has_its_target_and_effect() {
         let said = |item: Value| {
             let mut item = item;
             describe(&mut item);

@@ -1,4 +1,4 @@
-//! Worker pools.
+//! Pools.
 
 use clap::{Args, Subcommand};
 use domain::id::PoolId;
@@ -11,33 +11,33 @@ use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright pool list";
+const LIST_COMMAND: &str = "fleetwright pool list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
     Show {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
     },
-    #[command(after_help = "--provider and --owner are required, unless a --file has them.")]
+    #[command(after_help = "--provider and --owner are required, unless --file has them.")]
     Create(Definition),
-    /// Change some fields of a worker pool
+    /// Change some fields of a pool
     ///
-    /// A field that no flag and no file names keeps its value. The config is one field: a new one
-    /// replaces all of the old one.
+    /// Fields that are neither in flags nor in the file keep their values. The config is one
+    /// field: a new config replaces the old one completely.
     Update(Definition),
     Delete {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Count workers and capacity: of all pools, or of one by launch config
+    /// Show the capacity and number of workers of all pools, or of one pool by launch config
     Stats {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: Option<String>,
         #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) enum Verb {
     },
     Errors(error::Errors),
     Runs {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
         #[command(flatten)]
@@ -55,25 +55,25 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// Its name, such as demo/linux
+    /// Pool id, such as demo/linux
     #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
-    /// The provider that makes its workers
+    /// Provider that launches its workers
     #[arg(long, value_name = "ID")]
     provider: Option<String>,
-    /// The e-mail address of whoever looks after it
+    /// E-mail address of the owner
     #[arg(long, value_name = "E-MAIL")]
     owner: Option<String>,
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// What the provider is to know, as JSON or as @FILE
+    /// Config of the pool, as JSON or @FILE
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
-    /// Whether the owner gets an e-mail for each error
+    /// Whether to send the owner an e-mail for each error
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     email_on_error: Option<bool>,
-    /// A file with the fields of the API: YAML, JSON or TOML (`-`: standard input); flags come on top
+    /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -112,7 +112,7 @@ const LIST: &[Column] = &[
 ];
 
 const DETAILS: &[Column] = &[
-    Column::text("Worker pool", "workerPoolId"),
+    Column::text("Pool", "workerPoolId"),
     Column::text("Providers", "providers"),
     Column::text("Owner", "owner"),
     Column::text("E-mail on error", "emailOnError"),
@@ -147,7 +147,7 @@ const STATS_OF_ONE: &[Column] = &[
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List(limit) => {
-            let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list worker pools");
+            let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list pools");
             let mut document = session
                 .client
                 .pages(&call, "workerPools", limit.limit)
@@ -163,18 +163,18 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
         Verb::Delete { pool, consent } => {
-            let purpose = format!("delete worker pool {pool}");
+            let purpose = format!("delete pool {pool}");
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(WORKER_MANAGER, &["worker-pool", &pool]);
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(
                 &reply,
                 &format!(
-                    "deleted worker pool {pool}: it launches nothing more, and is removed some minutes after its last \
-                     worker has stopped"
+                    "deleted pool {pool}: it launches no more workers, and is removed minutes after its last \
+                     worker stops"
                 ),
             );
             Ok(())
@@ -189,7 +189,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         } => {
             let call = Call::get(WORKER_MANAGER, &["worker-pool", &pool, "stats"])
                 .to(format!("count the workers of pool {pool}"))
-                .look_with(LOOK);
+                .list_command(LIST_COMMAND);
             let document = session.client.call(&call).await?;
             session.rows(&document, "launchConfigStats", STATS_OF_ONE);
             Ok(())
@@ -202,8 +202,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 /// The call that reads a pool.
 pub(crate) fn read(pool: &str) -> Call {
     Call::get(WORKER_MANAGER, &["worker-pool", pool])
-        .to(format!("show worker pool {pool}"))
-        .look_with(LOOK)
+        .to(format!("show pool {pool}"))
+        .list_command(LIST_COMMAND)
 }
 
 async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
@@ -218,7 +218,7 @@ async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists all providers of a pool, for people: its own, and those that its launch configs name.
+/// Adds the list of all providers of a pool: its own, and those of its launch configs.
 fn name_providers(pool: &mut Value) {
     let configs = pool["config"]["launchConfigs"].as_array();
     let further = configs.into_iter().flatten();
@@ -247,46 +247,39 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
         &["worker-pool", &pool],
         Value::Object(fields),
     )
-    .to(format!("create worker pool {pool}"));
+    .to(format!("create pool {pool}"));
     let reply = session.client.call(&call).await?;
     session.done(
         &reply,
-        &format!(
-            "created worker pool {pool} with provider {}",
-            provider(&reply)
-        ),
+        &format!("created pool {pool} with provider {}", provider(&reply)),
     );
     Ok(())
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
     let pool = definition.pool.clone();
-    let existing = read(&pool).to(format!("update worker pool {pool}"));
+    let existing = read(&pool).to(format!("update pool {pool}"));
     let existing = session.client.call(&existing).await?;
     let mut fields = SHAPE.of_existing(&existing);
-    as_written(&pool, &mut fields);
+    remove_computed_ids(&pool, &mut fields);
     definition.apply(&mut fields)?;
     let call = Call::post(
         WORKER_MANAGER,
         &["worker-pool", &pool],
         Value::Object(fields),
     )
-    .to(format!("update worker pool {pool}"))
-    .look_with(LOOK);
+    .to(format!("update pool {pool}"))
+    .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(
         &reply,
-        &format!(
-            "updated worker pool {pool} with provider {}",
-            provider(&reply)
-        ),
+        &format!("updated pool {pool} with provider {}", provider(&reply)),
     );
     Ok(())
 }
 
-/// Takes out the ids that the server computed, with which it shows launch configs: sent back, they would be settings
-/// that nobody made.
-fn as_written(pool: &str, fields: &mut Map<String, Value>) {
+/// Removes the computed ids of launch configs: sent back, they would become settings.
+fn remove_computed_ids(pool: &str, fields: &mut Map<String, Value>) {
     let Ok(pool) = pool.parse::<PoolId>() else {
         return;
     };
@@ -355,12 +348,12 @@ mod tests {
             shown("lc-mine", json!({}))
         ]);
         let mut fields = Map::from_iter([("config".to_owned(), json!({"launchConfigs": listed}))]);
-        as_written("a/b", &mut fields);
+        remove_computed_ids("a/b", &mut fields);
         let steered = json!({"region": "r", "workerManager": {"maxCapacity": 1}});
         let kept = json!([plain, steered, shown("lc-mine", json!({}))]);
         assert_eq!(fields["config"]["launchConfigs"], kept);
         let mut declared = Map::from_iter([("config".to_owned(), json!({}))]);
-        as_written("a/b", &mut declared);
+        remove_computed_ids("a/b", &mut declared);
         assert_eq!(declared["config"], json!({}));
     }
 }

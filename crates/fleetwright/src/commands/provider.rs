@@ -1,4 +1,4 @@
-//! Providers: those that can make workers, and what they present to rules.
+//! Providers and their places.
 
 use clap::Subcommand;
 use serde_json::{Map, Value};
@@ -11,17 +11,17 @@ use crate::output::{self, Column};
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
-    /// What each provider presents to rules: the places where it can launch workers
+    /// List the places where each provider can launch workers
     ///
-    /// As a file for `fleetwright configuration lint --places`: a list of places for each provider, or null
-    /// if its workers are declared by people.
+    /// The output is a file for `fleetwright rules lint --places`: a list of places for each
+    /// provider, or null if it launches no workers.
     Places,
 }
 
 const LIST: &[Column] = &[
     Column::text("PROVIDER", "providerId"),
     Column::text("KIND", "providerType"),
-    Column::prose("OUT OF SERVICE", "problem"),
+    Column::prose("ERROR", "problem"),
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(crate) fn list() -> Call {
     Call::get(WORKER_MANAGER, &["providers"]).to("list providers")
 }
 
-/// What the server's providers present, in the form in which people write it.
+/// The places of the server's providers, in the format of `--places`.
 pub(crate) async fn places(session: &Session) -> Result<Map<String, Value>, Failure> {
     let call = Call::get(WORKER_MANAGER, &["provider-places"]).to("list the places of providers");
     let mut reply = session.client.call(&call).await?;
@@ -53,8 +53,8 @@ pub(crate) async fn places(session: &Session) -> Result<Map<String, Value>, Fail
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        if let Some(problem) = provider["problem"].as_str() {
-            output::note(&format!("{id} cannot say now what it presents: {problem}"));
+        if let Some(error) = provider["problem"].as_str() {
+            output::note(&format!("cannot list the places of {id}: {error}"));
             continue;
         }
         let places = match provider["takes"].as_str() {

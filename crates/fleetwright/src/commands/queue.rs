@@ -1,4 +1,4 @@
-//! Task queues: how much waits and how much runs.
+//! Task queues with their numbers of pending and running tasks.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
 use crate::output::Column;
 
-/// Queues that are counted in one call.
+/// Maximum number of queues to count in one call.
 const BATCH: usize = 1_000;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// List task queues, with how many tasks wait and run in each
+    /// List task queues with their numbers of pending and running tasks
     ///
-    /// Those that had tasks or workers lately. A task queue has the name of its worker pool.
+    /// Lists queues that recently had tasks or workers. A task queue has the id of its pool.
     List {
         #[command(flatten)]
         limit: Limit,
@@ -52,7 +52,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the counts to these queues; `ask` gets those of some of them, by their ids.
+/// Adds the counts to the queues; `ask` reads the counts of a batch of queue ids.
 async fn count(
     queues: &mut [Value],
     mut ask: impl AsyncFnMut(Vec<Value>) -> Result<Value, Failure>,

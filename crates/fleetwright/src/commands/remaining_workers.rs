@@ -1,4 +1,4 @@
-//! The worker processes that go on when `up` stops: which they are, and what becomes of them.
+//! Reports the worker processes that keep running when `up` stops.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::client::{Call, Client, Settings, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, printable};
 
-/// The server waits no longer than this to be asked about its workers.
+/// Time limit of the report, which delays the stop of the server.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// More pools than this are not looked at.
+/// Maximum number of pools to check.
 const MAX_POOLS: usize = 1_000;
-/// More workers than this are counted and not named.
+/// Maximum number of workers to list; further ones are counted.
 const MAX_NAMED: usize = 20;
 
-/// Asks the server, which still answers, for the workers of these providers.
-pub(super) async fn tell(
+/// Reads the running workers of these providers from the server, before it stops.
+pub(super) async fn report(
     root_url: String,
     credentials: Credentials,
     providers: BTreeSet<String>,
@@ -30,7 +30,7 @@ pub(super) async fn tell(
     let client = Client::new(settings, false)?;
     let call = Call::get(WORKER_MANAGER, &["worker-pools"])
         .query("limit", Some(MAX_POOLS))
-        .to("list worker pools");
+        .to("list pools");
     let pools = client.call(&call).await?;
     let mut workers = Vec::new();
     for pool in pools_with_workers(&pools, &providers) {
@@ -62,8 +62,8 @@ fn pools_with_workers<'a>(
 
 fn text(workers: &[String]) -> String {
     let count = match workers.len() {
-        1 => "1 worker process goes on".to_owned(),
-        count => format!("{count} worker processes go on"),
+        1 => "1 worker process keeps running".to_owned(),
+        count => format!("{count} worker processes keep running"),
     };
     let named = workers.iter().take(MAX_NAMED);
     let mut lines: Vec<_> = named.map(|worker| format!("  {worker}")).collect();
@@ -71,9 +71,8 @@ fn text(workers: &[String]) -> String {
         lines.push(format!("  and {} more", workers.len() - MAX_NAMED));
     }
     format!(
-        "{count} without the server:\n{}\nThey finish their tasks, and report them if the server is back within the 20 minutes \
-         of a claim.\nWithout work and without the server they end themselves after 10 minutes. \
-         `fleetwright up` finds them again.",
+        "{count} without the server:\n{}\nThey finish their tasks, and report them if the server starts again within \
+         20 minutes.\nIdle workers stop after 10 minutes without the server. `fleetwright up` connects to them again.",
         lines.join("\n")
     )
 }
@@ -100,7 +99,7 @@ mod tests {
             |count: usize| -> Vec<String> { (0..count).map(|n| format!("p w{n}")).collect() };
         assert!(
             text(&workers(1))
-                .starts_with("1 worker process goes on without the server:\n  p w0\nThey")
+                .starts_with("1 worker process keeps running without the server:\n  p w0\nThey")
         );
         let limit = MAX_NAMED;
         for count in sizes_around("fleetwright::commands::remaining_workers::MAX_NAMED", limit) {

@@ -9,23 +9,23 @@ use crate::client::{AUTH, Call};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright role list";
+const LIST_COMMAND: &str = "fleetwright role list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
     Show {
-        /// The role's id
+        /// Role id
         #[arg(value_name = "ROLE", value_parser = name::role)]
         role: String,
     },
     Create(Definition),
     /// Change the description or the scopes of a role
     ///
-    /// What no flag and no file names stays as it is.
+    /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
     Delete {
-        /// The role's id
+        /// Role id
         #[arg(value_name = "ROLE", value_parser = name::role)]
         role: String,
         #[command(flatten)]
@@ -35,16 +35,16 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Definition {
-    /// The role's id
+    /// Role id
     #[arg(value_name = "ROLE", value_parser = name::role)]
     role: String,
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// A scope it has; repeat for more; replaces all scopes
+    /// Scope to grant; repeatable; replaces all scopes
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
-    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             definition.apply(&mut fields)?;
             let call = Call::post(AUTH, &["roles", &role], Value::Object(fields))
                 .to(format!("update role {role}"))
-                .look_with(LOOK);
+                .list_command(LIST_COMMAND);
             let reply = session.client.call(&call).await?;
             session.done(&reply, &format!("updated role {role}"));
             Ok(())
@@ -113,14 +113,14 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             output::confirm(&purpose, consent.yes)?;
             let call = Call::delete(AUTH, &["roles", &role]);
             let reply = session.client.call(&call.to(purpose)).await?;
-            let gone = json!({ "roleId": role });
-            session.gone(&reply, &gone, &format!("deleted role {role}"));
+            let name = json!({ "roleId": role });
+            session.deleted(&reply, &name, &format!("deleted role {role}"));
             Ok(())
         }
     }
 }
 
-/// The call that lists them, page by page.
+/// The call that lists roles.
 pub(crate) fn list() -> Call {
     Call::get(AUTH, &["roles2", ""]).to("list roles")
 }
@@ -128,7 +128,7 @@ pub(crate) fn list() -> Call {
 fn read(role: &str) -> Call {
     Call::get(AUTH, &["roles", role])
         .to(format!("show role {role}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
 }
 
 impl Definition {

@@ -1,6 +1,4 @@
-//! The reference worker as a command: `fleetwright worker run`, or in short `worker --identity`.
-//!
-//! It stands beside the commands that manage workers, since to people both are about workers.
+//! `fleetwright worker run`, in short `worker --identity`: runs the reference worker.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,11 +22,11 @@ use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
 
-/// All that there is about workers.
+/// The commands of the group `worker`.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Noun {
-    /// Be the worker that this file describes: short for `worker run --identity FILE`
+    /// Short for `worker run --identity FILE`
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
     #[command(subcommand)]
@@ -37,11 +35,11 @@ pub(crate) struct Noun {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// Be a worker: claim tasks, run them, report what became of them
+    /// Run a worker: claim tasks, run them and report their results
     ///
-    /// A worker goes when it is not needed and nothing is left to do. SIGTERM asks it to finish what runs
-    /// and take nothing new, a second SIGTERM or SIGINT to end at once. Tasks run as the user who
-    /// runs the worker; docs/worker.md says what they are kept from and what they are not.
+    /// The worker stops when it is idle and not needed. On SIGTERM it claims no more tasks and
+    /// finishes running ones; on a second SIGTERM or SIGINT it stops at once. Tasks run as the
+    /// user of the worker; see docs/worker.md for their isolation.
     Run(Box<Arguments>),
     #[command(flatten)]
     Managed(managed::Verb),
@@ -50,109 +48,109 @@ enum Verb {
 #[derive(Args, Debug, Default)]
 #[command(group = clap::ArgGroup::new("who").required(true))]
 struct Arguments {
-    /// A JSON file that says which worker this is, and proves it
+    /// JSON file with the identity of the worker and its proof
     #[arg(long, value_name = "FILE", group = "who")]
     identity: Option<PathBuf>,
-    /// Where to learn which worker this is, if not from a file
+    /// Source of the identity, instead of a file
     #[arg(long, group = "who")]
     provider: Option<Source>,
-    /// Its worker pool, such as demo/linux
+    /// Pool id, such as demo/linux
     #[arg(long, value_name = "POOL", value_parser = name::pool, env = "FLEETWRIGHT_WORKER_POOL")]
     pool: Option<String>,
-    /// Its worker group
+    /// Worker group
     #[arg(long, value_name = "GROUP", value_parser = name::worker, env = "FLEETWRIGHT_WORKER_GROUP")]
     group: Option<String>,
-    /// Its id
+    /// Worker id
     #[arg(long, value_name = "WORKER", value_parser = name::worker, env = "FLEETWRIGHT_WORKER_ID")]
     id: Option<String>,
-    /// The server's name for the provider
+    /// Provider id on the server
     #[arg(long, value_name = "PROVIDER", default_value = "static")]
     provider_id: String,
-    /// A file with the 44 characters the worker proves itself with (`-`: standard input)
+    /// File with the worker's secret of 44 characters (`-`: standard input)
     #[arg(long, value_name = "FILE", env = "FLEETWRIGHT_WORKER_SECRET_FILE")]
     secret_file: Option<String>,
-    /// How many tasks it runs at a time (default: as the worker configuration says, or 1)
+    /// Maximum number of concurrent tasks (default: from the worker configuration, or 1)
     #[arg(long, value_name = "N")]
     capacity: Option<u32>,
-    /// Where it works and keeps its state (default: a folder of its own below your data)
+    /// Folder for tasks and state (default: in your data folder)
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// How long running tasks may go on once it is asked to stop
+    /// Time limit for running tasks after a request to stop
     #[arg(long, value_name = "SECONDS", default_value_t = DRAIN_SECONDS)]
     drain_seconds: u64,
-    /// The metadata service of the instance
+    /// URL of the instance's metadata service
     #[arg(long, value_name = "URL", default_value = METADATA_URL, env = "AWS_EC2_METADATA_SERVICE_ENDPOINT")]
     metadata_url: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Source {
-    /// A machine that was declared with `worker create`: flags say who it is
+    /// A worker created with `worker create`; flags name it
     Static,
-    /// An instance of EC2: its metadata service says who it is
+    /// An EC2 instance; its metadata service names it
     Aws,
 }
 
-/// Whoever ends us kills what is left after 20 s.
+/// Less than the 20 s after which a service manager kills the process.
 const DRAIN_SECONDS: u64 = 10;
 const STATIC_FLAGS: &str =
     "--provider static needs --root-url, --pool, --group, --id and --secret-file";
 
-/// Manages workers, or is one.
-pub(crate) enum Asked {
-    Managing(managed::Verb),
-    Working(Working),
+/// A command of the group `worker`.
+pub(crate) enum WorkerCommand {
+    Manage(managed::Verb),
+    Run(WorkerRun),
 }
 
-/// What a worker was told on the command line.
-pub(crate) struct Working(Box<Arguments>);
+/// The arguments of `worker run`.
+pub(crate) struct WorkerRun(Box<Arguments>);
 
 impl Noun {
-    pub(crate) fn asked(self) -> Result<Asked, Failure> {
+    pub(crate) fn into_command(self) -> Result<WorkerCommand, Failure> {
         match (self.identity, self.verb) {
-            (None, Some(Verb::Managed(verb))) => Ok(Asked::Managing(verb)),
-            (None, Some(Verb::Run(arguments))) => Ok(Asked::Working(Working(arguments))),
-            (Some(identity), None) => Ok(Asked::Working(Working(Box::new(Arguments {
+            (None, Some(Verb::Managed(verb))) => Ok(WorkerCommand::Manage(verb)),
+            (None, Some(Verb::Run(arguments))) => Ok(WorkerCommand::Run(WorkerRun(arguments))),
+            (Some(identity), None) => Ok(WorkerCommand::Run(WorkerRun(Box::new(Arguments {
                 identity: Some(identity),
                 drain_seconds: DRAIN_SECONDS,
                 ..Arguments::default()
             })))),
             (None, None) | (Some(_), Some(_)) => Err(Failure::usage(
-                "give either --identity FILE or one of the commands",
+                "expected either --identity FILE or a command",
             )
-            .advise("`fleetwright worker --help` lists them")),
+            .with_hint("`fleetwright worker --help` lists the commands")),
         }
     }
 }
 
-/// Asks the server about workers.
+/// Runs a command that manages workers.
 pub(crate) async fn manage(verb: managed::Verb, session: &Session) -> Result<(), Failure> {
     managed::run(verb, session).await
 }
 
-impl Working {
-    /// Works until there is nothing left to do.
+impl WorkerRun {
+    /// Runs the worker until it stops.
     pub(crate) async fn run(self, root_url: Option<String>, json: bool) -> Result<(), Failure> {
         let arguments = self.0;
         start_log(json)?;
         worker::keep_to_itself();
         let stops = Stops::on_signals()
-            .map_err(|problem| Failure::failed(format!("cannot wait for signals: {problem}")))?;
+            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         let drain_grace = Duration::from_secs(arguments.drain_seconds);
         let (identity, notices) = arguments.identity(root_url).await?;
         let worker = Worker {
             identity,
             machine: Machine::new(
                 Arc::new(SystemClock),
-                StdRng::from_rng(&mut machine::chance()),
+                StdRng::from_rng(&mut machine::random_source()),
             ),
             stops,
             drain_grace,
             notices,
         };
-        worker.run().await.map_err(|problem| {
-            let mut failure = Failure::new(exit_of(&problem), with_causes(&problem));
-            failure.advice = advice_for(&problem).map(str::to_owned);
+        worker.run().await.map_err(|error| {
+            let mut failure = Failure::new(exit_of(&error), with_causes(&error));
+            failure.hint = advice_for(&error).map(str::to_owned);
             if json {
                 tracing::error!("{}", failure.message);
             }
@@ -167,10 +165,10 @@ impl Arguments {
         self,
         root_url: Option<String>,
     ) -> Result<(Identity, Option<Metadata>), Failure> {
-        let bad = |problem: &dyn std::error::Error| Failure::usage(with_causes(problem));
+        let bad = |error: &dyn std::error::Error| Failure::usage(with_causes(error));
         let Some(source) = self.provider else {
             let file = self.identity.as_deref().unwrap_or(Path::new(""));
-            let identity = Identity::read(file).map_err(|problem| bad(&problem))?;
+            let identity = Identity::read(file).map_err(|error| bad(&error))?;
             return match self.work_dir {
                 Some(work_dir) => Ok((identity.working_in(work_dir), None)),
                 None => Ok((identity, None)),
@@ -198,7 +196,7 @@ impl Arguments {
                 };
                 let identity = Identity::of(names, root_url, Proof::StaticSecret(secret))
                     .and_then(|identity| identity.with_capacity(self.capacity))
-                    .map_err(|problem| bad(&problem))?;
+                    .map_err(|error| bad(&error))?;
                 Ok((identity.working_in(work_dir), None))
             }
             Source::Aws => {
@@ -206,13 +204,13 @@ impl Arguments {
                     Some(work_dir) => work_dir,
                     None => default_folder()?,
                 };
-                let metadata = Metadata::at(&self.metadata_url).map_err(|problem| bad(&problem))?;
+                let metadata = Metadata::at(&self.metadata_url).map_err(|error| bad(&error))?;
                 let identity = metadata
                     .identity(work_dir)
                     .await
-                    .map_err(|problem| Failure::failed(with_causes(&problem)))?
+                    .map_err(|error| Failure::failed(with_causes(&error)))?
                     .with_capacity(self.capacity)
-                    .map_err(|problem| bad(&problem))?;
+                    .map_err(|error| bad(&error))?;
                 Ok((identity, Some(metadata)))
             }
         }
@@ -222,9 +220,7 @@ impl Arguments {
 fn default_folder() -> Result<PathBuf, Failure> {
     dirs::data_dir()
         .map(|folder| folder.join("fleetwright").join("worker"))
-        .ok_or_else(|| {
-            Failure::usage("you have no home to work in").advise("name a folder with --work-dir")
-        })
+        .ok_or_else(|| Failure::usage("no default work folder").with_hint("set --work-dir"))
 }
 
 fn start_log(json: bool) -> Result<(), Failure> {
@@ -240,8 +236,8 @@ fn start_log(json: bool) -> Result<(), Failure> {
     server::telemetry::log_to_stderr(&log).map_err(Failure::usage)
 }
 
-fn exit_of(problem: &WorkerError) -> Exit {
-    match problem {
+fn exit_of(error: &WorkerError) -> Exit {
+    match error {
         WorkerError::NotRegistered(RegistrationError { source, .. }) => match source {
             CallError::NoAnswer { .. } => Exit::Unreachable,
             CallError::Refused { status, .. } if *status < 500 => Exit::NotAllowed,
@@ -255,12 +251,12 @@ fn exit_of(problem: &WorkerError) -> Exit {
     }
 }
 
-fn advice_for(problem: &WorkerError) -> Option<&'static str> {
-    match exit_of(problem) {
+fn advice_for(error: &WorkerError) -> Option<&'static str> {
+    match exit_of(error) {
         Exit::NotAllowed => Some(
-            "the server knows no such worker, or its proof is wrong or used up: `fleetwright worker show` tells what it knows",
+            "the server does not know this worker, or its proof is wrong or was already used; see `fleetwright worker show`",
         ),
-        Exit::Unreachable => Some("is the server running, and is the root URL its address?"),
+        Exit::Unreachable => Some("check that the server runs and that the root URL is right"),
         Exit::Failed
         | Exit::Usage
         | Exit::NotFound

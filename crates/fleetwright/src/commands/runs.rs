@@ -1,4 +1,4 @@
-//! The last task runs of a worker, a pool or a worker configuration, and how many of them ended how.
+//! The last task runs of a worker, a pool or a worker configuration, with counts by outcome.
 
 use serde_json::Value;
 
@@ -38,14 +38,14 @@ pub(super) async fn of_worker(
         .to(format!(
             "list the task runs of worker {group}/{id} of pool {pool}"
         ))
-        .look_with("fleetwright worker list POOL");
+        .list_command("fleetwright worker list POOL");
     show(&call, limit, session).await
 }
 
 pub(super) async fn of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-state", "pool", pool])
         .to(format!("list the task runs of pool {pool}"))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     show(&call, limit, session).await
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn of_configuration(
 ) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-state", "configuration", id])
         .to(format!("list the task runs of worker configuration {id}"))
-        .look_with("fleetwright configuration list");
+        .list_command("fleetwright rules list");
     show(&call, limit, session).await
 }
 

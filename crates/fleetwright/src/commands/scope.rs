@@ -1,4 +1,4 @@
-//! Scopes: what one may do.
+//! Scopes.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The scopes of a client or a role, below its details.
+/// Prints the scopes of a client or a role, below its details.
 pub(super) fn show_expanded(item: &Value, session: &Session) {
     if session.json {
         return;
@@ -41,7 +41,7 @@ pub(super) fn show_expanded(item: &Value, session: &Session) {
     let (given, expanded) = (&item["scopes"], &item["expandedScopes"]);
     let mut text = format!("Scopes\n{}", indented(given));
     if expanded != given && !expanded.is_null() {
-        text.push_str(&format!("With its roles\n{}", indented(expanded)));
+        text.push_str(&format!("Expanded scopes\n{}", indented(expanded)));
     }
     output::out(&text);
 }

@@ -1,4 +1,4 @@
-//! A server as its configuration says.
+//! `serve`: runs a server from a configuration file.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::owner_file::quoted;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The configuration; `fleetwright config example` prints one
+    /// Configuration file; `fleetwright config example` prints an example
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -31,29 +31,29 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
         output::out(&format!("fleetwright is ready at {root_url}"));
     };
     let doctor = doctor(&arguments.config);
-    run(config, until_told_to_stop()?, ready, &doctor).await
+    run(config, stop_signal()?, ready, &doctor).await
 }
 
 /// Reads a configuration file.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
-    Config::read(file).map_err(|problem| {
-        Failure::usage(with_causes(&problem))
-            .advise("`fleetwright config example` prints a configuration that explains every key")
+    Config::read(file).map_err(|error| {
+        Failure::usage(with_causes(&error))
+            .with_hint("`fleetwright config example` prints a configuration with every key")
     })
 }
 
-/// Finds values that make no sense.
+/// Checks the values of a configuration.
 pub(super) fn check(config: &Config) -> Result<(), Failure> {
     config
         .check()
-        .map_err(|problem| Failure::usage(with_causes(&problem)))
+        .map_err(|error| Failure::usage(with_causes(&error)))
 }
 
 pub(super) fn start_log(config: &Config) -> Result<(), Failure> {
     server::telemetry::log_to_stderr(&config.log).map_err(Failure::usage)
 }
 
-/// The command that examines what this configuration describes.
+/// The `doctor` command for this configuration.
 pub(super) fn doctor(config: &Path) -> String {
     let config = quoted(&config.display().to_string());
     format!("fleetwright doctor --config {config}")
@@ -68,7 +68,7 @@ pub(super) fn url_of(listen: SocketAddr, is_tls: bool) -> String {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    // The port that goes without saying: other programs refuse a root URL that says it.
+    // Omits the default port: other programs refuse a root URL with it.
     let (scheme, port) = if is_tls { ("https", 443) } else { ("http", 80) };
     let url = format!("{scheme}://{reachable}");
     match reachable.port() == port {
@@ -77,35 +77,34 @@ pub(super) fn url_of(listen: SocketAddr, is_tls: bool) -> String {
     }
 }
 
-/// Serves until told to stop. `doctor` is the command that looks for causes.
+/// Runs the server until it is stopped. `doctor` is the command for the hint.
 pub(super) async fn run(
     config: Config,
     stop: impl Future<Output = ()> + Send + 'static,
     ready: impl FnOnce(SocketAddr) + Send,
     doctor: &str,
 ) -> Result<(), Failure> {
-    // Tasks on a `local` pool run as our user.
+    // Tasks of `local` pools run as the same user and must not read this process.
     worker::keep_to_itself();
-    // Who reads the log by program finds nothing but records there.
+    // A JSON log must contain only records.
     let is_logged = matches!(config.log.format, LogFormat::Json);
-    server::run(config, stop, ready).await.map_err(|problem| {
-        let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&problem)));
+    server::run(config, stop, ready).await.map_err(|error| {
+        let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&error)));
         if is_logged {
             tracing::error!("{}", failure.message);
         }
         failure.is_logged = is_logged;
-        // A taken address or database is its own cause, and says what to do.
-        if !matches!(problem, RunError::Listen { .. } | RunError::InUse(_)) {
-            failure.advice = Some(format!("`{doctor}` looks for causes"));
+        // These errors have their own hints.
+        if !matches!(error, RunError::Listen { .. } | RunError::InUse(_)) {
+            failure.hint = Some(format!("run `{doctor}`"));
         }
         failure
     })
 }
 
-/// Ready when the system or the user asks us to end. Who asks twice does not want to wait for
-/// requests under way.
+/// Completes at the first SIGTERM or SIGINT. The second one ends the process at once.
 #[cfg(unix)]
-pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
@@ -119,14 +118,14 @@ pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + '
         next().await;
         tokio::spawn(async move {
             next().await;
-            tracing::warn!("asked twice: stopping at once");
+            tracing::warn!("second signal: stopping at once");
             std::process::exit(1);
         });
     })
 }
 
 #[cfg(not(unix))]
-pub(super) fn until_told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     Ok(async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_url_is_one_that_reaches_us() {
+    fn the_root_url_reaches_the_server() {
         for (listen, is_tls, url) in [
             ("127.0.0.1:8080", false, "http://127.0.0.1:8080"),
             ("0.0.0.0:80", false, "http://127.0.0.1"),

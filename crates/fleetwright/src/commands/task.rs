@@ -1,4 +1,4 @@
-//! Tasks: created, shown, followed, cancelled.
+//! Tasks: create, show, follow, cancel.
 
 mod follow;
 mod log;
@@ -12,51 +12,50 @@ use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright task list --pool POOL";
+const LIST_COMMAND: &str = "fleetwright task list --pool POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     /// Create a task
     ///
-    /// What follows -- is run by a worker of the pool: the program and its arguments, without a shell
-    /// (for one, give: -- sh -c '...'). With --wait the exit code is 0 if the task completed, and 1 if
-    /// it did not.
+    /// A worker of the pool runs the command after --, without a shell (with a shell: -- sh -c
+    /// '...'). With --wait or --log, the exit code is 0 if the task completed, and 1 otherwise.
     Create(Box<new::NewTask>),
     Status {
-        /// The task
+        /// Task id
         #[arg(value_name = "TASK", value_parser = name::task)]
         task: String,
     },
     /// Show the log of a task's last run
     Log {
-        /// The task
+        /// Task id
         #[arg(value_name = "TASK", value_parser = name::task)]
         task: String,
-        /// Go on as the log grows, until the task is resolved
+        /// Follow the log until the task is resolved
         #[arg(short, long, conflicts_with = "run")]
         follow: bool,
-        /// Another run than the last
+        /// Run number (default: the last run)
         #[arg(long, value_name = "N")]
         run: Option<u64>,
     },
     Cancel {
-        /// The task
+        /// Task id
         #[arg(value_name = "TASK", value_parser = name::task)]
         task: String,
         #[command(flatten)]
         consent: Consent,
     },
-    /// List tasks: those that wait or run in a worker pool, or all of a group
-    List(Wanted),
+    /// List the pending and running tasks of a pool, or all tasks of a group
+    List(ListArguments),
 }
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("of").required(true))]
-pub(crate) struct Wanted {
-    /// Those that wait for this worker pool, or run in it
+pub(crate) struct ListArguments {
+    /// Only pending and running tasks of this pool
     #[arg(long, value_name = "POOL", value_parser = name::pool, group = "of")]
     pool: Option<String>,
-    /// Those of this group, whatever became of them
+    /// All tasks of this task group
     #[arg(long, value_name = "GROUP", value_parser = name::task, group = "of")]
     task_group: Option<String>,
     #[command(flatten)]
@@ -66,10 +65,10 @@ pub(crate) struct Wanted {
 const STATUS: &[Column] = &[
     Column::text("Task", "taskId"),
     Column::text("State", "state"),
-    Column::text("Worker pool", "taskQueueId"),
+    Column::text("Pool", "taskQueueId"),
     Column::text("Group", "taskGroupId"),
     Column::age("Deadline", "deadline"),
-    Column::age("Forgotten", "expires"),
+    Column::age("Expires", "expires"),
     Column::text("Retries left", "retriesLeft"),
 ];
 
@@ -100,7 +99,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Status { task } => show(&task, session).await,
         Verb::Log { task, follow, run } => log(&task, follow, run, session).await,
         Verb::Cancel { task, consent } => cancel(&task, &consent, session).await,
-        Verb::List(Wanted {
+        Verb::List(ListArguments {
             pool: Some(pool),
             limit,
             ..
@@ -112,11 +111,11 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Where the task stands.
+/// Reads the status of a task.
 async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(QUEUE, &["task", task, "status"])
         .to(format!("show task {task}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let mut reply = session.client.call(&call).await?;
     Ok(reply["status"].take())
 }
@@ -135,7 +134,7 @@ async fn show(task: &str, session: &Session) -> Result<(), Failure> {
 
 async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> Result<(), Failure> {
     if session.json {
-        return Err(Failure::usage("a log is a text: leave --json out"));
+        return Err(Failure::usage("--json is not supported for logs"));
     }
     if follow {
         return follow::until_resolved(task, true, session).await.map(drop);
@@ -143,8 +142,9 @@ async fn log(task: &str, follow: bool, run: Option<u64>, session: &Session) -> R
     let run = match run {
         Some(run) => run,
         None => follow::last_run(&status(task, session).await?).ok_or_else(|| {
-            Failure::failed(format!("task {task} has no log: it is not scheduled yet"))
-                .advise(format!("fleetwright task log --follow {task} waits for it"))
+            Failure::failed(format!("task {task} has no log: it is not scheduled yet")).with_hint(
+                format!("wait for it with `fleetwright task log --follow {task}`"),
+            )
         })?,
     };
     log::Reading::of(task, run).print(false, session).await
@@ -154,14 +154,14 @@ async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), 
     output::confirm(&format!("cancel task {task}"), consent.yes)?;
     let call = Call::order(QUEUE, &["task", task, "cancel"])
         .to(format!("cancel task {task}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let state = reply["status"]["state"].as_str().unwrap_or_default();
     let runs = reply["status"]["runs"].as_array();
     let reason = runs.and_then(|runs| runs.last()?["reasonResolved"].as_str());
     let text = match reason {
         Some("canceled") => format!("cancelled task {task}"),
-        Some(_) | None => format!("task {task} was resolved before: {state}"),
+        Some(_) | None => format!("task {task} was already resolved: {state}"),
     };
     session.done(&reply, &text);
     Ok(())
@@ -174,8 +174,8 @@ async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<()
         ("pending", "pending", "inserted"),
     ] {
         let call = Call::get(QUEUE, &["task-queues", pool, place])
-            .to(format!("list the {state} tasks of worker pool {pool}"))
-            .look_with("fleetwright pool list");
+            .to(format!("list the {state} tasks of pool {pool}"))
+            .list_command("fleetwright pool list");
         let left = limit.limit.map(|limit| limit.saturating_sub(all.len()));
         if left == Some(0) {
             break;
@@ -191,7 +191,7 @@ async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<()
 async fn list_of_group(group: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(QUEUE, &["task-group", group, "list"])
         .to(format!("list the tasks of group {group}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let document = session.client.pages(&call, "tasks", limit.limit).await?;
     let tasks = document["tasks"].as_array().into_iter().flatten();
     let tasks: Vec<Value> = tasks
@@ -212,7 +212,7 @@ async fn list_of_group(group: &str, limit: &Limit, session: &Session) -> Result<
     Ok(())
 }
 
-/// What a list says about a task, whichever list it comes from.
+/// The row of a task, from either list.
 fn summary(item: &Value, task: &Value, state: &Value, since: &Value) -> Value {
     json!({
         "taskId": item["taskId"],

@@ -1,4 +1,4 @@
-//! Everything on this machine, ready to use: made on the first start, kept after.
+//! `up`: runs a server with local workers on this machine.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use cloud::ProviderConfig;
 use server::config::{Config, ProviderTable, StaticClient};
 
 use super::first_pool::{self, FIRST_POOL};
-use super::first_role::{self, ANYBODY};
+use super::first_role::{self, ANONYMOUS};
 use super::remaining_workers;
-use super::serve::{self, until_told_to_stop, url_of};
+use super::serve::{self, stop_signal, url_of};
 use crate::data_folder::DataFolder;
 use crate::failure::Failure;
 use crate::owner_file::{OWNER, quoted};
 use crate::{machine, output};
 
-/// The providers of a server that nobody configured.
+/// The default providers.
 const PROVIDERS: &str = "\
 [providers.local]
 kind = \"local\"
@@ -36,30 +36,30 @@ accepts = \"google\"
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Where database, keys and the owner's credential are kept (default: your data folder)
+    /// Folder for the database, keys and the owner's credentials (default: in your data folder)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where to listen (default: 127.0.0.1:8080)
+    /// Address to listen on (default: 127.0.0.1:8080)
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: Option<SocketAddr>,
-    /// A configuration; what it leaves out is as without it
+    /// Configuration file; omitted keys keep the defaults of `up`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Adds to the help what only this command and this machine know.
+/// Adds this machine's defaults to the help.
 pub(crate) fn with_help(command: Command) -> Command {
-    // Takes the place of the option of all commands, which names a server to ask.
+    // Replaces the global option, which selects a server for client commands.
     let root_url = Arg::new("root_url")
         .long("root-url")
         .value_name("URL")
-        .help("The address by which clients reach this server");
+        .help("Root URL by which clients reach this server");
     let command = command.arg(root_url);
     let Ok(folder) = DataFolder::default_path() else {
         return command;
     };
     command.mut_arg("data", |data| {
-        let help = "Where database, keys and the owner's credential are kept";
+        let help = "Folder for the database, keys and the owner's credentials";
         data.help(format!("{help} (default: {})", folder.display()))
     })
 }
@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
     let begins_with_pool = is_new && has_local_workers(&config);
     let is_private = is_private(&config);
     let reached_at = Arc::new(OnceLock::new());
-    let last_words = last_words(&config, &data, Arc::clone(&reached_at));
+    let report_remaining = report_remaining(&config, &data, Arc::clone(&reached_at));
     let ready = |address| {
         reached_at.get_or_init(|| url_of(address, is_tls));
         let root_url = public_url.unwrap_or_else(|| url_of(address, is_tls));
@@ -88,14 +88,14 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         if let Err(failure) = data.set_root_url(&root_url) {
             output::failure(&failure);
         }
-        // A certificate names us as clients do.
+        // A TLS certificate is valid for the public URL.
         let ours = if is_tls {
             root_url.clone()
         } else {
             url_of(address, false)
         };
         let owner = data.owner_token();
-        let first = First {
+        let first = FirstStart {
             pool: begins_with_pool,
             role: is_new && is_private,
             is_private,
@@ -103,7 +103,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
         let text = welcome(&root_url, &data, first.role);
         tokio::spawn(async move {
             let done = match owner {
-                Ok(token) => first.take(&ours, &token).await,
+                Ok(token) => first.run(&ours, &token).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = done {
@@ -112,16 +112,16 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             output::out(&text);
         });
     };
-    let told_to_stop = until_told_to_stop()?;
+    let stop_signal = stop_signal()?;
     let stop = async move {
-        told_to_stop.await;
-        last_words.await;
+        stop_signal.await;
+        report_remaining.await;
     };
     Box::pin(serve::run(config, stop, ready, &doctor)).await
 }
 
-/// Names the worker processes that go on, while the server still answers.
-fn last_words(
+/// Reports the worker processes that keep running, before the server stops.
+fn report_remaining(
     config: &Config,
     data: &DataFolder,
     reached_at: Arc<OnceLock<String>>,
@@ -137,26 +137,26 @@ fn last_words(
         let (Some(token), Some(root_url)) = (token, reached_at.get()) else {
             return;
         };
-        let told = remaining_workers::tell(root_url.clone(), credentials(token), local);
-        let told = tokio::time::timeout(remaining_workers::TIME_LIMIT, told).await;
-        if !matches!(told, Ok(Ok(()))) {
-            output::note("worker processes on this machine may go on without the server");
+        let report = remaining_workers::report(root_url.clone(), credentials(token), local);
+        let report = tokio::time::timeout(remaining_workers::TIME_LIMIT, report).await;
+        if !matches!(report, Ok(Ok(()))) {
+            output::note("worker processes on this machine may keep running without the server");
         }
     }
 }
 
-/// What a start does once the server answers.
-struct First {
-    /// Make the first pool.
+/// The steps of a start after the server is ready.
+struct FirstStart {
+    /// Create the first pool.
     pool: bool,
-    /// Make the role of everybody.
+    /// Create the role of anonymous clients.
     role: bool,
-    /// Nobody beyond this machine reaches the server.
+    /// Only this machine can reach the server.
     is_private: bool,
 }
 
-impl First {
-    async fn take(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
+impl FirstStart {
+    async fn run(self, root_url: &str, token: &Secret) -> Result<(), Failure> {
         let owner = || credentials(token.clone());
         if self.pool {
             first_pool::make(root_url.to_owned(), owner()).await?;
@@ -170,15 +170,15 @@ impl First {
         let n_scopes = first_role::n_scopes(root_url.to_owned(), owner()).await?;
         if n_scopes > 0 {
             output::note(&format!(
-                "warning: everybody who reaches this server has the {n_scopes} scopes of the role {ANYBODY}; \
-                 `fleetwright role show {ANYBODY}` shows them, `fleetwright role delete {ANYBODY}` takes them away"
+                "warning: anonymous clients have the {n_scopes} scopes of the role {ANONYMOUS}; \
+                 `fleetwright role show {ANONYMOUS}` shows them, `fleetwright role delete {ANONYMOUS}` revokes them"
             ));
         }
         Ok(())
     }
 }
 
-/// Whether only this machine reaches the server: by its address, by the one that clients are given, and by no proxy.
+/// Whether only this machine can reach the server: by its address, its root URL and no proxy.
 fn is_private(config: &Config) -> bool {
     let is_here = |url: &String| url.parse().is_ok_and(|url| is_loopback(&url));
     config.listen.ip().is_loopback()
@@ -201,7 +201,7 @@ fn credentials(access_token: Secret) -> Credentials {
     }
 }
 
-/// The command that examines what this one runs.
+/// The `doctor` command for this installation.
 fn doctor(arguments: &Arguments, data: &DataFolder) -> String {
     let mut command = match &arguments.config {
         Some(file) => serve::doctor(file),
@@ -214,7 +214,7 @@ fn doctor(arguments: &Arguments, data: &DataFolder) -> String {
     command
 }
 
-/// The configuration, and whether the database was made just now.
+/// Prepares the configuration and the data folder; returns whether the database is new.
 fn prepare(
     arguments: &Arguments,
     root_url: Option<String>,
@@ -230,18 +230,18 @@ fn prepare(
     if config.root_url.is_none() && is_any {
         config.root_url = Some(url_of(config.listen, config.tls.is_some()));
     }
-    let mut rng = machine::chance();
+    let mut rng = machine::random_source();
     if config.keys.file == data.keys_file() {
         data.provide_keys(&mut rng)?;
     }
-    config.keyring().map_err(|problem| {
-        Failure::failed(format!("the keys in {} are damaged: {problem}", config.keys.file.display()))
-            .advise("restore the file from a backup; without it what it sealed cannot be read. If the data are worth nothing, delete the whole data folder to begin anew")
+    config.keyring().map_err(|error| {
+        Failure::failed(format!("the keys in {} are damaged: {error}", config.keys.file.display()))
+            .with_hint("restore the file from a backup, or delete the data folder and all its data to start again")
     })?;
     if config.database.url == data.database_url() {
         is_new = data.provide_database()?;
     }
-    // Where another deployment keeps the clients, an owner of our own would be nobody.
+    // If another deployment manages clients, a local owner has no effect.
     if config.auth.taskcluster.is_none() {
         let token = data.provide_owner(&config.root_url(), &mut rng)?;
         config.auth.static_clients.push(StaticClient {
@@ -249,14 +249,14 @@ fn prepare(
             access_token: Some(token),
             access_token_file: None,
             scopes: vec!["*".to_owned()],
-            description: "The owner of this server, made on its first start.".to_owned(),
+            description: "The owner of this server, created on its first start.".to_owned(),
         });
     }
     serve::check(&config)?;
     Ok((config, is_new))
 }
 
-/// The configuration with what `up` adds to it: a place in the data folder, and providers.
+/// The configuration with the defaults of `up`: paths in the data folder, and providers.
 pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Config, Failure> {
     let mut config = Config::from_toml(PROVIDERS, Path::new("the built-in configuration"))
         .context("the built-in configuration is damaged")?;
@@ -274,7 +274,7 @@ pub(crate) fn configuration(file: Option<&Path>, data: &DataFolder) -> Result<Co
     Ok(config)
 }
 
-/// The configured providers in their order, then those built-in ones whose names they leave free.
+/// The configured providers in their order, then the built-in ones with other names.
 fn merged(built_in: ProviderTable, mut configured: ProviderTable) -> ProviderTable {
     for (id, provider) in built_in.0 {
         if configured.0.iter().all(|(other, _)| *other != id) {
@@ -289,14 +289,14 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         Some(port) => format!("127.0.0.1:{port}").parse(),
         None => text.parse(),
     };
-    address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080".to_owned())
+    address.map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8080".to_owned())
 }
 
 fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
     let program = program_name();
-    let everybody = match has_role {
+    let anonymous = match has_role {
         true => format!(
-            "\n  everybody    on this machine may read public artifacts, and tasks and their state\n               (role {ANYBODY}; `{program} role delete {ANYBODY}` takes that away)"
+            "\n  anonymous    clients on this machine may read public artifacts, tasks and their status\n               (role {ANONYMOUS}; `{program} role delete {ANONYMOUS}` revokes this)"
         ),
         false => String::new(),
     };
@@ -306,7 +306,7 @@ fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
 fleetwright is ready at {root_url}
 
   data folder  {}
-  credential   {} (client {OWNER}, may do everything){everybody}
+  credentials  {} (client {OWNER}, all scopes){anonymous}
 
 Try, in another terminal:
 
@@ -314,14 +314,14 @@ Try, in another terminal:
   {program} task create --pool {FIRST_POOL} --log -- echo hello
   {program} explain pool {FIRST_POOL}
 
-Ctrl-C stops the server; a second one stops it at once.",
+Ctrl-C stops the server; a second Ctrl-C stops it at once.",
         data.path().display(),
         owner.display(),
         quoted(&owner.display().to_string()),
     )
 }
 
-/// How to call us: by name where a shell would find us by it, else by path.
+/// The name of this program if the shell finds it, or else its path.
 fn program_name() -> String {
     let Ok(here) = std::env::current_exe() else {
         return "fleetwright".to_owned();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_file_is_an_error_that_says_what_to_do() {
+    fn a_damaged_key_file_is_an_error_with_a_hint() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataFolder::open(folder.path()).unwrap();
         std::fs::write(data.keys_file(), "k1 nonsense\n").unwrap();
@@ -399,7 +399,7 @@ mod tests {
         };
         let failure = prepare(&arguments, None, &data).unwrap_err();
         assert!(failure.message.contains("damaged"), "{}", failure.message);
-        assert!(failure.advice.unwrap().contains("backup"));
+        assert!(failure.hint.unwrap().contains("backup"));
         assert!(!data.owner_file().exists());
     }
 }

@@ -1,11 +1,11 @@
-//! Which version this is.
+//! Prints the version.
 
 use serde_json::json;
 
 use crate::output;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Set by whoever builds a release.
+/// The commit; set when building a release.
 const COMMIT: Option<&str> = option_env!("FLEETWRIGHT_COMMIT");
 
 pub(crate) fn run(as_json: bool) {

@@ -13,21 +13,21 @@ use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Column};
 
-const LOOK: &str = "fleetwright worker list POOL";
+const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List {
-        /// The worker pool, such as demo/linux
+        /// Pool id, such as demo/linux
         #[arg(value_name = "POOL", value_parser = name::pool)]
         pool: String,
-        /// Only of this worker group
+        /// Only workers of this worker group
         #[arg(long, value_name = "GROUP", conflicts_with_all = ["state", "launch_config"])]
         group: Option<String>,
-        /// Only in this state
+        /// Only workers in this state
         #[arg(long)]
         state: Option<State>,
-        /// Only of this launch config
+        /// Only workers of this launch config
         #[arg(long, value_name = "ID")]
         launch_config: Option<String>,
         #[command(flatten)]
@@ -35,9 +35,9 @@ pub(crate) enum Verb {
     },
     Show(Name),
     Create(Definition),
-    /// Change a worker: when it expires, its capacity, its secret
+    /// Change the expiry, capacity or secret of a worker
     ///
-    /// What no flag names stays as it is.
+    /// Fields that are neither in flags nor in the file keep their values.
     Update(Definition),
     #[command(visible_alias = "terminate")]
     Remove {
@@ -53,13 +53,13 @@ pub(crate) enum Verb {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Keep a worker from getting tasks, for a while
+    /// Quarantine a worker: it gets no tasks for a time
     ///
-    /// It goes on asking for work and gets none; its machine stays, so that somebody can look at it.
+    /// Its machine keeps running, so that it can be inspected.
     Quarantine {
         #[command(flatten)]
         worker: Name,
-        /// Until when: a time, or a length from now such as 2h
+        /// End: a time, or a duration from now such as 2h
         #[arg(
             long,
             value_name = "WHEN",
@@ -67,7 +67,7 @@ pub(crate) enum Verb {
             allow_hyphen_values = true
         )]
         until: Option<String>,
-        /// Why, for those who find it quarantined
+        /// Reason, for other users
         #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
         reason: Option<String>,
         /// End the quarantine
@@ -76,7 +76,7 @@ pub(crate) enum Verb {
     },
 }
 
-/// A state that workers can be listed by.
+/// A state of workers, as a filter.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum State {
     Requested,
@@ -87,13 +87,13 @@ pub(crate) enum State {
 
 #[derive(Args, Debug)]
 pub(crate) struct Name {
-    /// The worker pool, such as demo/linux
+    /// Pool id, such as demo/linux
     #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
-    /// Its worker group
+    /// Worker group
     #[arg(value_name = "GROUP", value_parser = name::worker)]
     group: String,
-    /// Its id
+    /// Worker id
     #[arg(value_name = "WORKER", value_parser = name::worker)]
     id: String,
 }
@@ -102,19 +102,19 @@ pub(crate) struct Name {
 pub(crate) struct Definition {
     #[command(flatten)]
     name: Name,
-    /// Until when it may work: a time, or a length from now such as 90d (when created: 365d)
+    /// Expiry: a time, or a duration from now such as 90d (default of create: 365d)
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     expires: Option<String>,
-    /// How many tasks it does at a time
+    /// Maximum number of concurrent tasks
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = capacity)]
     capacity: Option<u32>,
-    /// A file with the 44 characters the worker proves itself with (`-`: standard input)
+    /// File with the worker's secret of 44 characters (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with = "new_secret")]
     secret_file: Option<String>,
-    /// Make a new secret and print it, once (when created: what happens without --secret-file)
+    /// Create a new secret and print it (default of create without --secret-file)
     #[arg(long)]
     new_secret: bool,
-    /// A JSON file with the fields of the API (`-`: standard input); flags come on top
+    /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -146,7 +146,7 @@ const LIST: &[Column] = &[
 ];
 
 const DETAILS: &[Column] = &[
-    Column::text("Worker pool", "workerPoolId"),
+    Column::text("Pool", "workerPoolId"),
     Column::text("Worker group", "workerGroup"),
     Column::text("Worker", "workerId"),
     Column::text("State", "state"),
@@ -181,7 +181,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .query("state", state.map(State::name))
                 .query("launchConfigId", launch_config)
                 .to(format!("list the workers of pool {pool}"))
-                .look_with("fleetwright pool list");
+                .list_command("fleetwright pool list");
             session.list(&call, "workers", LIST, &limit).await
         }
         Verb::Show(worker) => {
@@ -190,7 +190,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 session.details(&reply, DETAILS);
                 return Ok(());
             }
-            // The queue knows those that have asked it for work.
+            // The queue knows only workers that have requested work.
             if let Ok(seen) = session.client.call(&worker.seen_by_queue()).await {
                 for field in [LAST_ACTIVE, QUARANTINED] {
                     reply[field] = seen[field].clone();
@@ -213,7 +213,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let call = Call::delete(WORKER_MANAGER, &worker.segments());
             let reply = session
                 .client
-                .call(&call.to(purpose).look_with(LOOK))
+                .call(&call.to(purpose).list_command(LIST_COMMAND))
                 .await?;
             session.done(&reply, &format!("removed worker {worker}"));
             Ok(())
@@ -232,7 +232,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Without an end it is lifted: an end that has passed does that.
+/// Sets the end of the quarantine. Without one, lifts it by an end in the past.
 async fn quarantine(
     worker: &Name,
     until: Option<&str>,
@@ -241,7 +241,7 @@ async fn quarantine(
 ) -> Result<(), Failure> {
     let moment = match until {
         Some(text) => output::parse_moment(text, session.now)
-            .map_err(|problem| Failure::usage(format!("--until: {problem}")))?,
+            .map_err(|error| Failure::usage(format!("--until: {error}")))?,
         None => session.now.plus_seconds(-60 * 60),
     };
     let mut body = json!({"quarantineUntil": moment.to_string()});
@@ -254,7 +254,7 @@ async fn quarantine(
     };
     let call = Call::put(QUEUE, &worker.segments_in_queue(), body)
         .to(purpose)
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let text = match until {
         Some(_) => format!("{worker} gets no tasks until {moment}"),
@@ -268,12 +268,12 @@ async fn should_terminate(worker: &Name, session: &Session) -> Result<(), Failur
     let mut segments = worker.segments().to_vec();
     segments.push("should-terminate");
     let call = Call::get(WORKER_MANAGER, &segments)
-        .to(format!("ask whether worker {worker} should end"))
-        .look_with(LOOK);
+        .to(format!("check whether worker {worker} should terminate"))
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let decision = match reply["terminate"].as_bool() {
-        Some(true) => "should end",
-        Some(false) | None => "should go on",
+        Some(true) => "should terminate",
+        Some(false) | None => "should keep running",
     };
     let reason = reply["reason"].as_str().unwrap_or("none");
     session.done(&reply, &format!("{worker} {decision} (reason: {reason})"));
@@ -287,11 +287,11 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
     let name = definition.name;
     let call = Call::put(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("create worker {name}"))
-        .look_with("fleetwright pool list");
+        .list_command("fleetwright pool list");
     let mut reply = session.client.call(&call).await?;
     add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("created worker {name}"));
-    tell_secret(secret.as_deref(), session);
+    print_secret(secret.as_deref(), session);
     Ok(())
 }
 
@@ -300,39 +300,37 @@ async fn update(definition: Definition, session: &Session) -> Result<(), Failure
     let secret = definition.apply(&mut fields, definition.new_secret, session)?;
     let name = definition.name;
     if !fields.contains_key("expires") {
-        // The one field that the API demands; the others stay as they are when left out.
+        // The only required field; omitted fields are unchanged.
         let existing = name.read().to(format!("update worker {name}"));
         let existing = session.client.call(&existing).await?;
         set(&mut fields, "expires", existing.get("expires").cloned());
     }
     let call = Call::post(WORKER_MANAGER, &name.segments(), Value::Object(fields))
         .to(format!("update worker {name}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let mut reply = session.client.call(&call).await?;
     add_secret(&mut reply, secret.as_deref());
     session.done(&reply, &format!("updated worker {name}"));
-    tell_secret(secret.as_deref(), session);
+    print_secret(secret.as_deref(), session);
     Ok(())
 }
 
-/// A program finds a secret that was made here next to what the API replied.
+/// Adds a secret created here to the reply, for `--json`.
 fn add_secret(reply: &mut Value, secret: Option<&str>) {
     if let (Value::Object(reply), Some(secret)) = (reply, secret) {
         reply.insert("staticSecret".to_owned(), json!(secret));
     }
 }
 
-/// The only moment at which a secret that was made here can be seen.
-fn tell_secret(secret: Option<&str>, session: &Session) {
+/// Prints a secret created here, which is not shown again.
+fn print_secret(secret: Option<&str>, session: &Session) {
     if let (false, Some(secret)) = (session.json, secret) {
-        output::out(&format!(
-            "its secret (staticSecret), shown only this once: {secret}"
-        ));
+        output::out(&format!("secret (staticSecret; not shown again): {secret}"));
     }
 }
 
 impl Definition {
-    /// Sets the fields; returns the secret if one was made.
+    /// Sets the fields; returns a created secret.
     fn apply(
         &self,
         fields: &mut Map<String, Value>,
@@ -345,7 +343,7 @@ impl Definition {
             .as_deref()
             .map(|text| output::parse_moment(text, session.now))
             .transpose()
-            .map_err(|problem| Failure::usage(format!("--expires: {problem}")))?;
+            .map_err(|error| Failure::usage(format!("--expires: {error}")))?;
         set(fields, "expires", expires.map(|moment| moment.to_string()));
         set(fields, "capacity", self.capacity);
         if let Some(path) = &self.secret_file {
@@ -353,7 +351,7 @@ impl Definition {
             let info = json!({"staticSecret": secret.trim()});
             set(fields, "providerInfo", Some(info));
         } else if make_secret && !fields.contains_key("providerInfo") {
-            let secret = slugid::secret(&mut machine::chance());
+            let secret = slugid::secret(&mut machine::random_source());
             let info = json!({"staticSecret": secret});
             set(fields, "providerInfo", Some(info));
             return Ok(Some(secret));
@@ -364,7 +362,7 @@ impl Definition {
 
 fn capacity(text: &str) -> Result<u32, String> {
     text.parse()
-        .map_err(|_| "give a whole number that is not negative, such as 4".to_owned())
+        .map_err(|_| "expected a number that is not negative, such as 4".to_owned())
 }
 
 impl Name {
@@ -392,7 +390,7 @@ impl Name {
     fn read(&self) -> Call {
         Call::get(WORKER_MANAGER, &self.segments())
             .to(format!("show worker {self}"))
-            .look_with(LOOK)
+            .list_command(LIST_COMMAND)
     }
 }
 

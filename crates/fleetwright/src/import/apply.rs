@@ -1,30 +1,30 @@
-//! Carries a plan out, item by item: one that fails does not hold up the others.
+//! Applies a plan item by item; a failed item does not stop the others.
 
 use super::compare::Plan;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// An item that could not be brought over.
+/// An item that could not be imported.
 pub(super) struct ItemFailure {
     /// Its place in the plan.
     pub(super) position: usize,
     pub(super) failure: Failure,
 }
 
-pub(super) async fn carry_out(plan: &Plan, client: &Client) -> Vec<ItemFailure> {
+pub(super) async fn apply(plan: &Plan, client: &Client) -> Vec<ItemFailure> {
     let mut failures = Vec::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
-        progress.tell(|| {
+        progress.report(|| {
             let total = plan.changes.len();
             format!("importing: {position} of {total}, now {}", change.title())
         });
         if let Err(failure) = client.call(&change.call).await {
-            // The others would only wait for the same silence.
-            let is_gone = failure.exit == Exit::Unreachable;
+            // Further calls would time out too.
+            let is_unreachable = failure.exit == Exit::Unreachable;
             failures.push(ItemFailure { position, failure });
-            if is_gone {
+            if is_unreachable {
                 break;
             }
         }

@@ -1,8 +1,7 @@
-//! What differs between the source and here, by meaning and not by text.
+//! Compares the source with the target semantically.
 //!
-//! A server fills in defaults and ids of launch configs and gives lists in its own order; none of
-//! that is a difference. Both sides are brought into one normal form, which is also what a diff
-//! shows.
+//! Servers add defaults and ids of launch configs, and order lists differently; none of that is a
+//! difference. Both sides are normalized, and diffs show the normalized form.
 
 use access::scope::ScopeSet;
 use domain::id::PoolId;
@@ -20,20 +19,20 @@ pub(super) enum Kind {
     Pool,
 }
 
-/// One thing to create or to update.
+/// One item to create or to update.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) kind: Kind,
     pub(super) id: String,
-    /// The normal form of what is here, if there is something.
+    /// The normalized item on the target, if it exists.
     pub(super) before: Option<String>,
     pub(super) after: String,
-    /// What it is in a few words.
+    /// A summary of the item.
     pub(super) gist: String,
     pub(super) call: Call,
 }
 
-/// Everything to do, roles first: pools may need scopes that roles give.
+/// All changes, roles first: pools may need scopes that roles grant.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) changes: Vec<Change>,
@@ -77,7 +76,7 @@ impl Plan {
                     false => Call::put(WORKER_MANAGER, &segments, body),
                 };
                 let verb = if exists { "update" } else { "create" };
-                call.to(format!("{verb} worker pool {name}"))
+                call.to(format!("{verb} pool {name}"))
             };
             plan.add(
                 (Kind::Pool, &name),
@@ -133,7 +132,15 @@ impl Change {
     pub(super) fn title(&self) -> String {
         match self.kind {
             Kind::Role => format!("role {}", self.id),
-            Kind::Pool => format!("worker pool {}", self.id),
+            Kind::Pool => format!("pool {}", self.id),
+        }
+    }
+
+    /// The title in JSON, where pools have their name of the API.
+    pub(super) fn json_title(&self) -> String {
+        match self.kind {
+            Kind::Role => self.title(),
+            Kind::Pool => format!("worker {}", self.title()),
         }
     }
 }
@@ -193,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_adds_is_no_difference() {
+    fn defaults_added_by_servers_are_no_difference() {
         let wanted = json!({
             "maxCapacity": 5,
             "lifecycle": {},
@@ -266,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_come_first_and_what_is_only_here_is_counted() {
+    fn roles_come_first_and_items_only_on_the_target_are_counted() {
         let wanted = json!({
             "roles": [{"roleId": "r", "scopes": []}], "workerPools": [pool(json!({}))],
         });

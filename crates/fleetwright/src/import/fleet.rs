@@ -1,4 +1,4 @@
-//! What is brought over: worker pools and roles, as a source gives them.
+//! The pools and roles of a source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::commands::first_pool::{FIRST_POOL, FIRST_POOL_OWNER, LOCAL_PROVIDER};
 pub(super) struct Fleet {
     pub(super) pools: BTreeMap<PoolId, Pool>,
     pub(super) roles: BTreeMap<String, Role>,
-    /// How many things of other kinds the source has, by kind.
+    /// The numbers of items of other kinds, by kind.
     pub(super) ignored: BTreeMap<String, usize>,
 }
 
@@ -33,8 +33,8 @@ struct WireRole {
 }
 
 impl Fleet {
-    /// Reads a document: lists by name, or one list of items that each say their kind. Items of
-    /// other kinds (hooks, secrets, clients) are not ours to bring over.
+    /// Parses a document: lists by name, or one list of items with their kinds. Items of other
+    /// kinds (hooks, secrets, clients) are counted and skipped.
     pub(super) fn parse(document: Value) -> Result<Self, String> {
         let mut fleet = Self::default();
         match document {
@@ -71,9 +71,9 @@ impl Fleet {
     pub(super) fn add_pools(&mut self, items: Vec<Value>) -> Result<(), String> {
         for (position, item) in items.into_iter().enumerate() {
             let (id, pool) = Pool::parse(item)
-                .map_err(|problem| format!("worker pool number {}: {problem}", position + 1))?;
+                .map_err(|error| format!("pool number {}: {error}", position + 1))?;
             if self.pools.insert(id.clone(), pool).is_some() {
-                return Err(format!("worker pool {id} is there twice"));
+                return Err(format!("pool {id} is listed twice"));
             }
         }
         Ok(())
@@ -82,29 +82,29 @@ impl Fleet {
     pub(super) fn add_roles(&mut self, items: Vec<Value>) -> Result<(), String> {
         for (position, item) in items.into_iter().enumerate() {
             let wire: WireRole = serde_json::from_value(item)
-                .map_err(|problem| format!("role number {}: {problem}", position + 1))?;
+                .map_err(|error| format!("role number {}: {error}", position + 1))?;
             let mut seen = BTreeSet::new();
             let mut scopes = wire.scopes;
-            // Servers refuse a scope that is there twice, and it means nothing.
+            // Servers refuse duplicate scopes, which have no effect.
             scopes.retain(|scope| seen.insert(scope.clone()));
             let role = Role {
                 description: wire.description,
                 scopes,
             };
             if self.roles.insert(wire.role_id.clone(), role).is_some() {
-                return Err(format!("role {} is there twice", wire.role_id));
+                return Err(format!("role {} is listed twice", wire.role_id));
             }
         }
         Ok(())
     }
 
-    /// A pool that the source is deleting does not come over.
-    pub(super) fn forget_deleted_pools(&mut self) {
+    /// Removes the pools that the source is deleting.
+    pub(super) fn remove_deleted_pools(&mut self) {
         self.pools.retain(|_, pool| !pool.is_being_deleted());
     }
 
-    /// The pool that `up` makes for itself does not come over: each server has its own.
-    pub(super) fn forget_first_pool(&mut self) -> bool {
+    /// Removes the first pool of `up`: each server has its own. Returns whether it existed.
+    pub(super) fn remove_first_pool(&mut self) -> bool {
         let n_pools = self.pools.len();
         self.pools.retain(|id, pool| {
             let is_first = id.as_str() == FIRST_POOL && pool.owner == FIRST_POOL_OWNER;
@@ -127,10 +127,7 @@ impl Fleet {
                 Some("Role") => roles.push(item),
                 Some(other) => self.ignore(other, 1),
                 None => {
-                    return Err(format!(
-                        "item number {} does not say its kind",
-                        position + 1
-                    ));
+                    return Err(format!("item number {} has no kind", position + 1));
                 }
             }
         }
@@ -139,7 +136,7 @@ impl Fleet {
     }
 }
 
-const NO_LISTS: &str = "there is neither a list workerPools nor roles nor resources in it";
+const NO_LISTS: &str = "none of the lists workerPools, roles and resources found";
 
 impl Role {
     pub(super) fn body(&self) -> Value {
@@ -175,20 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_have_their_position() {
         let without_owner = json!({"workerPoolId": "a/b", "providerId": "p", "config": {}});
-        for (document, problem) in [
+        for (document, error) in [
             (json!(3), NO_LISTS),
             (json!({}), NO_LISTS),
             (json!({"roles": 3}), "roles is not a list"),
             (
                 json!({"workerPools": [without_owner]}),
-                "worker pool number 1: missing field `owner`",
+                "pool number 1: missing field `owner`",
             ),
-            (json!([role(), role()]), "role r is there twice"),
-            (json!([{}]), "item number 1 does not say its kind"),
+            (json!([role(), role()]), "role r is listed twice"),
+            (json!([{}]), "item number 1 has no kind"),
         ] {
-            assert_eq!(Fleet::parse(document).unwrap_err(), problem);
+            assert_eq!(Fleet::parse(document).unwrap_err(), error);
         }
     }
 
@@ -201,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_pool_of_a_server_does_not_come_over() {
+    fn the_first_pool_of_a_server_is_not_imported() {
         let first = |owner: &str, provider: &str| {
             let mut first = pool();
             first["workerPoolId"] = json!(FIRST_POOL);
             first["owner"] = json!(owner);
             first["providerId"] = json!(provider);
             let mut fleet = Fleet::parse(json!([first, pool()])).unwrap();
-            (fleet.forget_first_pool(), fleet.pools.len())
+            (fleet.remove_first_pool(), fleet.pools.len())
         };
         assert_eq!(first(FIRST_POOL_OWNER, LOCAL_PROVIDER), (true, 1));
         assert_eq!(first("me@example.com", LOCAL_PROVIDER), (false, 2));
@@ -216,18 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_that_is_there_twice_comes_over_once() {
+    fn duplicate_scopes_are_imported_once() {
         let role = json!({"kind": "Role", "roleId": "r", "scopes": ["b", "a", "b"]});
         let fleet = Fleet::parse(json!([role])).unwrap();
         assert_eq!(fleet.roles["r"].scopes, ["b", "a"]);
     }
 
     #[test]
-    fn a_pool_that_is_being_deleted_does_not_come_over() {
+    fn a_pool_that_is_being_deleted_is_not_imported() {
         let mut pool = pool();
         pool["providerId"] = json!("null-provider");
         let mut fleet = Fleet::parse(json!([pool])).unwrap();
-        fleet.forget_deleted_pools();
+        fleet.remove_deleted_pools();
         assert!(fleet.pools.is_empty());
     }
 }

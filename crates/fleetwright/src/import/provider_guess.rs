@@ -1,4 +1,4 @@
-//! Which providers the target lacks, and what to write into its configuration for them.
+//! Suggests configuration lines for providers that the target lacks.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::fleet::Fleet;
 
-/// Said above the lines when they have such a provider.
-const ABOUT_FAKE: &str = "# fake: a cloud in memory that takes these configs and plays their machines; no worker runs on them\n";
+/// The comment above the lines if they have a fake provider.
+const ABOUT_FAKE: &str =
+    "# fake: simulates a cloud that accepts these configs; it launches no real machines\n";
 
-/// What a pool's config looks like.
+/// The cloud that a pool's config is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Static,
@@ -19,7 +20,7 @@ enum Shape {
     Unclear,
 }
 
-/// TOML lines for each provider that the pools use and the target does not know.
+/// TOML lines for each provider of the pools that the target lacks.
 pub(super) fn lines_for_missing(wanted: &Fleet, known: &[&str]) -> Option<String> {
     let mut missing: BTreeMap<&str, Shape> = BTreeMap::new();
     for pool in wanted.pools.values() {
@@ -71,7 +72,7 @@ impl Shape {
             Self::Azure => "kind = \"fake\"\naccepts = \"azure\"\n",
             Self::Google => "kind = \"fake\"\naccepts = \"google\"\n",
             Self::Unclear => {
-                "kind = \"fake\"\naccepts = \"google\"  # a guess: its pools do not show the cloud\n"
+                "kind = \"fake\"\naccepts = \"google\"  # a guess: the pools do not name the cloud\n"
             }
         }
     }
@@ -107,7 +108,7 @@ mod tests {
             ("z", with(json!({"armDeployment": {}}))),
         ]);
         insta::assert_snapshot!(lines_for_missing(&fleet, &["there"]).unwrap(), @r#"
-        # fake: a cloud in memory that takes these configs and plays their machines; no worker runs on them
+        # fake: simulates a cloud that accepts these configs; it launches no real machines
         [providers.a]
         kind = "fake"
         accepts = "aws"  # instead of both, kind = "aws" launches real machines

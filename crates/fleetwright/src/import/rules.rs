@@ -1,4 +1,4 @@
-//! `import rules`: the pools of a deployment or a file become files of worker configurations.
+//! `import rules`: converts the pools of a deployment or a file to worker configurations.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,23 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The root URL of a deployment, or a file
+    /// Root URL of a deployment, or a file
     #[arg(long, value_name = "URL|FILE")]
     from: String,
-    /// The folder for the files; it is made if it is not there
+    /// Output folder; created if missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Write several configurations, which share nothing, instead of one
+    /// Write several independent worker configurations instead of one
     #[arg(long, value_name = "WHAT")]
     per_file: Option<PerFile>,
-    /// Write over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PerFile {
-    /// The part of the worker pool ids before the slash
+    /// One file for each provisioner: the part of pool ids before the slash
     Provisioner,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let mut selection = PoolSelection::new(&fleet.pools);
     if selection.n_pools() == 0 && selection.refused.is_empty() {
         return Err(Failure::failed(format!(
-            "there are no worker pools to make rules of in {}",
+            "{} has no pools to convert",
             arguments.from
         )));
     }
@@ -63,10 +63,10 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
         selection: &selection,
         size_before: size_before(&before),
     };
-    report.tell(json);
+    report.print(json);
     for other in others(&arguments.out, &paths) {
         output::note(&format!(
-            "{} is not of this import, and `plan` reads it with the others: remove it if it says the same",
+            "{} is not from this import, but `plan` reads it too: remove it if it defines the same items",
             other.display()
         ));
     }
@@ -78,12 +78,12 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
 
 fn not_written(unproven: &Unproven) -> Failure {
     Failure::failed(format!(
-        "nothing was written, because the rules would not give the same pools: {unproven}"
+        "nothing was written: the rules would not compile to the same pools: {unproven}"
     ))
-    .advise("this is a mistake in fleetwright: please report it, with that worker pool")
+    .with_hint("this is a bug in fleetwright: please report it with that pool")
 }
 
-/// Where each goes; what is there already stays unless that is meant.
+/// The paths of the files; refuses to overwrite existing ones without `force`.
 fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<PathBuf>, Failure> {
     let paths: Vec<PathBuf> = files
         .iter()
@@ -93,16 +93,16 @@ fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<
     match there {
         Some(path) if !force => Err(Failure::new(
             Exit::Conflict,
-            format!("{} is there already", path.display()),
+            format!("{} already exists", path.display()),
         )
-        .advise("give --force to write over it, or another folder with --out")),
+        .with_hint("use --force to overwrite it, or another folder with --out")),
         Some(_) | None => Ok(paths),
     }
 }
 
 fn save(folder: &Path, paths: &[PathBuf], files: &[ConfigurationFile]) -> Result<(), Failure> {
     let name = folder.display();
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {name}"))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {name}"))?;
     for (path, file) in paths.iter().zip(files) {
         std::fs::write(path, &file.text)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -139,7 +139,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn tell(&self, json: bool) {
+    fn print(&self, json: bool) {
         if json {
             return output::json(&self.document());
         }
@@ -155,8 +155,8 @@ impl Report<'_> {
         let (compact, indented) = self.size_before;
         let after = self.size_after();
         output::out(&format!(
-            "{} with {}, {} as JSON ({} indented), became {} in {}: {}. Compiled again, they are the same.",
-            counted(self.selection.n_pools(), "worker pool"),
+            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {}. They compile to the same pools.",
+            counted(self.selection.n_pools(), "pool"),
             counted(self.selection.n_launch_configs(), "launch config"),
             size(compact),
             size(indented),
@@ -165,7 +165,7 @@ impl Report<'_> {
             size(after),
         ));
         for pool in &self.selection.left_out {
-            output::note(&format!("left out {}: {}", pool.id, pool.reason));
+            output::note(&format!("skipped {}: {}", pool.id, pool.reason));
         }
     }
 
@@ -210,16 +210,16 @@ impl Report<'_> {
         let lines = refused
             .iter()
             .map(|pool| format!("\n  {}: {}", pool.id, pool.reason));
-        let count = counted(refused.len(), "worker pool");
+        let count = counted(refused.len(), "pool");
         Failure::failed(format!(
-            "{count} cannot be written as rules; the others are:{}",
+            "{count} cannot be converted to rules; the others were written:{}",
             lines.collect::<String>()
         ))
-        .advise("keep them as they are: `fleetwright import taskcluster` brings them over by hand")
+        .with_hint("import them unchanged with `fleetwright import taskcluster`")
     }
 }
 
-/// Thousands of bytes, as people count them.
+/// A size in bytes or kilobytes.
 fn size(n_bytes: usize) -> String {
     match n_bytes {
         0..1_000 => format!("{n_bytes} bytes"),

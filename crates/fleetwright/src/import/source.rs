@@ -1,4 +1,4 @@
-//! Reads a fleet: from a file, from another deployment, from the server itself.
+//! Reads a fleet from a file, another deployment or the target server.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::client::{
 use crate::commands::role;
 use crate::failure::{Exit, Failure};
 
-/// The largest real fleets have a few megabytes.
+/// Maximum size of a file; the largest known fleets have a few megabytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Result<Fleet, Failure> {
@@ -32,7 +32,7 @@ pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Resul
     Ok(fleet)
 }
 
-/// The worker pools, and of whose rules they are made.
+/// Reads the pools, with the worker configurations that they are compiled from.
 pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failure> {
     let mut fleet = read(from, Some(Only::Pools), verbose).await?;
     if let Some(client) = client(from, verbose)? {
@@ -47,7 +47,7 @@ pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failu
     Ok(fleet)
 }
 
-/// For another deployment, if that is what it is.
+/// The client for a deployment; `None` for a file.
 fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
     if !from.starts_with("http://") && !from.starts_with("https://") {
         return Ok(None);
@@ -59,17 +59,17 @@ fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
     Client::new(settings, verbose).map(Some)
 }
 
-/// Who is not let in should know whose credentials are asked for.
+/// Adds the hint that the source needs credentials of its own.
 fn to_the_source(failure: Failure, client: &Client) -> Failure {
     match (failure.exit, client.client_id()) {
-        (Exit::NotAllowed, None) => failure.advise(
-            "no credentials were given for the deployment that is read: set SOURCE_CLIENT_ID and SOURCE_ACCESS_TOKEN",
+        (Exit::NotAllowed, None) => failure.with_hint(
+            "no credentials are set for the source: set SOURCE_CLIENT_ID and SOURCE_ACCESS_TOKEN",
         ),
         (_, _) => failure,
     }
 }
 
-/// Which pools are made of rules, where there are rules.
+/// The pools compiled from rules, with their worker configurations.
 async fn compiled(client: &Client) -> Result<Vec<(PoolId, String)>, Failure> {
     const KEY: &str = "workerConfigurations";
     let call = Call::get(WORKER_MANAGER, &["worker-configurations"]).to(format!(
@@ -78,7 +78,7 @@ async fn compiled(client: &Client) -> Result<Vec<(PoolId, String)>, Failure> {
     ));
     let listed = match client.pages(&call, KEY, None).await {
         Ok(listed) => items(listed, KEY),
-        // Taskcluster has none.
+        // Taskcluster has no worker configurations.
         Err(failure) if failure.exit == Exit::NotFound => Vec::new(),
         Err(failure) => return Err(failure),
     };
@@ -88,18 +88,18 @@ async fn compiled(client: &Client) -> Result<Vec<(PoolId, String)>, Failure> {
             worker_configuration_id: id,
             worker_types,
         } = serde_json::from_value(configuration)
-            .map_err(|problem| strange(client, &problem.to_string()))?;
+            .map_err(|error| invalid_reply(client, &error.to_string()))?;
         for name in worker_types {
             let worker_type: WorkerType = name
                 .parse()
-                .map_err(|problem| strange(client, &format!("worker type {name}: {problem}")))?;
+                .map_err(|error| invalid_reply(client, &format!("worker type {name}: {error}")))?;
             compiled.push((worker_type.pool_id().clone(), id.clone()));
         }
     }
     Ok(compiled)
 }
 
-/// What of a worker configuration is read.
+/// The fields of a worker configuration that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
@@ -111,18 +111,18 @@ pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fle
     let mut fleet = Fleet::default();
     if only != Some(Only::Roles) {
         let call = Call::get(WORKER_MANAGER, &["worker-pools"])
-            .to(format!("read the worker pools of {}", client.root_url()));
+            .to(format!("read the pools of {}", client.root_url()));
         let document = client.pages(&call, "workerPools", None).await?;
         fleet
             .add_pools(items(document, "workerPools"))
-            .map_err(|problem| strange(client, &problem))?;
+            .map_err(|error| invalid_reply(client, &error))?;
     }
     if only != Some(Only::Pools) {
         let call = role::list().to(format!("read the roles of {}", client.root_url()));
         let document = client.pages(&call, "roles", None).await?;
         fleet
             .add_roles(items(document, "roles"))
-            .map_err(|problem| strange(client, &problem))?;
+            .map_err(|error| invalid_reply(client, &error))?;
     }
     Ok(fleet)
 }
@@ -136,17 +136,16 @@ fn items(mut document: Value, key: &str) -> Vec<Value> {
     }
 }
 
-fn strange(client: &Client, problem: &str) -> Failure {
+fn invalid_reply(client: &Client, error: &str) -> Failure {
     Failure::failed(format!(
-        "cannot understand what {} has: {problem}",
+        "cannot parse the reply of {}: {error}",
         client.root_url()
     ))
 }
 
 fn of_file(path: &Path) -> Result<Fleet, Failure> {
     let name = path.display();
-    let unreadable =
-        |problem: std::io::Error| Failure::usage(format!("cannot read {name}: {problem}"));
+    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_FILE_BYTES {
         return Err(Failure::usage(format!(
@@ -155,10 +154,10 @@ fn of_file(path: &Path) -> Result<Fleet, Failure> {
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let document = serde_json::from_str(&text)
-        .map_err(|problem| Failure::usage(format!("{name} is not JSON: {problem}")))?;
-    Fleet::parse(document).map_err(|problem| {
-        Failure::usage(format!("cannot understand {name}: {problem}")).advise(
-            "give what `tc-admin generate --json` prints, or {\"workerPools\": [...], \"roles\": [...]}",
+        .map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))?;
+    Fleet::parse(document).map_err(|error| {
+        Failure::usage(format!("cannot parse {name}: {error}")).with_hint(
+            "expected the output of `tc-admin generate --json`, or {\"workerPools\": [...], \"roles\": [...]}",
         )
     })
 }

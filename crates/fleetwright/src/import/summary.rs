@@ -1,4 +1,4 @@
-//! What an import did, or would do, in a sentence and as a document.
+//! Summarizes an import or a dry run, as a line and as a document.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::compare::{Counts, Kind, Plan, counted};
 use super::fleet::Fleet;
 use crate::failure::{Exit, Failure};
 
-/// More failures than this are counted and not listed.
+/// Maximum number of failures to list; further ones are counted.
 const MAX_LISTED: usize = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Tense {
     Past,
 }
 
-/// One line for people.
+/// A summary in one line.
 pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> String {
     let (create, update) = match tense {
         Tense::Would => ("would create", "would update"),
@@ -33,18 +33,15 @@ pub(super) fn sentence(plan: &Plan, failures: &[ItemFailure], tense: Tense) -> S
         parts.push("nothing to change".to_owned());
     }
     if plan.same != Counts::default() {
-        parts.push(format!("same already: {}", in_words(plan.same)));
+        parts.push(format!("unchanged: {}", in_words(plan.same)));
     }
     if plan.only_here != Counts::default() {
-        parts.push(format!(
-            "only here and left alone: {}",
-            in_words(plan.only_here)
-        ));
+        parts.push(format!("only on the target: {}", in_words(plan.only_here)));
     }
     parts.join(", ")
 }
 
-/// The same for programs.
+/// The summary as JSON.
 pub(super) fn document(
     plan: &Plan,
     wanted: &Fleet,
@@ -65,7 +62,7 @@ pub(super) fn document(
         .iter()
         .map(|item| {
             let change = &plan.changes[item.position];
-            json!({"what": change.title(), "message": item.failure.message})
+            json!({"what": change.json_title(), "message": item.failure.message})
         })
         .collect();
     json!({
@@ -80,7 +77,7 @@ pub(super) fn document(
     })
 }
 
-/// The failure of an import of which some items failed.
+/// The failure of an import with failed items.
 pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
     let mut text = format!(
         "{} of {} could not be imported:",
@@ -97,15 +94,16 @@ pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
         text.push_str(&format!("\n  and {} more", failures.len() - MAX_LISTED));
     }
     let last = failures.last().map(|item| &item.failure);
-    let is_gone = last.is_some_and(|failure| failure.exit == Exit::Unreachable);
-    let exit = match is_gone {
+    let is_unreachable = last.is_some_and(|failure| failure.exit == Exit::Unreachable);
+    let exit = match is_unreachable {
         true => Exit::Unreachable,
         false => Exit::Failed,
     };
-    let mut failure = Failure::new(exit, text)
-        .advise("repeat the same command once the causes are gone: what is done is not done again");
-    if is_gone {
-        failure.advice = last.and_then(|failure| failure.advice.clone());
+    let mut failure = Failure::new(exit, text).with_hint(
+        "fix the causes and run the same command again: completed changes are not repeated",
+    );
+    if is_unreachable {
+        failure.hint = last.and_then(|failure| failure.hint.clone());
     }
     failure
 }
@@ -115,7 +113,7 @@ fn succeeded<'a>(
     failures: &'a [ItemFailure],
 ) -> impl Iterator<Item = &'a super::compare::Change> {
     let end = match failures.last() {
-        // After this one nothing was tried any more.
+        // Nothing was tried after this item.
         Some(item) if item.failure.exit == Exit::Unreachable => item.position,
         Some(_) | None => plan.changes.len(),
     };
@@ -140,10 +138,7 @@ fn done(plan: &Plan, failures: &[ItemFailure], exists: bool) -> Counts {
 
 fn in_words(counts: Counts) -> String {
     let some = |count: usize, one: &str| (count > 0).then(|| counted(count, one));
-    let parts = [
-        some(counts.pools, "worker pool"),
-        some(counts.roles, "role"),
-    ];
+    let parts = [some(counts.pools, "pool"), some(counts.roles, "role")];
     parts
         .into_iter()
         .flatten()
@@ -173,20 +168,17 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_says_what_would_happen() {
+    fn the_summary_of_a_dry_run_uses_would() {
         assert_eq!(
             sentence(&plan(), &[], Tense::Would),
-            "would create 1 worker pool and 1 role, would update 1 role, same already: 1 role, only here and left alone: 1 role"
+            "would create 1 pool and 1 role, would update 1 role, unchanged: 1 role, only on the target: 1 role"
         );
     }
 
     #[test]
-    fn what_failed_is_not_counted_as_done() {
+    fn failed_items_are_not_counted_as_done() {
         let one = [failed(0, Exit::Failed)];
-        assert!(
-            sentence(&plan(), &one, Tense::Past)
-                .starts_with("created 1 worker pool, updated 1 role")
-        );
+        assert!(sentence(&plan(), &one, Tense::Past).starts_with("created 1 pool, updated 1 role"));
         let gone = [failed(0, Exit::Unreachable)];
         assert!(sentence(&plan(), &gone, Tense::Past).starts_with("nothing to change"));
         assert_eq!(failure(&plan(), &gone).exit, Exit::Unreachable);

@@ -1,8 +1,8 @@
-//! Moments as people say them: "3m ago", "in 30d".
+//! Relative times such as "3m ago" and "in 30d".
 
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// Units from large to small; the largest that fits at least once is shown.
+/// Units from large to small; the largest that fits is used.
 const UNITS: [(i64, char); 5] = [
     (365 * DAY_MS, 'y'),
     (DAY_MS, 'd'),
@@ -11,10 +11,10 @@ const UNITS: [(i64, char); 5] = [
     (SECOND_MS, 's'),
 ];
 
-/// What expires later than this was meant to stay.
+/// Later expiry times are shown as "never".
 const NEVER_MS: u64 = 500 * 365 * DAY_MS.unsigned_abs();
 
-/// How long ago, or in how long.
+/// The time relative to now.
 pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     let elapsed = now.millis_since(then);
     let amount = elapsed.unsigned_abs();
@@ -27,7 +27,7 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     }
     match unit {
         None => "now".to_owned(),
-        // To the nearest: what was set to 90 days a moment ago is not 89.
+        // Rounded: an expiry that was just set to 90 days is not shown as 89.
         Some((length, name)) if elapsed < 0 => {
             format!("in {}{name}", (amount + length / 2) / length)
         }
@@ -35,7 +35,7 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A moment given on the command line: a date and time, or a length from now such as `90d`.
+/// Parses a time from the command line: a timestamp, or a duration from now such as `90d`.
 pub(crate) fn parse_moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
@@ -46,7 +46,7 @@ pub(crate) fn parse_moment(text: &str, now: Timestamp) -> Result<Timestamp, Stri
     });
     length.map(|length| now.plus_millis(length)).ok_or_else(|| {
         format!(
-            "{text:?} is neither a time like 2027-01-31T12:00:00Z nor a length like 90d, 12h or 30m"
+            "{text:?} is neither a time such as 2027-01-31T12:00:00Z nor a duration such as 90d, 12h or 30m"
         )
     })
 }

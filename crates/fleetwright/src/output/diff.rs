@@ -1,4 +1,4 @@
-//! What would change, line by line, as `diff -u` shows it.
+//! Differences between two texts in the format of `diff -u`.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -8,7 +8,7 @@ const GREEN: &str = "\x1b[32m";
 const CYAN: &str = "\x1b[36m";
 const PLAIN: &str = "\x1b[0m";
 
-/// The difference between two texts; what is new altogether has no `old`.
+/// The difference between two texts; a new item has no `old` text.
 pub(crate) fn unified(title: &str, old: Option<&str>, new: &str, in_colour: bool) -> String {
     let (red, green, cyan, plain) = match in_colour {
         true => (RED, GREEN, CYAN, PLAIN),
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_shows_both_lines_and_what_is_around_them() {
+    fn a_change_shows_both_lines_with_context() {
         insta::assert_snapshot!(unified("role x", Some("a\nb\nc\n"), "a\nB\nc\n", false), @r"
         --- here: role x
         +++ source: role x
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_compared_with_nothing() {
+    fn a_new_item_is_compared_with_nothing() {
         insta::assert_snapshot!(unified("role x", None, "a\n", false), @r"
         --- /dev/null
         +++ source: role x

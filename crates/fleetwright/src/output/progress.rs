@@ -1,4 +1,4 @@
-//! Says how far we are, but only when it takes longer than a second.
+//! Reports progress on operations that take longer than a second.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::note;
 use crate::machine::Stopwatch;
 
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A log gets fewer lines than a screen, where each one replaces the last.
+/// Longer for logs than for terminals, where each line replaces the last.
 const PATIENCE_OF_LOG: Duration = Duration::from_secs(5);
 
-/// Progress of one piece of work, on standard error.
+/// Progress of one operation, on standard error.
 pub(crate) struct Progress {
     last: Stopwatch,
     on_terminal: bool,
@@ -26,8 +26,8 @@ impl Progress {
         }
     }
 
-    /// Shows the text if it has been quiet for long enough.
-    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+    /// Prints the text if the last one is old enough.
+    pub(crate) fn report(&mut self, text: impl FnOnce() -> String) {
         let patience = match self.on_terminal {
             true => PATIENCE,
             false => PATIENCE_OF_LOG,
@@ -39,8 +39,7 @@ impl Progress {
         if self.on_terminal {
             self.is_line_open = true;
             let mut stderr = std::io::stderr().lock();
-            let _reader_has_gone =
-                write!(stderr, "\r\x1b[K{}", text()).and_then(|()| stderr.flush());
+            let _closed_pipe = write!(stderr, "\r\x1b[K{}", text()).and_then(|()| stderr.flush());
         } else {
             note(&text());
         }
@@ -48,11 +47,11 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Leaves the screen as it was, so that the result starts on a clean line.
+    /// Clears the line, so that the result starts on an empty one.
     fn drop(&mut self) {
         if self.is_line_open {
             let mut stderr = std::io::stderr().lock();
-            let _reader_has_gone = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+            let _closed_pipe = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
         }
     }
 }

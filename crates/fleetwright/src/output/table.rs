@@ -1,4 +1,4 @@
-//! Tables for people: aligned, without borders. Prose is cut to the width of the screen; names never are.
+//! Aligned tables without borders. Prose is cut to the width of the screen, names never are.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
@@ -10,27 +10,27 @@ use super::age;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
-/// Prose that has less room than this tells nothing.
+/// Minimum width of a column of prose.
 const LEAST_WIDTH: u16 = 10;
 
-/// A column of a list, or a line of details: which field, under what title, shown how.
+/// A column of a list, or a line of details: title, field and format.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     title: &'static str,
-    /// Where the value is, as a JSON pointer below the item without its first slash.
+    /// A JSON pointer to the value in the item, without its first slash.
     field: &'static str,
     kind: Kind,
 }
 
-/// How a column is shown.
+/// The format of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A name or a state: never cut, so that it can be copied.
     Text,
-    /// Aligned at the right.
+    /// Right-aligned.
     Number,
     Age,
-    /// A text of any length: cut where the screen is too narrow.
+    /// A text of any length: cut if the screen is too narrow.
     Prose,
 }
 
@@ -87,7 +87,7 @@ impl Column {
     }
 }
 
-/// The items as a table, one line each. `width` is that of the screen; without one nothing is cut.
+/// The items as a table, one line each. Without a `width` nothing is cut.
 pub(crate) fn table(
     items: &[Value],
     columns: &[Column],
@@ -110,7 +110,7 @@ pub(crate) fn table(
     grid(&headings, rows, width)
 }
 
-/// Texts under titles.
+/// A table of texts.
 pub(crate) fn grid(
     headings: &[(&str, Kind)],
     rows: Vec<Vec<String>>,
@@ -140,14 +140,14 @@ pub(crate) fn grid(
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));
     }
-    // A terminal that does not know its width says 0.
+    // A terminal of unknown width reports 0.
     if let Some(width) = width.filter(|width| *width > 0) {
         fit(&mut table, headings, width);
     }
     lines_without_trailing_space(&table.to_string())
 }
 
-/// Cuts prose to what names leave of the screen. A table that is still too wide runs on.
+/// Cuts prose to the space that names leave. A table that is still too wide wraps.
 fn fit(table: &mut Table, headings: &[(&str, Kind)], screen: u16) {
     let widths = table.column_max_content_widths();
     let columns = widths.iter().zip(headings);
@@ -209,7 +209,7 @@ fn in_list(value: &Value) -> String {
     }
 }
 
-/// A text that keeps to its line, and cannot give orders to the terminal.
+/// A text on one line without control characters.
 pub(crate) fn printable(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     words
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn several_texts_share_what_names_leave() {
+    fn several_columns_of_prose_share_the_remaining_width() {
         let long = "a b c d e f g h i j k l m n o p q r s t u v w x y z";
         let item =
             json!({"id": "a-name-of-some-length", "one": long, "two": "short", "three": long});

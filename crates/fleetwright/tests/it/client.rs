@@ -1,4 +1,4 @@
-//! Client commands against a server: every one of them, for people and for programs.
+//! Client commands against a server, as text and with `--json`.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -102,7 +102,7 @@ fn a_pool_is_made_shown_changed_counted_and_deleted() {
 }
 
 #[test]
-fn what_was_shown_can_be_edited_and_sent_back() {
+fn shown_items_can_be_edited_and_sent_back() {
     let server = Server::start();
     server.ok(&POOL);
     let mut shown = server.json(&["pool", "show", "demo/linux"]);
@@ -124,7 +124,7 @@ fn what_was_shown_can_be_edited_and_sent_back() {
 }
 
 #[test]
-fn lists_are_gathered_up_to_the_limit() {
+fn lists_are_read_up_to_the_limit() {
     let server = Server::start();
     for name in ["a", "b", "c"] {
         let pool = format!("demo/{name}");
@@ -180,7 +180,7 @@ fn a_worker_is_declared_shown_changed_and_removed() {
     assert!(
         server
             .ok(&["worker", "should-terminate", "demo/linux", "rack-1", "w1"])
-            .contains("should go on")
+            .contains("should keep running")
     );
     for more in [&[][..], &["--group", "rack-1"], &["--state", "running"]] {
         let arguments = [&["worker", "list", "demo/linux"][..], more].concat();
@@ -209,11 +209,15 @@ fn a_worker_is_declared_shown_changed_and_removed() {
     assert_eq!(token_in(&other).len(), 44);
     let again = server.run(&[&["worker", "create"][..], &worker].concat());
     assert_eq!(again.code, 5);
-    assert!(again.err.contains("once it has expired"), "{}", again.err);
+    assert!(
+        again.err.contains("after the worker expires"),
+        "{}",
+        again.err
+    );
 }
 
 #[test]
-fn a_worker_is_explained_by_its_id_alone_where_that_is_enough() {
+fn a_worker_is_explained_by_its_id_alone_if_it_is_unique() {
     let server = Server::start();
     server.ok(&[
         "pool",
@@ -341,7 +345,7 @@ fn a_clients_token_is_printed_once_and_works_until_it_is_replaced() {
 fn token_in(text: &str) -> String {
     let lines: Vec<_> = text
         .lines()
-        .filter(|line| line.contains("only this once"))
+        .filter(|line| line.contains("not shown again"))
         .collect();
     assert_eq!(lines.len(), 1, "{text}");
     lines[0].rsplit(' ').next().unwrap().to_owned()
@@ -393,7 +397,7 @@ fn roles_scopes_and_their_history() {
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong() {
+fn each_kind_of_failure_has_its_exit_code() {
     let server = Server::start();
     server.ok(&POOL);
     let code = |arguments: &[&str]| server.run(arguments).code;
@@ -425,7 +429,9 @@ fn exit_codes_tell_what_went_wrong() {
     let refused = server.run(&arguments);
     assert_eq!(refused.code, 1);
     assert!(
-        refused.err.contains("hint: the owner is an e-mail address"),
+        refused
+            .err
+            .contains("hint: the owner must be an e-mail address"),
         "{}",
         refused.err
     );
@@ -452,7 +458,7 @@ fn exit_codes_tell_what_went_wrong() {
 }
 
 #[test]
-fn nothing_is_destroyed_without_consent() {
+fn destructive_commands_need_confirmation() {
     let server = Server::start();
     server.ok(&POOL);
     for arguments in [
@@ -503,7 +509,7 @@ fn temporary_credentials_do_what_their_certificate_allows() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let server = Server::start();
     let mut child = server
         .command(&["provider", "list"])
@@ -576,7 +582,7 @@ fn settings_come_from_a_file_with_profiles_too() {
 }
 
 #[test]
-fn a_program_is_told_what_it_has_deleted() {
+fn json_output_names_the_deleted_item() {
     let server = Server::without_pools();
     for (noun, name) in [("role", "roleId"), ("client", "clientId")] {
         server.ok(&[noun, "create", "team"]);

@@ -1,4 +1,4 @@
-//! Configuration as code: planned, applied, and planned again.
+//! Configuration as code: plan, apply, and plan again.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ owner = "you@example.com"
 lifecycle = {}
 "#;
 
-/// A folder with one of everything, in every format.
+/// A folder with an item of each kind, in all formats.
 fn fleet(server: &Server) -> String {
     server.home.write("fleet/owns.yaml", OWNS);
     server.home.write("fleet/people.yaml", PEOPLE);
@@ -45,7 +45,7 @@ pub(crate) fn apply(server: &Server, folder: &str) -> Done {
 }
 
 #[test]
-fn what_is_applied_is_there_and_the_second_plan_is_empty() {
+fn applied_items_exist_and_the_second_plan_is_empty() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     let first = plan(&server, &folder, &[]);
@@ -53,8 +53,8 @@ fn what_is_applied_is_there_and_the_second_plan_is_empty() {
     for part in [
         "+ role team:a (2 scopes)",
         "+ client team/ci (1 scope)",
-        "+ worker configuration build (2 worker pools, 4 new launch configs)",
-        "+ worker pool demo/iron (static)",
+        "+ worker configuration build (2 pools, 4 new launch configs)",
+        "+ pool demo/iron (static)",
         "4 to create",
     ] {
         assert!(first.out.contains(part), "{part}: {}", first.out);
@@ -74,30 +74,24 @@ fn what_is_applied_is_there_and_the_second_plan_is_empty() {
         server.json(&["role", "show", "team:a"])["scopes"],
         json!(["b", "a"])
     );
-    assert_eq!(
-        server.json(&["configuration", "show", "build"])["version"],
-        1
-    );
+    assert_eq!(server.json(&["rules", "show", "build"])["version"], 1);
 
     let again = plan(&server, &folder, &["--check"]);
     assert_eq!(again.code, 0, "{}", again.err);
-    assert_eq!(again.out, "nothing to do, 4 as they should be\n");
+    assert_eq!(again.out, "nothing to do, 4 unchanged\n");
     let again = apply(&server, &folder);
     assert_eq!(
         (again.code, again.out.as_str()),
         (
             0,
-            "nothing to do, 4 as they should be\nnothing was done, 4 as they should be\n"
+            "nothing to do, 4 unchanged\nnothing to do, 4 unchanged\n"
         )
     );
-    assert_eq!(
-        server.json(&["configuration", "show", "build"])["version"],
-        1
-    );
+    assert_eq!(server.json(&["rules", "show", "build"])["version"], 1);
 }
 
 #[test]
-fn files_folders_and_the_standard_input_may_be_given_together() {
+fn files_folders_and_standard_input_can_be_combined() {
     let server = Server::without_pools();
     server.home.write("one/people.yaml", PEOPLE);
     let pool = server.home.write("iron.toml", POOL);
@@ -108,7 +102,7 @@ fn files_folders_and_the_standard_input_may_be_given_together() {
     assert_eq!(planned.code, 0, "{}", planned.err);
     for part in [
         "+ role team:a",
-        "+ worker pool demo/iron",
+        "+ pool demo/iron",
         "+ worker configuration build",
         "4 to create",
     ] {
@@ -126,13 +120,13 @@ fn files_folders_and_the_standard_input_may_be_given_together() {
     );
     let wrong = server.with_input(&["plan", "-f", "-"], "roles: [");
     assert_eq!(wrong.code, 2, "{}", wrong.err);
-    assert!(wrong.err.contains("the standard input"), "{}", wrong.err);
+    assert!(wrong.err.contains("standard input"), "{}", wrong.err);
     let same = server.run(&["plan", "-f", &pool, "-f", &pool]);
     assert!(same.out.contains("1 to create"), "{}{}", same.out, same.err);
 }
 
 #[test]
-fn a_change_is_shown_value_by_value_and_check_says_so_by_its_exit_code() {
+fn changed_values_are_shown_and_check_has_an_exit_code() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     apply(&server, &folder);
@@ -148,8 +142,8 @@ fn a_change_is_shown_value_by_value_and_check_says_so_by_its_exit_code() {
     assert_eq!(checked.code, 7, "{}", checked.err);
     for part in [
         "~ role team:a\n    - /scopes: \"a\"\n    + /scopes: \"c\"\n",
-        "~ worker configuration build (2 worker pools, 4 replaced launch configs)\n    ~ rule machines\n        /values/fake/machineType: \"m1\" → \"m2\"\n",
-        "2 to change, 2 as they should be\n",
+        "~ worker configuration build (2 pools, 4 replaced launch configs)\n    ~ rule machines\n        /values/fake/machineType: \"m1\" → \"m2\"\n",
+        "2 to change, 2 unchanged\n",
     ] {
         assert!(checked.out.contains(part), "{part}: {}", checked.out);
     }
@@ -169,7 +163,7 @@ fn a_change_is_shown_value_by_value_and_check_says_so_by_its_exit_code() {
 }
 
 #[test]
-fn what_is_owned_and_gone_from_the_files_goes_and_the_rest_is_never_touched() {
+fn owned_items_without_a_definition_are_removed_and_others_never_changed() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     apply(&server, &folder);
@@ -191,16 +185,16 @@ fn what_is_owned_and_gone_from_the_files_goes_and_the_rest_is_never_touched() {
     std::fs::remove_file(server.home.path("fleet/build.yaml")).unwrap();
 
     let kept = plan(&server, &folder, &["--no-delete"]);
-    assert_eq!(kept.out, "nothing to do, 3 as they should be\n");
+    assert_eq!(kept.out, "nothing to do, 3 unchanged\n");
     let planned = plan(&server, &folder, &[]);
-    let expected = "- worker pool demo/old\n\
-        - worker configuration build (its worker pools go, once their workers are gone: worker-manager/build-dbg, worker-manager/build-opt)\n\
-        - role team:old\n3 to remove, 3 as they should be\n";
+    let expected = "- pool demo/old\n\
+        - worker configuration build (its pools are deleted after their last workers stop: worker-manager/build-dbg, worker-manager/build-opt)\n\
+        - role team:old\n3 to remove, 3 unchanged\n";
     assert_eq!(planned.out, expected);
     assert_eq!(server.run(&["apply", "-f", &folder]).code, 2);
     let applied = apply(&server, &folder);
     assert_eq!(applied.code, 0, "{}", applied.err);
-    assert_eq!(server.run(&["configuration", "show", "build"]).code, 3);
+    assert_eq!(server.run(&["rules", "show", "build"]).code, 3);
     assert_eq!(server.run(&["role", "show", "team:old"]).code, 3);
     assert_eq!(server.run(&["role", "show", "theirs"]).code, 0);
     assert_eq!(
@@ -215,7 +209,7 @@ fn what_is_owned_and_gone_from_the_files_goes_and_the_rest_is_never_touched() {
 }
 
 #[test]
-fn without_patterns_exactly_the_things_of_the_files_are_touched() {
+fn without_patterns_only_defined_items_are_changed() {
     let server = Server::without_pools();
     server.ok(&["role", "create", "theirs"]);
     let file = server.home.write("one.yaml", "roleId: mine\nscopes: [a]\n");
@@ -228,7 +222,7 @@ fn without_patterns_exactly_the_things_of_the_files_are_touched() {
 }
 
 #[test]
-fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
+fn a_saved_plan_is_applied_exactly_and_refused_after_other_changes() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     apply(&server, &folder);
@@ -249,21 +243,13 @@ fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
     let rule = server
         .home
         .write("rule.yaml", "values: { minCapacity: 0 }\n");
-    server.ok(&[
-        "configuration",
-        "rule",
-        "add",
-        "build",
-        "x",
-        "--file",
-        &rule,
-    ]);
+    server.ok(&["rules", "rule", "add", "build", "x", "--file", &rule]);
     let refused = server.run(&["apply", "--plan", saved, "--yes"]);
     assert_eq!(refused.code, 5, "{}", refused.err);
     assert!(
         refused
             .err
-            .contains("worker configuration build was changed by somebody"),
+            .contains("worker configuration build was changed by another client"),
         "{}",
         refused.err
     );
@@ -272,7 +258,7 @@ fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
         json!(["b", "a"])
     );
 
-    server.ok(&["configuration", "revert", "build", "--to", "1", "--yes"]);
+    server.ok(&["rules", "revert", "build", "--to", "1", "--yes"]);
     assert_eq!(server.run(&["apply", "--plan", saved, "--yes"]).code, 5);
     server.home.write(
         "fleet/people.yaml",
@@ -283,7 +269,7 @@ fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
     let applied = server.run(&["apply", "--plan", saved, "--yes"]);
     assert_eq!(applied.code, 0, "{}", applied.err);
     assert!(
-        applied.out.ends_with("changed 2, 2 as they should be\n"),
+        applied.out.ends_with("changed 2, 2 unchanged\n"),
         "{}",
         applied.out
     );
@@ -294,14 +280,14 @@ fn a_saved_plan_is_carried_out_as_it_is_and_refused_if_somebody_was_faster() {
     // Repeated, it finds everything done.
     let again = server.run(&["apply", "--plan", saved, "--yes"]);
     assert_eq!(again.code, 0, "{}", again.err);
-    assert!(again.out.contains("nothing was done"), "{}", again.out);
+    assert!(again.out.contains("nothing to do"), "{}", again.out);
     let changed = server.run(&["role", "update", "team:a", "--scope", "z"]);
     assert_eq!(changed.code, 0);
     assert_eq!(server.run(&["apply", "--plan", saved, "--yes"]).code, 5);
 }
 
 #[test]
-fn one_thing_that_fails_does_not_hold_up_the_others() {
+fn a_failed_item_does_not_stop_the_others() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     // No plan says that roles go in a circle.
@@ -310,14 +296,14 @@ fn one_thing_that_fails_does_not_hold_up_the_others() {
     let applied = apply(&server, &folder);
     assert_eq!(applied.code, 1, "{}", applied.err);
     assert!(applied.out.ends_with("created 4\n"), "{}", applied.out);
-    for part in ["1 of 5 could not be carried out", "role team:loop:*"] {
+    for part in ["1 of 5 changes failed", "role team:loop:*"] {
         assert!(applied.err.contains(part), "{part}: {}", applied.err);
     }
-    assert_eq!(server.run(&["configuration", "show", "build"]).code, 0);
+    assert_eq!(server.run(&["rules", "show", "build"]).code, 0);
 }
 
 #[test]
-fn what_cannot_be_used_is_told_before_anything_is_done() {
+fn errors_are_reported_before_the_first_change() {
     let server = Server::without_pools();
     let folder = fleet(&server);
     server.home.write(
@@ -372,7 +358,7 @@ fn worker_types_move_between_configurations_and_from_hand_made_pools() {
     let refused = apply(&server, folder);
     assert_eq!(refused.code, 5, "{}", refused.err);
     assert!(
-        refused.err.contains("--adopt-pools takes it over"),
+        refused.err.contains("use --adopt-pools to take it over"),
         "{}",
         refused.err
     );
@@ -380,12 +366,12 @@ fn worker_types_move_between_configurations_and_from_hand_made_pools() {
     let done = server.run(&["apply", "-f", folder, "--yes", "--adopt-pools"]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert_eq!(
-        server.json(&["configuration", "show", "two"])["workerTypes"],
+        server.json(&["rules", "show", "two"])["workerTypes"],
         json!(["a", "hand/made"])
     );
     assert_eq!(plan(&server, folder, &["--check"]).code, 0);
 
-    // And back: what a configuration gave up can be made by hand.
+    // And back: pools that a configuration gave up can be created by hand.
     server
         .home
         .write("moves/two.yaml", &configuration("two", "workerTypes: [a]"));
@@ -403,7 +389,7 @@ fn worker_types_move_between_configurations_and_from_hand_made_pools() {
 }
 
 #[test]
-fn mistakes_in_files_are_told_without_asking_the_server() {
+fn errors_in_files_are_reported_without_a_request() {
     let server = Server::without_pools();
     let file = server
         .home
@@ -420,7 +406,7 @@ fn mistakes_in_files_are_told_without_asking_the_server() {
 }
 
 #[test]
-fn what_a_provider_fills_in_makes_no_difference_and_what_it_refuses_is_told_in_the_plan() {
+fn defaults_of_providers_are_no_difference_and_refused_configs_are_errors_of_the_plan() {
     let home = Home::new();
     let config = home.write("clouds.toml", "[providers.generous]\nkind = \"fake\"\n");
     let server = Server::start_in(home, &["--config", &config]);
@@ -439,7 +425,7 @@ fn what_a_provider_fills_in_makes_no_difference_and_what_it_refuses_is_told_in_t
 
     let odd = plan(&server, &file(", colour: red"), &[]);
     assert_eq!(odd.code, 1, "{}", odd.err);
-    for part in ["pool.yaml", "worker pool hand/made", "colour"] {
+    for part in ["pool.yaml", "pool hand/made", "colour"] {
         assert!(odd.err.contains(part), "{part}: {}", odd.err);
     }
     let given = |region: &str| {

@@ -1,4 +1,4 @@
-//! Configuration as code: what a plan refuses, and whether it is still what will happen.
+//! Configuration as code: errors and conflicts of plans, and saved plans.
 
 use crate::code::{apply, plan};
 use crate::world::{Done, Home, Server};
@@ -17,7 +17,7 @@ rules:
       shop: { workerConfig: {} }
 "#;
 
-/// A server with a provider of which the test says what it presents.
+/// A server with a provider whose places the test defines.
 fn shop() -> Server {
     let home = Home::new();
     let file = home.write("shop.toml", SHOP);
@@ -25,7 +25,7 @@ fn shop() -> Server {
 }
 
 #[test]
-fn a_saved_plan_is_refused_if_a_provider_presents_something_else_by_now() {
+fn a_saved_plan_is_refused_if_the_places_of_a_provider_changed() {
     let server = shop();
     let file = server.home.write("fleet/buyer.yaml", BUYER);
     let saved = server.home.path("plan.json");
@@ -45,17 +45,17 @@ fn a_saved_plan_is_refused_if_a_provider_presents_something_else_by_now() {
     let refused = server.run(&["apply", "--plan", saved, "--yes"]);
     assert_eq!(refused.code, 5, "{}", refused.err);
     for part in [
-        "nothing was done",
-        "of worker configuration buyer something else would follow",
+        "nothing was changed",
+        "worker configuration buyer would have other effects than planned",
         "now: + provider=shop, region=r2: lc-",
     ] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }
-    assert_eq!(server.run(&["configuration", "show", "buyer"]).code, 3);
+    assert_eq!(server.run(&["rules", "show", "buyer"]).code, 3);
 }
 
 #[test]
-fn a_saved_plan_takes_over_only_the_pools_that_were_there_when_it_was_made() {
+fn a_saved_plan_takes_over_only_pools_that_existed_when_it_was_made() {
     let server = shop();
     let file = server.home.write("fleet/buyer.yaml", BUYER);
     let saved = server.home.path("plan.json");
@@ -69,29 +69,27 @@ fn a_saved_plan_takes_over_only_the_pools_that_were_there_when_it_was_made() {
         let refused = server.run(&["apply", "--plan", saved, "--yes"]);
         assert_eq!(refused.code, 5, "{}", refused.err);
         assert!(refused.err.contains(said), "{}", refused.err);
-        assert_eq!(server.run(&["configuration", "show", "buyer"]).code, 3);
+        assert_eq!(server.run(&["rules", "show", "buyer"]).code, 3);
     };
     server.ok(&adopting);
     by_hand("create", "one@example.com");
-    refused(
-        "worker pool demo/bought, which worker configuration buyer takes over, was made by hand",
-    );
+    refused("pool demo/bought, which worker configuration buyer takes over, was created by hand");
     let shown = server.ok(&adopting);
-    let told = "worker pool demo/bought: made by hand until now, and taken over";
+    let told = "pool demo/bought: created by hand, taken over";
     assert!(shown.contains(told), "{shown}");
     by_hand("update", "two@example.com");
-    refused("takes over, was changed by somebody");
+    refused("takes over, was changed by another client");
     server.ok(&adopting);
     server.ok(&["apply", "--plan", saved, "--yes"]);
     let repeated = server.ok(&["apply", "--plan", saved, "--yes"]);
     assert!(
-        repeated.ends_with("nothing was done: 1 had been done before\n"),
+        repeated.ends_with("nothing to do: 1 already done\n"),
         "{repeated}"
     );
 }
 
 #[test]
-fn a_pool_goes_from_a_configuration_to_hand_made_in_one_apply() {
+fn a_pool_of_a_configuration_is_replaced_by_hand_in_one_apply() {
     for is_removed in [true, false] {
         let server = shop();
         server.home.write(
@@ -142,7 +140,7 @@ fn configurations_cannot_exchange_worker_types_in_one_apply() {
         "{}",
         refused.err
     );
-    // What is advised helps.
+    // The hint resolves the conflict.
     both("", "");
     server.ok(&["apply", "-f", folder, "--yes"]);
     both("a/y", "a/x");
@@ -150,7 +148,7 @@ fn configurations_cannot_exchange_worker_types_in_one_apply() {
 }
 
 #[test]
-fn what_the_server_would_refuse_half_way_is_refused_by_the_plan() {
+fn the_plan_reports_what_the_server_would_refuse() {
     let server = shop();
     let file = |text: &str| server.home.write("fleet/one.yaml", text);
     let refused = |text: &str, code: i32, said: &str| {
@@ -162,7 +160,7 @@ fn what_the_server_would_refuse_half_way_is_refused_by_the_plan() {
     refused(
         &format!("{pool}nosuch\n"),
         1,
-        "wants the provider \"nosuch\", and there are ",
+        "unknown provider \"nosuch\"; the server has ",
     );
     refused(
         &format!("{pool}local\nconfig: {{ x: 1 }}\n"),
@@ -189,7 +187,7 @@ fn what_the_server_would_refuse_half_way_is_refused_by_the_plan() {
 }
 
 #[test]
-fn who_applies_is_not_removed_by_it() {
+fn apply_does_not_remove_its_own_client() {
     let server = shop();
     let made = server.json(&[
         "client",
@@ -214,7 +212,7 @@ fn who_applies_is_not_removed_by_it() {
         let refused = as_itself(verb);
         assert_eq!(refused.code, 5, "{}", refused.err);
         assert!(
-            refused.err.contains("this runs with its credentials"),
+            refused.err.contains("this command uses its credentials"),
             "{}",
             refused.err
         );
@@ -223,7 +221,7 @@ fn who_applies_is_not_removed_by_it() {
     assert_eq!(server.run(&["client", "show", "team/ci"]).code, 3);
 }
 
-/// Files with a configuration that makes demo/bought, a pool made by hand, and one override.
+/// Files with a configuration that defines demo/bought, a pool created by hand, and an override.
 fn with_override(server: &Server, about: &str) -> String {
     server.home.write("fleet/buyer.yaml", BUYER);
     let by_hand = "workerPoolId: demo/hand\nproviderId: shop\nowner: me@example.com\nconfig:\n  minCapacity: 0\n  maxCapacity: 1\n  \
@@ -237,7 +235,7 @@ fn with_override(server: &Server, about: &str) -> String {
     server.home.path("fleet").to_str().unwrap().to_owned()
 }
 
-/// A moment that no test outlasts, by the clock of the server.
+/// A time after the end of all tests, by the clock of the server.
 fn soon(server: &Server) -> String {
     let set = ["override", "set", "clock", "--region", "none", "--pause"];
     let set = [&set[..], &["--until", "2d", "--reason", "r"]].concat();
@@ -245,20 +243,20 @@ fn soon(server: &Server) -> String {
 }
 
 #[test]
-fn an_override_is_about_what_there_is_or_what_the_same_plan_makes() {
+fn the_target_of_an_override_exists_or_is_created_by_the_same_plan() {
     let server = shop();
     for (about, said) in [
         (
             "workerPoolId: demo/nosuch",
-            "the worker pool demo/nosuch, and there is none",
+            "pool demo/nosuch does not exist",
         ),
         (
             "workerPoolId: demo/bought\nlaunchConfigId: lc-nosuch",
-            "the launch config lc-nosuch of the worker pool demo/bought",
+            "pool demo/bought has no launch config lc-nosuch",
         ),
         (
             "workerPoolId: demo/hand\nlaunchConfigId: lc-nosuch",
-            "the launch config lc-nosuch of the worker pool demo/hand",
+            "pool demo/hand has no launch config lc-nosuch",
         ),
     ] {
         let folder = with_override(&server, about);
@@ -290,7 +288,7 @@ fn an_override_is_about_what_there_is_or_what_the_same_plan_makes() {
 }
 
 #[test]
-fn a_plan_that_is_refused_is_not_saved_and_not_taken_for_one_out_of_date() {
+fn a_refused_plan_is_not_saved_and_not_reported_as_out_of_date() {
     let server = shop();
     let saved = server.home.path("plan.json");
     let saved = saved.to_str().unwrap();
@@ -309,6 +307,6 @@ fn a_plan_that_is_refused_is_not_saved_and_not_taken_for_one_out_of_date() {
     server.home.write("plan.json", &plan.to_string());
     let refused = server.run(&["apply", "--plan", saved, "--yes"]);
     assert_eq!(refused.code, 1, "{}", refused.err);
-    let said = "this cannot be carried out: that makes no sense";
+    let said = "the plan cannot be applied: that makes no sense";
     assert!(refused.err.contains(said), "{}", refused.err);
 }

@@ -1,10 +1,10 @@
-//! Worker configurations: those in files, and those of a server.
+//! Worker configurations in files and on a server.
 
 use serde_json::{Value, json};
 
 use crate::world::{Home, Server};
 
-/// The example of RFC 124, as it stands there.
+/// The example of RFC 124.
 const RFC: &str = r#"{
   "workerTypes": ["build-opt", "build-dbg"],
   "rules": [
@@ -67,7 +67,7 @@ rules:
 fn server_with_build() -> (Server, String) {
     let server = Server::without_pools();
     let file = server.home.write("build.yaml", BUILD);
-    server.ok(&["configuration", "create", "build", "--file", &file]);
+    server.ok(&["rules", "create", "build", "--file", &file]);
     (server, file)
 }
 
@@ -75,7 +75,7 @@ fn server_with_build() -> (Server, String) {
 fn the_example_of_the_rfc_gives_exactly_its_result() {
     let home = Home::new();
     let file = home.write("build.json", RFC);
-    let done = home.run(&[&["configuration", "eval", &file][..], &PRESENTED].concat());
+    let done = home.run(&[&["rules", "eval", &file][..], &PRESENTED].concat());
     assert_eq!(done.code, 0, "{}", done.err);
     let result: Value = serde_json::from_str(&done.out).unwrap();
     assert_eq!(
@@ -90,11 +90,11 @@ fn the_example_of_the_rfc_gives_exactly_its_result() {
 }
 
 #[test]
-fn conditions_that_no_rule_asks_for_are_warned_of() {
+fn unknown_conditions_give_a_warning() {
     let home = Home::new();
     let file = home.write("build.yaml", BUILD);
     let slips = ["--set", "workerType=build-otp", "--set", "zne=z1"];
-    let done = home.run(&[&["configuration", "eval", &file][..], &slips].concat());
+    let done = home.run(&[&["rules", "eval", &file][..], &slips].concat());
     assert_eq!(done.code, 0, "{}", done.err);
     for part in [
         "worker types, did you mean \"build-opt\"?",
@@ -103,19 +103,15 @@ fn conditions_that_no_rule_asks_for_are_warned_of() {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
     let known = ["--set", "workerType=build-opt", "--set", "zone=z1"];
-    let done = home.run(&[&["configuration", "eval", &file][..], &known].concat());
+    let done = home.run(&[&["rules", "eval", &file][..], &known].concat());
     assert_eq!(done.err, "");
 }
 
 #[test]
-fn every_value_of_a_file_has_its_origin_and_its_story() {
+fn every_value_of_a_file_has_its_origin_and_history() {
     let home = Home::new();
     let file = home.write("build.json", RFC);
-    let eval = [
-        &["configuration", "eval", &file, "--origins"][..],
-        &PRESENTED,
-    ]
-    .concat();
+    let eval = [&["rules", "eval", &file, "--origins"][..], &PRESENTED].concat();
     let text = home.run(&eval).out;
     let line = text.lines().find(|line| line.starts_with("/ec2/SubnetID"));
     assert!(line.unwrap().contains("us-east-1a subnets"), "{text}");
@@ -124,11 +120,7 @@ fn every_value_of_a_file_has_its_origin_and_its_story() {
     assert_eq!(document["origins"]["/ec2/ImageId"]["ruleId"], "ec2-ami");
     assert_eq!(document["applying"].as_array().unwrap().len(), 3);
 
-    let explain = [
-        &["configuration", "explain", &file, "/ec2/ImageId"][..],
-        &PRESENTED,
-    ]
-    .concat();
+    let explain = [&["rules", "explain", &file, "/ec2/ImageId"][..], &PRESENTED].concat();
     let told = home.run(&explain).out;
     assert!(
         told.contains("\"ec2-ami\" sets \"ami-12345abcdef\""),
@@ -148,9 +140,9 @@ fn the_server_gives_the_same_result_and_origins_as_the_file() {
         "zone=z1",
     ];
     for verb in [
-        &["configuration", "eval"][..],
-        &["configuration", "eval", "--origins"],
-        &["configuration", "explain"],
+        &["rules", "eval"][..],
+        &["rules", "eval", "--origins"],
+        &["rules", "explain"],
     ] {
         let pointer = match verb.contains(&"explain") {
             true => &["/fake/zone"][..],
@@ -165,7 +157,7 @@ fn the_server_gives_the_same_result_and_origins_as_the_file() {
 #[test]
 fn a_configuration_is_made_shown_changed_compared_reverted_and_deleted() {
     let (server, _) = server_with_build();
-    let listed = server.ok(&["configuration", "list"]);
+    let listed = server.ok(&["rules", "list"]);
     assert!(listed.contains("build-opt, build-dbg"), "{listed}");
     assert_eq!(
         server.json(&["pool", "show", "worker-manager/build-opt"])["config"]["launchConfigs"]
@@ -175,69 +167,56 @@ fn a_configuration_is_made_shown_changed_compared_reverted_and_deleted() {
         2
     );
 
-    // What was shown can be edited and sent back; by its version nobody is overwritten.
-    let shown = server.ok(&["configuration", "show", "build"]);
+    // The output can be edited and sent back; its version prevents lost updates.
+    let shown = server.ok(&["rules", "show", "build"]);
     let edited = shown.replace("machineType: m1", "machineType: m2");
     assert_ne!(edited, shown);
     let file = server.home.write("edited.yaml", &edited);
-    let plan = server.ok(&["configuration", "plan", "build", "--file", &file]);
+    let plan = server.ok(&["rules", "plan", "build", "--file", &file]);
     for part in [
         "~ rule machines",
         "/values/fake/machineType: \"m1\" → \"m2\"",
-        "~ worker pool worker-manager/build-opt: 2 replaced launch configs",
-        "2 worker pools, 4 replaced launch configs",
+        "~ pool worker-manager/build-opt: 2 replaced launch configs",
+        "2 pools, 4 replaced launch configs",
     ] {
         assert!(plan.contains(part), "{part}: {plan}");
     }
     let update = [
-        "configuration",
-        "update",
-        "build",
-        "--file",
-        &file,
-        "--reason",
-        "newer",
+        "rules", "update", "build", "--file", &file, "--reason", "newer",
     ];
     assert!(server.ok(&update).contains("now at version 2"));
     let late = server.run(&update);
     assert_eq!(late.code, 5, "{}", late.err);
     assert!(late.err.contains("somebody changed it"), "{}", late.err);
 
-    let history = server.ok(&["configuration", "history", "build"]);
+    let history = server.ok(&["rules", "history", "build"]);
     assert!(
         history.contains("updated") && history.contains("newer"),
         "{history}"
     );
-    let diff = server.ok(&["configuration", "diff", "build", "1", "2"]);
+    let diff = server.ok(&["rules", "diff", "build", "1", "2"]);
     assert!(diff.contains("\"m1\" → \"m2\""), "{diff}");
-    server.ok(&["configuration", "revert", "build", "--to", "1", "--yes"]);
-    let now = server.json(&["configuration", "show", "build"]);
+    server.ok(&["rules", "revert", "build", "--to", "1", "--yes"]);
+    let now = server.json(&["rules", "show", "build"]);
     assert_eq!(now["version"], 3);
     assert_eq!(now["rules"][1]["values"]["fake"]["machineType"], "m1");
 
-    assert_eq!(server.run(&["configuration", "delete", "build"]).code, 2);
-    let old = [
-        "configuration",
-        "delete",
-        "build",
-        "--yes",
-        "--version",
-        "1",
-    ];
+    assert_eq!(server.run(&["rules", "delete", "build"]).code, 2);
+    let old = ["rules", "delete", "build", "--yes", "--version", "1"];
     assert_eq!(server.run(&old).code, 5);
-    server.ok(&["configuration", "delete", "build", "--yes"]);
-    assert_eq!(server.run(&["configuration", "show", "build"]).code, 3);
+    server.ok(&["rules", "delete", "build", "--yes"]);
+    assert_eq!(server.run(&["rules", "show", "build"]).code, 3);
 }
 
 #[test]
 fn one_rule_is_shown_added_replaced_moved_and_removed() {
     let (server, _) = server_with_build();
     let rule = |verb: &str, more: &[&str]| {
-        let arguments = [&["configuration", "rule", verb, "build"][..], more].concat();
+        let arguments = [&["rules", "rule", verb, "build"][..], more].concat();
         server.run(&arguments)
     };
     let order = || {
-        let shown = server.json(&["configuration", "show", "build"]);
+        let shown = server.json(&["rules", "show", "build"]);
         let rules = shown["rules"].as_array().unwrap().iter();
         rules
             .map(|rule| rule["ruleId"].as_str().unwrap().to_owned())
@@ -281,18 +260,18 @@ fn one_rule_is_shown_added_replaced_moved_and_removed() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_with_conditions_path_and_rules() {
+fn errors_have_conditions_path_and_rules() {
     let server = Server::without_pools();
     let file = server.home.write(
         "build.yaml",
         &BUILD.replace("maxCapacity: 4", "maxCapacity: many"),
     );
-    let done = server.run(&["configuration", "create", "build", "--file", &file]);
+    let done = server.run(&["rules", "create", "build", "--file", &file]);
     assert_eq!(done.code, 1, "{}", done.err);
     for part in ["workerType=build-opt", "maxCapacity", "\"many\""] {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
-    let other = server.run(&["configuration", "create", "other", "--file", &file]);
+    let other = server.run(&["rules", "create", "other", "--file", &file]);
     assert_eq!(other.code, 2);
     assert!(
         other.err.contains("worker configuration build, not other"),
@@ -309,73 +288,65 @@ fn the_payload_schema_of_a_worker_type_is_a_value_like_others() {
         "maxCapacity: 4\n      payloadSchema: { required: [image] }",
     );
     let file = server.home.write("build.yaml", &text);
-    server.ok(&["configuration", "create", "build", "--file", &file]);
-    let schema = server.ok(&["configuration", "payload-schema", "build-opt"]);
+    server.ok(&["rules", "create", "build", "--file", &file]);
+    let schema = server.ok(&["rules", "payload-schema", "build-opt"]);
     let schema: Value = serde_json::from_str(&schema).unwrap();
     assert_eq!(schema, json!({"required": ["image"]}));
-    assert_eq!(
-        server
-            .run(&["configuration", "payload-schema", "nosuch"])
-            .code,
-        3
-    );
+    assert_eq!(server.run(&["rules", "payload-schema", "nosuch"]).code, 3);
 }
 
 #[test]
-fn files_get_one_form_and_keep_their_comments() {
+fn files_are_formatted_and_keep_their_comments() {
     let home = Home::new();
     let messy = "rules:\n- values: {}\n  ruleId: r\nworkerTypes: ['a']\n";
     let tidy = "workerTypes: [a]\nrules: [{ ruleId: r, values: {} }]\n";
     let file = home.write("messy.yaml", messy);
-    assert_eq!(home.run(&["configuration", "fmt", &file]).out, tidy);
-    let check = home.run(&["configuration", "fmt", &file, "--check"]);
+    assert_eq!(home.run(&["rules", "fmt", &file]).out, tidy);
+    let check = home.run(&["rules", "fmt", &file, "--check"]);
     assert_eq!((check.code, check.out), (7, format!("{file}\n")));
-    assert_eq!(
-        home.run(&["configuration", "fmt", &file, "--write"]).code,
-        0
-    );
+    assert_eq!(home.run(&["rules", "fmt", &file, "--write"]).code, 0);
     assert_eq!(home.read("messy.yaml"), tidy);
-    assert_eq!(
-        home.run(&["configuration", "fmt", &file, "--check"]).code,
-        0
-    );
+    assert_eq!(home.run(&["rules", "fmt", &file, "--check"]).code, 0);
 
     let commented = format!("# Why.\n{messy}");
     let file = home.write("commented.yaml", &commented);
-    let left = home.run(&["configuration", "fmt", &file, "--write"]);
+    let left = home.run(&["rules", "fmt", &file, "--write"]);
     assert_eq!(left.code, 0);
-    assert!(left.err.contains("comments would be lost"), "{}", left.err);
+    assert!(
+        left.err.contains("would delete its comments"),
+        "{}",
+        left.err
+    );
     assert_eq!(home.read("commented.yaml"), commented);
-    home.run(&["configuration", "fmt", &file, "--write", "--force"]);
+    home.run(&["rules", "fmt", &file, "--write", "--force"]);
     assert_eq!(home.read("commented.yaml"), tidy);
 }
 
 #[test]
-fn rules_that_never_apply_are_found_where_the_places_are_known() {
+fn rules_that_never_match_are_found_if_the_places_are_known() {
     let home = Home::new();
     let dead = "  - { ruleId: z3, conditions: { zone: z3 }, values: { fake: { zone: z3 } } }\n";
     let file = home.write("build.yaml", &format!("{BUILD}{dead}"));
-    let done = home.run(&["configuration", "lint", &file]);
+    let done = home.run(&["rules", "lint", &file]);
     assert_eq!(done.code, 1, "{}", done.err);
     assert!(
-        done.out
-            .contains(&format!("{file}: \"z3\": applies to nothing")),
+        done.out.contains(&format!("{file}: \"z3\": never applies")),
         "{}",
         done.out
     );
     let document: Value =
-        serde_json::from_str(&home.run(&["configuration", "lint", &file, "--json"]).out).unwrap();
+        serde_json::from_str(&home.run(&["rules", "lint", &file, "--json"]).out).unwrap();
     assert_eq!(document["files"][0]["findings"][0]["ruleId"], "z3");
     let file = home.write("build.yaml", BUILD);
-    let done = home.run(&["configuration", "lint", &file]);
+    let done = home.run(&["rules", "lint", &file]);
     assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
 
-    let schema: Value = serde_json::from_str(&home.run(&["configuration", "schema"]).out).unwrap();
+    let schema: Value = serde_json::from_str(&home.run(&["rules", "schema"]).out).unwrap();
     assert!(schema["properties"]["rules"].is_object(), "{schema}");
 }
 
 #[test]
-fn lint_knows_the_places_of_the_server_that_it_may_ask() {
+fn lint_reads_the_places_of_the_server() {
     let home = Home::new();
     let cloud =
         "[providers.fake]\nkind = \"fake\"\nplaces = [{ region = \"r1\" }, { region = \"r2\" }]\n";
@@ -392,30 +363,26 @@ fn lint_knows_the_places_of_the_server_that_it_may_ask() {
     };
     let (known, dead) = (written("r1"), written("r3"));
     let lint = |file: &str, more: &[&str]| {
-        let arguments = ["configuration", "lint", file];
+        let arguments = ["rules", "lint", file];
         server.run(&[&arguments[..], more].concat())
     };
-    // Nobody was asked, so nobody can say.
-    assert!(lint(&dead, &[]).err.contains("who presents region"));
+    // Without a server and --places, the places are unknown.
+    assert!(lint(&dead, &[]).err.contains("unknown places: region"));
     for more in [&["--with-server"][..], &["--places", &places]] {
         assert_eq!(lint(&known, more).code, 0, "{}", lint(&known, more).out);
         let done = lint(&dead, more);
         assert_eq!(done.code, 1, "{}", done.err);
-        assert!(
-            done.out.contains("\"r\": applies to nothing"),
-            "{}",
-            done.out
-        );
+        assert!(done.out.contains("\"r\": never applies"), "{}", done.out);
     }
 }
 
 #[test]
-fn a_file_is_read_from_the_standard_input_too() {
+fn a_file_can_be_standard_input() {
     let server = Server::without_pools();
-    let arguments = ["configuration", "create", "build", "--file", "-"];
+    let arguments = ["rules", "create", "build", "--file", "-"];
     let done = server.with_input(&arguments, BUILD);
     assert_eq!(done.code, 0, "{}", done.err);
-    let eval = ["configuration", "eval", "-", "--set", "zone=z1"];
+    let eval = ["rules", "eval", "-", "--set", "zone=z1"];
     assert!(
         server
             .with_input(&eval, BUILD)

@@ -1,4 +1,4 @@
-//! Documentation by commands: from a folder to the server and back, checked on the way.
+//! Commands on documentation: from a folder to the server and back.
 
 use std::fs;
 
@@ -33,11 +33,8 @@ fn a_folder_is_checked_uploaded_shown_downloaded_and_removed() {
     let of = ["--worker-type", "demo/linux"];
 
     let checked = server.run(&["documentation", "check", &folder]);
-    assert_eq!(
-        checked.out,
-        format!("{folder} is in order: 3 files, 1 KiB\n")
-    );
-    assert_eq!(checked.err, "left out 1 hidden files and folders\n");
+    assert_eq!(checked.out, format!("{folder} is valid: 3 files, 1 KiB\n"));
+    assert_eq!(checked.err, "skipped 1 hidden files and folders\n");
     let said = server.ok(&[&["documentation", "upload"], &of[..], &[&folder]].concat());
     assert_eq!(
         said,
@@ -67,7 +64,7 @@ fn a_folder_is_checked_uploaded_shown_downloaded_and_removed() {
     assert_eq!(again.code, 1);
     assert!(again.err.contains("copy is not empty"), "{}", again.err);
 
-    // What was downloaded as a tarball can be uploaded as it is, and is the same.
+    // A downloaded tarball can be uploaded again without a difference.
     let file = server.home.path("a.tar.gz");
     let file = file.to_str().unwrap();
     server.ok(&[&["documentation", "download"], &of[..], &[file]].concat());
@@ -88,7 +85,7 @@ fn a_folder_is_checked_uploaded_shown_downloaded_and_removed() {
         "{}",
         gone.err
     );
-    let nobody = server.run(&["documentation", "upload", "--configuration", "none", file]);
+    let nobody = server.run(&["documentation", "upload", "--rules", "none", file]);
     assert_eq!(nobody.code, 3, "{}", nobody.err);
     assert!(
         nobody.err.contains("Worker configuration does not exist"),
@@ -98,7 +95,7 @@ fn a_folder_is_checked_uploaded_shown_downloaded_and_removed() {
 }
 
 #[test]
-fn what_is_no_documentation_is_refused_here_already() {
+fn invalid_documentation_is_refused_before_the_upload() {
     let home = Home::new();
     let path = home.write("bad/README.md", "a");
     let folder = home.path("bad");
@@ -125,5 +122,5 @@ fn what_is_no_documentation_is_refused_here_already() {
 
     let usage = home.run(&["documentation", "upload", &folder]);
     assert_eq!(usage.code, 2);
-    assert!(usage.err.contains("--configuration"), "{}", usage.err);
+    assert!(usage.err.contains("--rules"), "{}", usage.err);
 }

@@ -1,7 +1,7 @@
-//! The documentation's commands, run as they are written, with their values.
+//! Runs the commands in the documentation.
 //!
-//! Every block of shell commands is either run here or skipped with a reason. A new block fails the test until it is
-//! in the list.
+//! Every block of shell commands is either run or skipped with a reason. A new block fails the test
+//! until it is in the list.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,19 +9,19 @@ use std::process::Command;
 use crate::configuration::BUILD;
 use crate::world::{Done, Home, Server};
 
-/// Where the documentation is.
+/// The folder of the documentation.
 fn root() -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     crate_folder.join("../..").canonicalize().unwrap()
 }
 
-/// A block of shell commands: its file, and what stands in it.
+/// A block of shell commands: its file and text.
 struct Block {
     file: String,
     text: String,
 }
 
-/// What a test does with a block, by its file and the beginning of its first line.
+/// How a test runs a block, by its file and the beginning of its first line.
 const BLOCKS: &[(&str, &str, Way)] = &[
     (
         "README.md",
@@ -125,7 +125,7 @@ fn block(file: &str, start: &str) -> String {
     found.unwrap().text
 }
 
-/// A shell in which the program is found by its name, as the owner of the server if there is one.
+/// A shell with the program on its PATH and the owner's credentials of the server, if given.
 fn shell(home: &Home, folder: &Path, script: &str) -> Done {
     std::fs::create_dir_all(home.path("bin")).unwrap();
     let link = home.path("bin/fleetwright");
@@ -148,7 +148,7 @@ fn run_in(home: &Home, folder: &Path, script: &str) -> String {
 /// Sources the owner's file of this server first.
 fn as_owner(server: &Server, script: &str) -> String {
     let owner = server.home.path("data/owner.env");
-    // Nobody is here to consent.
+    // No terminal can ask for confirmation.
     let script = script.replace(" remove ", " remove --yes ");
     let script = format!(". {}\n{script}", owner.display());
     run_in(&server.home, &server.home.path("."), &script)
@@ -186,7 +186,7 @@ macro_rules! runs {
             }
         }
     )*
-        /// Each block that is to be run has a test.
+        /// Each block to run has a test.
         #[test]
         fn no_block_that_can_be_run_is_forgotten() {
             let tested = [$(($file, $start)),*];
@@ -242,7 +242,7 @@ fn declared_worker(session: &Block) {
 fn documentation(block: &Block) {
     let server = Server::start();
     let build = server.home.write("build.yaml", BUILD);
-    server.ok(&["configuration", "create", "build", "--file", &build]);
+    server.ok(&["rules", "create", "build", "--file", &build]);
     for folder in ["docs", "opt-docs"] {
         let metadata = r#"{"version": 1, "tier": "workers"}"#;
         server
@@ -254,7 +254,7 @@ fn documentation(block: &Block) {
         );
     }
     let out = as_owner(&server, &block.text);
-    assert!(out.contains("docs/ is in order"), "{out}");
+    assert!(out.contains("docs/ is valid"), "{out}");
     assert!(out.contains("# About opt-docs"), "{out}");
     assert!(server.home.path("copy/README.md").exists());
 }
@@ -270,7 +270,7 @@ fn events(block: &Block) {
         "--owner",
         "me@example.com",
     ]);
-    // One of them goes on until it is interrupted.
+    // One of them runs until it is interrupted.
     let lines = block.text.lines().filter(|line| !line.contains("--follow"));
     let text = lines.collect::<Vec<_>>().join("\n");
     assert_eq!(text.lines().count(), block.text.lines().count() - 1);
@@ -323,14 +323,14 @@ fn three_clouds(block: &Block) {
     server
         .home
         .write(".local/share/fleetwright/owner.env", &owner);
-    // Nobody is here to consent.
+    // No terminal can ask for confirmation.
     let text = lines.collect::<Vec<_>>().join("\n");
     let text = text.replace("fleetwright apply ", "fleetwright apply --yes ");
     let out = run_in(&server.home, &root, &text);
     assert!(out.contains("created 1"), "{out}");
 }
 
-/// The example program makes workers that run tasks.
+/// The example provider program launches workers that run tasks.
 #[test]
 fn the_example_of_a_provider_program_yields_a_worker_that_runs_a_task() {
     let home = Home::new();

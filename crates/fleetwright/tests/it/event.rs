@@ -1,4 +1,4 @@
-//! Events on the command line: what happened, and what happens.
+//! `event tail`: past and new events.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::world::{Home, Server};
 
-/// A command that goes on, and its lines.
+/// A running command, and its lines.
 struct Following {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -32,7 +32,7 @@ impl Following {
         }
     }
 
-    /// Reads lines up to one about this; none of them may come twice.
+    /// Reads lines up to the first with this text; none may be repeated.
     fn until(&mut self, word: &str) {
         loop {
             let line = self.lines.next().unwrap().unwrap();
@@ -64,12 +64,12 @@ fn create_pool(server: &Server, pool: &str) {
 }
 
 #[test]
-fn what_happened_is_listed_for_people_and_for_programs() {
+fn events_are_listed_as_text_and_json() {
     let server = Server::start();
     create_pool(&server, "demo/one");
     create_pool(&server, "demo/two");
     let listed = || server.ok(&["event", "tail", "--pool", "demo/one"]);
-    // An event is told a moment after its change.
+    // An event is published a moment after its change.
     while listed().is_empty() {}
     let text = listed();
     let mut words = text.split_whitespace();
@@ -100,7 +100,7 @@ fn what_happened_is_listed_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_follower_comes_back_when_the_server_does_and_misses_nothing() {
+fn a_follower_reconnects_after_a_restart_and_misses_nothing() {
     let listen = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().to_string()
@@ -129,7 +129,7 @@ fn a_follower_comes_back_when_the_server_does_and_misses_nothing() {
 }
 
 #[test]
-fn what_cannot_be_listened_to_is_a_failure_with_its_code() {
+fn a_failed_stream_has_its_exit_code() {
     let server = Server::start();
     let stranger = server
         .command(&["event", "tail"])

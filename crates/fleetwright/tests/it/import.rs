@@ -1,4 +1,4 @@
-//! Import: from a file, from another server, twice.
+//! `import taskcluster`: from a file, from another server, twice.
 
 use std::path::Path;
 
@@ -51,12 +51,12 @@ fn the_second_import_has_nothing_to_change() {
     assert_eq!(first.code, 0, "{}", first.err);
     assert_eq!(
         first.out,
-        "created 2 worker pools and 2 roles, only here and left alone: 1 role\n"
+        "created 2 pools and 2 roles, only on the target: 1 role\n"
     );
     let second = import(&server, &fleet(), &[]);
     assert_eq!(
         second.out,
-        "nothing to change, same already: 2 worker pools and 2 roles, only here and left alone: 1 role\n"
+        "nothing to change, unchanged: 2 pools and 2 roles, only on the target: 1 role\n"
     );
 }
 
@@ -73,7 +73,8 @@ fn only_what_differs_is_updated_and_nothing_is_deleted() {
     let dry = import(&server, &changed, &["--dry-run"]);
     assert!(dry.out.contains("-    \"maxCapacity\": 3,"), "{}", dry.out);
     assert!(dry.out.contains("+    \"maxCapacity\": 9,"), "{}", dry.out);
-    let expected = "would update 1 worker pool, same already: 1 worker pool and 1 role, only here and left alone: 3 roles\n";
+    let expected =
+        "would update 1 pool, unchanged: 1 pool and 1 role, only on the target: 3 roles\n";
     assert!(dry.out.ends_with(expected), "{}", dry.out);
     assert_eq!(
         server.json(&["pool", "show", "demo/cloud"])["config"]["maxCapacity"],
@@ -107,29 +108,29 @@ fn a_dry_run_of_something_new_writes_nothing() {
     let text = import(&server, &fleet(), &["--dry-run"]).out;
     assert_eq!(
         text,
-        "+ role other (1 scope)\n+ role team (2 scopes)\n+ worker pool demo/cloud (fake, 2 launch configs)\n+ worker pool demo/iron (static)\nwould create 2 worker pools and 2 roles, only here and left alone: 1 role\n"
+        "+ role other (1 scope)\n+ role team (2 scopes)\n+ pool demo/cloud (fake, 2 launch configs)\n+ pool demo/iron (static)\nwould create 2 pools and 2 roles, only on the target: 1 role\n"
     );
     let full = import(&server, &fleet(), &["--dry-run", "--full"]).out;
-    assert!(full.contains("+++ source: worker pool demo/iron"), "{full}");
+    assert!(full.contains("+++ source: pool demo/iron"), "{full}");
     assert_eq!(server.json(&["pool", "list"]), json!({"workerPools": []}));
     assert_eq!(role_names(&server), ["anonymous"]);
 }
 
 #[test]
-fn only_pools_or_only_roles_can_be_had() {
+fn only_pools_or_only_roles_can_be_imported() {
     let server = Server::without_pools();
     assert_eq!(
         import(&server, &fleet(), &["--only", "roles"]).out,
-        "created 2 roles, only here and left alone: 1 role\n"
+        "created 2 roles, only on the target: 1 role\n"
     );
     assert_eq!(
         import(&server, &fleet(), &["--only", "pools"]).out,
-        "created 2 worker pools\n"
+        "created 2 pools\n"
     );
 }
 
 #[test]
-fn missing_providers_are_written_out_before_anything_happens() {
+fn missing_providers_are_reported_before_the_first_change() {
     let server = Server::without_pools();
     let mut fleet = fleet();
     fleet["workerPools"][1]["providerId"] = json!("gcp");
@@ -147,7 +148,7 @@ fn missing_providers_are_written_out_before_anything_happens() {
 }
 
 #[test]
-fn one_item_that_fails_does_not_hold_up_the_others() {
+fn a_failed_item_does_not_stop_the_others() {
     let server = Server::without_pools();
     let mut fleet = fleet();
     fleet["workerPools"][1]["config"] = json!({"launchConfigs": []});
@@ -155,7 +156,7 @@ fn one_item_that_fails_does_not_hold_up_the_others() {
     assert_eq!(done.code, 1);
     assert_eq!(
         done.out,
-        "created 1 worker pool and 2 roles, only here and left alone: 1 role\n"
+        "created 1 pool and 2 roles, only on the target: 1 role\n"
     );
     assert!(
         done.err.contains("1 of 4 could not be imported"),
@@ -197,11 +198,11 @@ fn a_fleet_moves_from_server_to_server() {
 }
 
 #[test]
-fn what_is_no_fleet_is_named() {
+fn invalid_files_are_reported() {
     let server = Server::without_pools();
     for (text, part) in [
         ("nonsense", "is not JSON"),
-        ("{}", "neither a list workerPools"),
+        ("{}", "none of the lists workerPools"),
         (
             r#"{"roles": [{"roleId": "r"}]}"#,
             "role number 1: missing field `scopes`",
@@ -214,9 +215,9 @@ fn what_is_no_fleet_is_named() {
     }
 }
 
-/// A real fleet, where a copy of it is at hand.
+/// A real fleet, if a copy is available.
 #[test]
-fn a_real_fleet_comes_over_whole() {
+fn a_real_fleet_is_imported_completely() {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/community-fleet.json");
     if !file.exists() {
@@ -239,16 +240,16 @@ fn a_real_fleet_comes_over_whole() {
     let dry = server.ok(&[&arguments[..], &["--dry-run"]].concat());
     // `up` has made a role of this name, and the fleet brings one.
     assert!(
-        dry.ends_with("would create 54 worker pools and 195 roles, would update 1 role\n"),
+        dry.ends_with("would create 54 pools and 195 roles, would update 1 role\n"),
         "{dry}"
     );
     assert_eq!(
         server.ok(&arguments),
-        "created 54 worker pools and 195 roles, updated 1 role\n"
+        "created 54 pools and 195 roles, updated 1 role\n"
     );
     let again = server.ok(&arguments);
     assert_eq!(
         again,
-        "nothing to change, same already: 54 worker pools and 196 roles\n"
+        "nothing to change, unchanged: 54 pools and 196 roles\n"
     );
 }

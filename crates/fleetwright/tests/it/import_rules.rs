@@ -1,4 +1,4 @@
-//! Rules out of a fleet: from a file, from a server, and what is refused.
+//! `import rules`: from a file, from a server, and refused pools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn a_file_becomes_rules_without_a_server() {
     let done = rules(&home, &pools, &[]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(
-        done.out.contains("2 worker pools with 2 launch configs"),
+        done.out.contains("2 pools with 2 launch configs"),
         "{}",
         done.out
     );
@@ -55,18 +55,18 @@ fn a_file_becomes_rules_without_a_server() {
     assert_eq!(report["files"][0]["workerConfigurationId"], "fleet");
     assert_eq!(report["bytes"]["after"], first.len());
     assert_eq!(home.read("rules/fleet.yaml"), first);
-    // What an earlier import left would be read with the new one.
+    // `plan` would read the files of an earlier import too.
     let apart = rules(&home, &pools, &["--per-file", "provisioner"]);
     assert_eq!(apart.code, 0, "{}", apart.err);
     assert!(
-        apart.err.contains("fleet.yaml is not of this import"),
+        apart.err.contains("fleet.yaml is not from this import"),
         "{}",
         apart.err
     );
 }
 
 #[test]
-fn each_provisioner_may_have_its_file() {
+fn each_provisioner_can_have_its_file() {
     let home = Home::new();
     let mut other = pool("c", "r-c");
     other["workerPoolId"] = json!("other/c");
@@ -81,7 +81,7 @@ fn each_provisioner_may_have_its_file() {
 }
 
 #[test]
-fn a_pool_that_rules_cannot_say_is_named_and_the_others_are_written() {
+fn a_pool_that_cannot_be_converted_is_reported_and_the_others_are_written() {
     let home = Home::new();
     let mut odd = pool("odd", "r-a");
     odd["config"]["launchConfigs"][0]["workerConfig"] = json!({"key": null});
@@ -97,7 +97,7 @@ fn a_pool_that_rules_cannot_say_is_named_and_the_others_are_written() {
 }
 
 #[test]
-fn settings_that_no_server_of_ours_takes_do_not_stop_the_other_pools() {
+fn unsupported_settings_do_not_stop_the_other_pools() {
     let home = Home::new();
     let mut odd = pool("odd", "r-a");
     odd["config"]["maxCapacity"] = json!(10.5);
@@ -110,14 +110,14 @@ fn settings_that_no_server_of_ours_takes_do_not_stop_the_other_pools() {
 }
 
 #[test]
-fn a_server_without_pools_to_make_rules_of_is_told() {
+fn a_source_without_pools_is_an_error() {
     let done = rules(&Home::new(), &[], &[]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("no worker pools"), "{}", done.err);
+    assert!(done.err.contains("no pools to convert"), "{}", done.err);
 }
 
 #[test]
-fn a_file_that_is_not_there_is_a_mistake_of_usage() {
+fn a_missing_file_is_a_usage_error() {
     let done = Home::new().run(&["import", "rules", "--from", "/no/such.json", "--out", "o"]);
     assert_eq!(done.code, 2, "{}", done.err);
     assert!(
@@ -134,7 +134,7 @@ fn the_pools_of_a_running_server_become_rules() {
     let file = server.home.write("fleet.json", &pools.to_string());
     server.ok(&["import", "taskcluster", "--from", &file]);
     let build = server.home.write("build.yaml", BUILD);
-    server.ok(&["configuration", "create", "build", "--file", &build]);
+    server.ok(&["rules", "create", "build", "--file", &build]);
     let out = server.home.path("rules");
     let from = server.root_url();
     let arguments = ["import", "rules", "--from", &from, "--out"];
@@ -156,11 +156,11 @@ fn the_pools_of_a_running_server_become_rules() {
     assert!(text.contains("workerTypes: [demo/a, demo/b]"), "{text}");
     // The server's ids of launch configs are computed, so that no rule needs to say them.
     assert!(!text.contains("launchConfigId"), "{text}");
-    let left_out = "left out worker-manager/build-opt: it is made of the rules of build already";
+    let left_out = "skipped worker-manager/build-opt: it is made of the rules of build already";
     assert!(done.err.contains(left_out), "{}", done.err);
 }
 
-/// All that a server says of its pools, but for when and how many.
+/// All fields of a server's pools, except times and counts.
 fn shown(server: &Server) -> Value {
     let listed = server.json(&["pool", "list"]);
     let pools = listed["workerPools"].as_array().unwrap().iter();
@@ -177,7 +177,7 @@ fn shown(server: &Server) -> Value {
         .collect()
 }
 
-/// Pool by pool, so that a failure can be read.
+/// Compares pool by pool, so that a failure is readable.
 fn same(left: &Value, right: &Value) {
     let (left, right) = (left.as_array().unwrap(), right.as_array().unwrap());
     assert_eq!(left.len(), right.len());
@@ -186,7 +186,7 @@ fn same(left: &Value, right: &Value) {
     }
 }
 
-/// Brings pools to one server by hand and to another by rules; both must show the same.
+/// Creates pools on one server by hand and on another by rules; both must show the same.
 fn arrives_the_same(home: impl Fn() -> (Home, Vec<String>), file: &str) -> Value {
     let start = || {
         let (home, more) = home();
@@ -202,7 +202,7 @@ fn arrives_the_same(home: impl Fn() -> (Home, Vec<String>), file: &str) -> Value
     let pools = shown(&by_rules);
     same(&pools, &shown(&by_hand));
 
-    // Where the pools are already, rules take them over as they are.
+    // Rules take over existing pools unchanged.
     by_hand.ok(&["apply", "--yes", "--adopt-pools", "--file", out]);
     same(&pools, &shown(&by_hand));
     pools
@@ -275,15 +275,15 @@ fn launch_config_ids(server: &Server) -> BTreeMap<String, Vec<String>> {
     pools.collect()
 }
 
-/// What a plan of the only configuration foresees.
-fn foreseen(server: &Server, out: &str, more: &[&str]) -> Value {
+/// The effects in a plan of the only configuration.
+fn effects(server: &Server, out: &str, more: &[&str]) -> Value {
     let plan = [&["plan", "-f", out][..], more].concat();
     let mut plan = server.json(&plan);
     plan["changes"][0]["change"]["foreseen"].take()
 }
 
 #[test]
-fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
+fn an_edit_of_a_shared_value_replaces_only_affected_launch_configs() {
     let (n_pools, n_zones) = (40, 6);
     let server = Server::without_pools();
     let fleet = fleet_with_given_ids(n_pools, n_zones);
@@ -298,15 +298,15 @@ fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
     let n_given = rules.matches("own-").count();
     assert_eq!(n_given, n_pools * n_zones, "each id is said once");
 
-    // Taken over as they are.
-    let adopting = foreseen(&server, out, &["--adopt-pools"]);
+    // The pools are taken over unchanged.
+    let adopting = effects(&server, out, &["--adopt-pools"]);
     let counts = |created: usize, replaced: usize, kept: usize| {
         json!({"created": created,
         "replaced": replaced, "updated": 0, "archived": 0, "kept": kept})
     };
     assert_eq!(adopting["launchConfigs"], counts(0, 0, n_pools * n_zones));
     let text = server.ok(&["plan", "-f", out, "--adopt-pools"]);
-    let told = "40 worker pools: made by hand until now, and taken over as they are";
+    let told = "40 pools: created by hand, taken over unchanged";
     assert!(text.contains(told), "{text}");
     server.ok(&["apply", "--yes", "--adopt-pools", "-f", out]);
     assert_eq!(launch_config_ids(&server), before);
@@ -316,7 +316,7 @@ fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
     server
         .home
         .write("rules/fleet.yaml", &rules.replace("idle: 15", "idle: 16"));
-    let plan = foreseen(&server, out, &[]);
+    let plan = effects(&server, out, &[]);
     assert_eq!(plan["launchConfigs"], counts(0, n_pools / 2 * n_zones, 0));
     assert_eq!(plan["unchangedPools"], n_pools / 2);
     server.ok(&["apply", "--yes", "-f", out]);
@@ -345,7 +345,7 @@ fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
     let more = rules.replace(place, &further);
     assert_ne!(more, rules, "{rules}");
     server.home.write("rules/fleet.yaml", &more);
-    let plan = foreseen(&server, out, &[]);
+    let plan = effects(&server, out, &[]);
     assert_eq!(plan["launchConfigs"]["replaced"], 0, "{plan}");
     assert!(
         plan["launchConfigs"]["created"].as_u64().unwrap() > 0,
@@ -354,7 +354,7 @@ fn one_shared_value_of_imported_rules_replaces_only_what_it_touches() {
 }
 
 #[test]
-fn a_plan_to_adopt_pools_says_what_rules_that_differ_would_change() {
+fn a_plan_to_adopt_pools_shows_differences() {
     let server = Server::without_pools();
     let file = server
         .home
@@ -372,7 +372,7 @@ fn a_plan_to_adopt_pools_says_what_rules_that_differ_would_change() {
     );
     let text = server.ok(&["plan", "-f", out, "--adopt-pools"]);
     for part in [
-        "worker pool demo/p0: made by hand until now, and taken over: 3 replaced launch configs",
+        "pool demo/p0: created by hand, taken over: 3 replaced launch configs",
         "/config/maxCapacity: 3 → 4",
         "/owner: \"o@example.com\" → \"new@example.com\"",
         "/workerConfig/image: \"one\" → \"two\"",
@@ -380,19 +380,19 @@ fn a_plan_to_adopt_pools_says_what_rules_that_differ_would_change() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let plan = foreseen(&server, out, &["--adopt-pools"]);
+    let plan = effects(&server, out, &["--adopt-pools"]);
     assert_eq!(plan["launchConfigs"]["replaced"], 6);
-    // Nothing was asked to be taken over.
+    // Without --adopt-pools, no pool is taken over.
     let refused = server.run(&["plan", "-f", out]);
     assert_eq!(refused.code, 5, "{}", refused.err);
     assert!(
-        refused.err.contains("--adopt-pools takes it over"),
+        refused.err.contains("use --adopt-pools to take it over"),
         "{}",
         refused.err
     );
 }
 
-/// A real fleet, where a copy of it is at hand.
+/// A real fleet, if a copy is available.
 #[test]
 fn a_real_fleet_is_the_same_by_rules_in_a_fraction_of_its_size() {
     let file =
@@ -429,7 +429,8 @@ fn a_real_fleet_is_the_same_by_rules_in_a_fraction_of_its_size() {
     edited_in_one_value(home, file);
 }
 
-/// Most pools of that fleet have one owner: another one is no other launch config, and an image is.
+/// Most pools of that fleet have the same owner; a new owner changes no launch config, a new
+/// image does.
 fn edited_in_one_value(home: impl Fn() -> (Home, Vec<String>), file: &str) {
     let (home, more) = home();
     let more: Vec<_> = more.iter().map(String::as_str).collect();
@@ -444,7 +445,7 @@ fn edited_in_one_value(home: impl Fn() -> (Home, Vec<String>), file: &str) {
     let edited = rules.replacen("idleTimeoutSecs: 15", "idleTimeoutSecs: 16", 1);
     assert_ne!(edited, rules, "the fleet has this idle time");
     server.home.write("rules/fleet.yaml", &edited);
-    let plan = foreseen(&server, out, &[]);
+    let plan = effects(&server, out, &[]);
     let count = |what: &str| plan["launchConfigs"][what].as_u64().unwrap();
     assert!(count("replaced") > 0, "{plan}");
     assert_eq!((count("created"), count("archived")), (0, 0));

@@ -1,4 +1,4 @@
-//! The built program, as people and scripts use it.
+//! Tests of the built program.
 #![expect(
     clippy::unwrap_used,
     reason = "a test says what is wrong by failing there"

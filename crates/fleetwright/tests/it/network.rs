@@ -1,4 +1,4 @@
-//! Servers that are slow to come, break off, or are something else altogether.
+//! Servers that are slow, close connections, or are not Fleetwright.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -7,8 +7,8 @@ use crate::world::{Done, Home};
 
 const GOOD: &str = r#"{"providers": [{"providerId": "p", "providerType": "static"}]}"#;
 
-/// Runs a command against a server that gives these answers, one for each connection; also how many
-/// it was asked for.
+/// Runs a command against a server with these replies, one for each connection; also returns the
+/// number of connections.
 fn against(answers: &[&str], arguments: &[&str]) -> (Done, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -39,7 +39,7 @@ fn answer(status: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_server_that_is_busy_or_breaks_off_is_asked_again() {
+fn a_busy_or_broken_server_is_retried() {
     let (busy, good) = (answer("503 Busy", "{}"), answer("200 OK", GOOD));
     let broken = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf";
     let (done, asked) = against(&[&busy, broken, &good], &["provider", "list"]);
@@ -48,7 +48,7 @@ fn a_server_that_is_busy_or_breaks_off_is_asked_again() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_twice() {
+fn calls_that_may_have_executed_are_not_repeated() {
     let busy = answer("503 Busy", r#"{"message": "come back later"}"#);
     let (done, _) = against(&[&busy], &["client", "create", "me"]);
     assert_eq!(done.code, 1);
@@ -56,7 +56,7 @@ fn what_may_have_been_done_is_not_done_twice() {
 }
 
 #[test]
-fn something_that_is_no_fleet_server_is_noticed() {
+fn another_kind_of_server_is_recognized() {
     let page = answer("200 OK", "<html>hello</html>");
     let (done, _) = against(&[&page], &["provider", "list"]);
     assert_eq!(done.code, 1);

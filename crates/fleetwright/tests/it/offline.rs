@@ -1,4 +1,4 @@
-//! What needs no server.
+//! Commands that need no server.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn help_documents_the_exit_codes_and_the_settings() {
 }
 
 #[test]
-fn the_help_of_up_speaks_of_the_server_that_it_starts() {
+fn the_root_url_of_up_is_that_of_its_server() {
     let home = Home::new();
     let help = home.run(&["up", "--help"]).out;
     assert!(help.contains("by which clients reach"), "{help}");
@@ -24,7 +24,7 @@ fn the_help_of_up_speaks_of_the_server_that_it_starts() {
 }
 
 #[test]
-fn what_is_not_understood_is_a_usage_error() {
+fn unknown_arguments_are_usage_errors() {
     let home = Home::new();
     for arguments in [
         &["pools"][..],
@@ -38,7 +38,7 @@ fn what_is_not_understood_is_a_usage_error() {
 }
 
 #[test]
-fn the_version_is_for_people_and_for_programs() {
+fn the_version_is_printed_as_text_and_json() {
     let home = Home::new();
     assert!(home.run(&["version"]).out.starts_with("fleetwright 0."));
     let version: Value = serde_json::from_str(&home.run(&["version", "--json"]).out).unwrap();
@@ -46,7 +46,7 @@ fn the_version_is_for_people_and_for_programs() {
 }
 
 #[test]
-fn completions_are_there_for_three_shells() {
+fn completions_exist_for_three_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let done = Home::new().run(&["completions", shell]);
         assert_eq!(done.code, 0);
@@ -71,7 +71,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn the_example_configuration_is_printed_and_understood() {
+fn the_example_configuration_is_printed_and_valid() {
     let home = Home::new();
     let example = home.run(&["config", "example"]);
     assert_eq!(example.code, 0);
@@ -111,7 +111,7 @@ fn migrations_are_shown_then_applied_then_done() {
     let file = home.write("c.toml", &text);
     let none = home.run(&["migrate", "--config", &file, "--dry-run"]);
     assert!(
-        none.out.starts_with("there is no database at"),
+        none.out.starts_with("would create the database"),
         "{}",
         none.err
     );
@@ -126,7 +126,7 @@ fn migrations_are_shown_then_applied_then_done() {
 }
 
 #[test]
-fn a_doctor_without_a_folder_to_look_at_says_so() {
+fn doctor_reports_a_missing_folder() {
     let done = Home::new().run(&["doctor"]);
     assert_eq!(done.code, 3);
     assert!(done.err.contains("fleetwright up"), "{}", done.err);
@@ -155,7 +155,7 @@ fn a_missing_server_has_an_exit_code_and_a_hint() {
 }
 
 #[test]
-fn a_settings_file_that_others_can_read_is_warned_about() {
+fn a_settings_file_that_others_can_read_gives_a_warning() {
     let home = Home::new();
     let text = "[profiles.here]\nroot_url = \"http://127.0.0.1:0\"\nclient_id = \"c\"\naccess_token = \"t\"\n";
     home.write(".config/fleetwright/config.toml", text);
@@ -167,7 +167,7 @@ fn a_settings_file_that_others_can_read_is_warned_about() {
 }
 
 #[test]
-fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
+fn invalid_arguments_are_usage_errors_with_a_reason() {
     let home = Home::new();
     let rules = home.write("rules.yaml", "[{ ruleId: r, values: {} }]\n");
     let set = [
@@ -175,20 +175,12 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
     ];
     for (arguments, parts) in [
         (
-            &[
-                "configuration",
-                "eval",
-                &rules,
-                "--set",
-                "a=b",
-                "--set",
-                "a=c",
-            ][..],
-            &["--set gives a twice"][..],
+            &["rules", "eval", &rules, "--set", "a=b", "--set", "a=c"][..],
+            &["--set has two values for a"][..],
         ),
         (
-            &["configuration", "fmt", "-", "--write"],
-            &["standard input cannot be rewritten"],
+            &["rules", "fmt", "-", "--write"],
+            &["cannot write standard input"],
         ),
         (
             &["documentation", "check", "/no/such/file.tar"],
@@ -226,12 +218,12 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
 }
 
 #[test]
-fn a_value_that_begins_with_a_hyphen_is_refused_in_our_words() {
+fn a_value_that_begins_with_a_hyphen_has_a_clear_error() {
     let home = Home::new();
     for (line, part) in [
         (
             "override set o --region r --until 2d --reason r --max-capacity -1",
-            "give a whole number that is not negative",
+            "expected a number that is not negative",
         ),
         (
             "worker quarantine a/b g w --until -1h",
@@ -251,7 +243,7 @@ fn a_value_that_begins_with_a_hyphen_is_refused_in_our_words() {
 }
 
 #[test]
-fn the_help_of_the_audit_log_names_all_that_has_a_history() {
+fn the_help_of_the_audit_log_lists_all_types() {
     let help = Home::new().run(&["audit", "show", "--help"]).out;
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let named = "a worker configuration, an override, a secret or a hook";
@@ -259,7 +251,7 @@ fn the_help_of_the_audit_log_names_all_that_has_a_history() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_hides_no_other_mistake() {
+fn a_broken_link_hides_no_other_error() {
     let home = Home::new();
     home.write("fleet/wrong.json", "{\"roles\": 3}");
     let link = home.path("fleet/link.yaml");
@@ -279,7 +271,7 @@ fn a_link_that_leads_nowhere_hides_no_other_mistake() {
 }
 
 #[test]
-fn what_helps_against_one_file_is_said_beside_what_is_wrong_with_others() {
+fn hints_for_one_file_are_printed_with_errors_of_others() {
     let home = Home::new();
     let large = " ".repeat((16 << 20) + 1);
     home.write("fleet/large.yaml", &large);

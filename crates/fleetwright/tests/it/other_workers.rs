@@ -1,6 +1,7 @@
-//! Workers of other people: what Taskcluster's start-worker and generic-worker send, on a machine of an `exec` provider.
+//! Taskcluster's start-worker and generic-worker on machines of an `exec` provider.
 //!
-//! The test itself plays the worker; where the real programs are on the PATH, a second test runs those.
+//! The test sends the requests of these workers; if the real programs are on the PATH, a second
+//! test runs them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +25,7 @@ const IN_PATH: &str = "demo%2Ftheirs";
 const LIVE: &str = "public/logs/live.log";
 const BACKING: &str = "public/logs/live_backing.log";
 
-/// Keeps the question of a launch, and answers it when it is told what to say.
+/// Stores the request of a launch, and replies once the test has written the reply.
 const SCRIPTED: &str = r#"#!/bin/sh
 set -eu
 cd "$PLACE"
@@ -40,7 +41,7 @@ case "$1" in
 esac
 "#;
 
-/// Starts Taskcluster's own worker for each launch: one machine, whose runner.yml is made from its identity.
+/// Starts Taskcluster's worker for each launch: one machine, with a runner.yml from its identity.
 const REAL: &str = r#"#!/bin/sh
 set -eu
 cd "$PLACE"
@@ -88,14 +89,14 @@ case "$1" in
 esac
 "#;
 
-/// A reply, as far as these tests read it.
+/// The parts of a reply that these tests read.
 struct Answer {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
-/// What a worker was given to sign with.
+/// The credentials of a worker.
 struct Worker {
     client_id: String,
     token: Secret,
@@ -118,7 +119,7 @@ impl Answer {
 }
 
 impl Worker {
-    /// Credentials as registrations and claims give them.
+    /// Parses the credentials in replies to registrations and claims.
     fn of(reply: &Value) -> Self {
         let text = |name: &str| reply["credentials"][name].as_str().unwrap();
         Self {
@@ -129,7 +130,7 @@ impl Worker {
     }
 }
 
-/// Sends one request to the server; `path` may be a whole URL of it.
+/// Sends one request to the server; `path` may also be a complete URL.
 fn ask(
     server: &Server,
     method: &str,
@@ -195,7 +196,7 @@ fn get(server: &Server, path: &str, worker: Option<&Worker>) -> Answer {
     ask(server, "GET", path, worker, "", b"")
 }
 
-/// Follows the redirect of an artifact, as those do who mount it.
+/// Follows the redirect of an artifact, as workers do that mount it.
 fn fetch(server: &Server, task: &str, name: &str, worker: Option<&Worker>) -> Vec<u8> {
     let path = format!("/api/queue/v1/task/{task}/artifacts/{name}");
     let led = get(server, &path, worker);
@@ -232,7 +233,7 @@ fn make_executable(file: &str) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The head of a request. An answer before it would be taken for one to nothing.
+/// Reads the head of a request. A reply before it would be ignored.
 fn read_head(stream: &TcpStream) -> String {
     let lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let head = lines
@@ -241,7 +242,7 @@ fn read_head(stream: &TcpStream) -> String {
     head.map(|line| format!("{line}\n")).collect()
 }
 
-/// What a worker serves its log with: says what it is given, to one reader, and returns the head of the request.
+/// A log server of a worker: sends given texts to one reader, and returns the head of the request.
 fn live_log() -> (String, Sender<&'static str>, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/log/secret", listener.local_addr().unwrap());
@@ -263,7 +264,7 @@ fn live_log() -> (String, Sender<&'static str>, JoinHandle<String>) {
     (url, say, serving)
 }
 
-/// A worker that takes the identity which a launch offers.
+/// A worker with the identity from a launch.
 struct StandIn<'a> {
     server: &'a Server,
     worker: Worker,
@@ -271,7 +272,7 @@ struct StandIn<'a> {
 }
 
 impl<'a> StandIn<'a> {
-    /// Is launched, registers before the launch is answered, and claims its task.
+    /// Is launched, registers before the reply to the launch, and claims its task.
     fn launched(server: &'a Server, place: &std::path::Path) -> Self {
         let task = server.create_task(POOL, &json!({}));
         let question = wait_for("the launch is asked for", || {
@@ -414,7 +415,7 @@ fn a_worker_as_taskclusters_runs_a_task_shows_its_log_and_leaves_artifacts() {
 }
 
 #[test]
-fn a_log_that_breaks_off_goes_on_where_it_is_then() {
+fn a_broken_log_continues_at_its_new_address() {
     let (server, place) = scripted();
     let worker = StandIn::launched(&server, &place);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -444,7 +445,7 @@ fn a_log_that_breaks_off_goes_on_where_it_is_then() {
 }
 
 #[test]
-fn a_run_that_never_began_shows_the_log_that_there_is() {
+fn a_run_that_never_began_shows_its_existing_log() {
     let (server, place) = scripted();
     let worker = StandIn::launched(&server, &place);
     worker.upload("public/logs/other.log", "identity", b"malformed\n");
@@ -459,7 +460,7 @@ fn a_run_that_never_began_shows_the_log_that_there_is() {
 }
 
 #[test]
-fn a_log_that_leads_nowhere_is_an_error_that_says_where() {
+fn an_unreachable_log_is_an_error_with_its_address() {
     let (server, place) = scripted();
     let worker = StandIn::launched(&server, &place);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -471,7 +472,7 @@ fn a_log_that_leads_nowhere_is_an_error_that_says_where() {
     assert!(done.err.contains(&address.to_string()), "{}", done.err);
     assert!(!done.err.contains("secret"), "{}", done.err);
     assert!(
-        done.err.contains("can it be reached from here?"),
+        done.err.contains("check that this machine can reach it"),
         "{}",
         done.err
     );
@@ -482,7 +483,7 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// Ends what start-worker started, however the test ends.
+/// Ends the processes of start-worker at the end of the test.
 struct Ends(PathBuf);
 
 impl Drop for Ends {

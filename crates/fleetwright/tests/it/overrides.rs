@@ -59,7 +59,7 @@ fn an_override_is_set_shown_listed_and_removed() {
 }
 
 #[test]
-fn an_override_that_says_too_little_or_too_much_is_not_sent() {
+fn an_incomplete_or_contradictory_override_is_not_sent() {
     let server = Server::start();
     let set = [
         "override", "set", "freeze", "--until", "2h", "--reason", "r",

@@ -1,4 +1,4 @@
-//! Calls of the queue as the owner of a server, signed here.
+//! Signed calls of the queue with the owner's credentials.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::world::Server;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// A week, so that no clock of a test comes near it.
+/// A week, longer than any test.
 const DEADLINE_SECONDS: u64 = 24 * 60 * 60;
 
 impl Server {
@@ -68,12 +68,12 @@ impl Server {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Makes a task and returns its id.
+    /// Creates a task and returns its id.
     pub(crate) fn create_task(&self, queue: &str, payload: &Value) -> String {
         self.create_task_with(queue, payload, &json!({}))
     }
 
-    /// With further members of the definition.
+    /// Creates a task with further fields of the definition.
     pub(crate) fn create_task_with(&self, queue: &str, payload: &Value, further: &Value) -> String {
         let task = slugid::nice(&mut StdRng::try_from_rng(&mut SysRng).unwrap());
         let mut body = json!({
@@ -99,7 +99,7 @@ impl Server {
         reply["status"].clone()
     }
 
-    /// The log of a run, to its end; waits until it has ended.
+    /// The complete log of a run; waits until the run has ended.
     pub(crate) fn whole_log(&self, task: &str, run: u32) -> String {
         let path = format!("/api/fleetwright/v1/task/{task}/runs/{run}/log?follow=true");
         let (status, text) = self.call("GET", &path, None);
@@ -107,7 +107,7 @@ impl Server {
         text
     }
 
-    /// The log as it is now; empty if there is none yet.
+    /// The current log; empty if it does not exist yet.
     pub(crate) fn log_now(&self, task: &str, run: u32) -> String {
         let path = format!("/api/fleetwright/v1/task/{task}/runs/{run}/log");
         match self.call("GET", &path, None) {
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// Asks again and again until there is an answer.
+/// Polls until the function returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = now();
     loop {

@@ -1,4 +1,4 @@
-//! `serve`: a server as its configuration says.
+//! `serve`: a server with a configuration file.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::world::{Done, Home};
 
 #[test]
-fn it_serves_what_is_configured_and_ends_when_told() {
+fn it_serves_its_configuration_and_stops_on_a_signal() {
     let home = Home::new();
     let token = "t".repeat(44);
     let key = generate_key(&mut StdRng::seed_from_u64(7));
@@ -70,7 +70,7 @@ fn it_serves_what_is_configured_and_ends_when_told() {
 }
 
 #[test]
-fn what_it_cannot_serve_is_said_before_it_starts() {
+fn configuration_errors_are_reported_before_the_start() {
     let home = Home::new();
     for (text, part) in [
         ("", "database.url"),

@@ -1,4 +1,4 @@
-//! Tasks from the command line: created, followed, shown, cancelled.
+//! Commands on tasks: create, follow, show, cancel.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -60,7 +60,7 @@ fn a_task_is_run_and_its_log_is_shown_as_it_grows() {
 }
 
 #[test]
-fn the_exit_code_says_whether_the_task_completed() {
+fn the_exit_code_tells_whether_the_task_completed() {
     let server = Server::start();
     create_static_pool(&server);
     let _worker = work(&server, &[]);
@@ -89,7 +89,10 @@ fn the_exit_code_says_whether_the_task_completed() {
         failed.err
     );
     let hint = failed.err.lines().last().unwrap();
-    let id = hint.split(' ').find(|word| word.len() == 22).unwrap();
+    let id = hint
+        .split([' ', '`'])
+        .find(|word| word.len() == 22)
+        .unwrap();
     let log = server.ok(&["task", "log", id]);
     assert!(log.contains("no luck\n"), "{log}");
     assert_eq!(server.ok(&["task", "log", "--follow", id]), log);
@@ -101,7 +104,7 @@ fn the_exit_code_says_whether_the_task_completed() {
 }
 
 #[test]
-fn a_task_is_what_the_flags_say() {
+fn flags_define_the_task() {
     let server = Server::start();
     let first = create(&server, &[EMPTY, "--", "true"]);
     let arguments = [
@@ -167,7 +170,7 @@ fn a_task_is_what_the_flags_say() {
 }
 
 #[test]
-fn what_waits_is_listed_and_can_be_cancelled() {
+fn pending_tasks_are_listed_and_can_be_cancelled() {
     let server = Server::start();
     let created = server.run(&[
         "task", "create", "--force", "--pool", EMPTY, "--", "echo", "a task",
@@ -215,13 +218,13 @@ fn what_waits_is_listed_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_misspelt_pool_is_refused_with_the_name_that_was_meant() {
+fn a_misspelt_pool_is_refused_with_a_suggestion() {
     let server = Server::start();
     let create = ["task", "create", "--pool", "local/defualt"];
     for more in [&["--log"][..], &["--json"], &[]] {
         let refused = server.run(&[&create[..], more, &["--", "true"]].concat());
         assert_eq!(refused.code, 3, "{}", refused.err);
-        let meant = "there is no worker pool local/defualt, did you mean \"local/default\"?";
+        let meant = "pool local/defualt does not exist, did you mean \"local/default\"?";
         assert!(refused.err.contains(meant), "{}", refused.err);
         assert!(refused.err.contains("--force"), "{}", refused.err);
     }
@@ -230,7 +233,7 @@ fn a_misspelt_pool_is_refused_with_the_name_that_was_meant() {
 }
 
 #[test]
-fn interrupted_it_says_that_the_task_goes_on_and_how_to_cancel_it() {
+fn an_interrupt_reports_that_the_task_continues_and_how_to_cancel_it() {
     let server = Server::start();
     let mut waiting = server
         .command(&[
@@ -250,7 +253,7 @@ fn interrupted_it_says_that_the_task_goes_on_and_how_to_cancel_it() {
     let said: Vec<String> = lines.map(|line| line.unwrap()).collect();
     assert_eq!(waiting.wait().unwrap().code(), Some(130));
     let said = said.join("\n");
-    assert!(said.contains(&format!("task {id} goes on")), "{said}");
+    assert!(said.contains(&format!("task {id} continues")), "{said}");
     assert!(
         said.contains(&format!("fleetwright task cancel {id}")),
         "{said}"
@@ -259,7 +262,7 @@ fn interrupted_it_says_that_the_task_goes_on_and_how_to_cancel_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_own_exit_code() {
+fn impossible_requests_have_their_exit_codes() {
     let server = Server::start();
     let create = ["task", "create", "--force", "--pool", EMPTY];
     for (arguments, code, part) in [

@@ -1,4 +1,4 @@
-//! `worker runs` and `pool runs`: what became of task runs, for people and for programs.
+//! `worker runs` and `pool runs`: the outcomes of task runs, as text and JSON.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn the_last_runs_of_a_worker_and_of_its_pool_are_shown() {
     assert_eq!(one["taskRuns"].as_array().map(Vec::len), Some(1));
 }
 
-/// A task is made, claimed and completed.
+/// Creates, claims and completes a task.
 fn run_a_task(server: &Server) {
     server.create_task("demo/linux", &json!({}));
     let body = json!({"workerGroup": "g", "workerId": "w", "tasks": 1});

@@ -1,4 +1,4 @@
-//! `up`: what it makes, what it keeps, and how it starts and ends.
+//! `up`: its data folder, start and stop.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
 
 #[cfg(unix)]
 #[test]
-fn what_it_makes_is_for_its_owner_only() {
+fn only_the_owner_can_read_its_files() {
     let server = Server::start();
     for (name, expected) in [
         ("data", 0o700),
@@ -29,7 +29,7 @@ fn what_it_makes_is_for_its_owner_only() {
 }
 
 #[test]
-fn the_commands_it_prints_work_when_they_are_pasted() {
+fn the_printed_commands_work() {
     let server = Server::start();
     let commands: Vec<_> = server
         .welcome
@@ -48,7 +48,7 @@ fn the_commands_it_prints_work_when_they_are_pasted() {
 }
 
 #[test]
-fn told_to_stop_it_names_the_worker_processes_that_go_on() {
+fn a_stop_lists_the_worker_processes_that_keep_running() {
     let server = Server::start();
     let create = ["task", "create", "--pool", "local/default", "--wait", "--"];
     server.ok(&[&create[..], &["true"]].concat());
@@ -60,12 +60,13 @@ fn told_to_stop_it_names_the_worker_processes_that_go_on() {
     let (code, home) = server.terminate();
     assert_eq!(code, Some(0));
     let log = home.read("log");
-    let said = format!("1 worker process goes on without the server:\n  local/default {worker}\n");
+    let said =
+        format!("1 worker process keeps running without the server:\n  local/default {worker}\n");
     assert!(log.contains(&said), "{log}");
 }
 
 #[test]
-fn a_provider_that_is_out_of_service_is_shown_wherever_people_look() {
+fn a_failed_provider_is_shown_by_all_related_commands() {
     let home = Home::new();
     let text = "[providers.local]\nkind = \"static\"\n[providers.racks]\nkind = \"exec\"\ncommand = [\"/bin/sh\", \"-c\", \"echo oops >&2; exit 3\"]\n";
     let file = home.write("c.toml", text);
@@ -140,7 +141,7 @@ fn the_second_on_one_folder_is_refused() {
 }
 
 #[test]
-fn being_told_to_end_is_no_failure() {
+fn a_stop_by_signal_is_no_failure() {
     let (code, _) = Server::start().terminate();
     assert_eq!(code, Some(0));
 }
@@ -165,21 +166,21 @@ fn a_taken_address_is_named() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_named_with_a_way_out() {
+fn an_unusable_folder_is_an_error_with_a_hint() {
     let home = Home::new();
     let file = home.write("file", "");
     let done = home.run(&["up", "--data", &file]);
     assert_eq!(done.code, 1);
     assert!(done.err.contains(&file), "{}", done.err);
     assert!(
-        done.err.contains("choose another folder with --data"),
+        done.err.contains("select another folder with --data"),
         "{}",
         done.err
     );
 }
 
 #[test]
-fn damaged_or_missing_files_are_errors_and_stay_as_they_are() {
+fn damaged_or_missing_files_are_errors_and_stay_unchanged() {
     let (_, home) = Server::start().terminate();
     let data = home.path("data");
     let arguments = [
@@ -209,7 +210,7 @@ fn damaged_or_missing_files_are_errors_and_stay_as_they_are() {
     refused("keys");
     assert_eq!(home.read("data/keys"), "k1 short\n");
     std::fs::remove_file(home.path("data/keys")).unwrap();
-    refused("the keys are gone");
+    refused("is missing, but the database needs it");
     assert!(!home.path("data/keys").exists());
 
     home.write("data/keys", &keys);
@@ -217,7 +218,7 @@ fn damaged_or_missing_files_are_errors_and_stay_as_they_are() {
 }
 
 #[test]
-fn an_address_that_others_reach_is_warned_about() {
+fn a_public_address_gives_a_warning() {
     let server = Server::start_in(Home::new(), &["--listen", "0.0.0.0:0"]);
     let log = server.home.read("log");
     assert!(log.contains("nothing is encrypted"), "{log}");
@@ -225,7 +226,7 @@ fn an_address_that_others_reach_is_warned_about() {
 }
 
 #[test]
-fn a_configuration_adds_its_providers_and_changes_those_it_names() {
+fn a_configuration_adds_and_changes_providers() {
     let home = Home::new();
     let text = "[providers.gcp-copy]\nkind = \"fake\"\naccepts = \"google\"\n[providers.fake]\nkind = \"static\"\n";
     let file = home.write("c.toml", text);
@@ -271,7 +272,7 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert_eq!(findings["findings"][0]["state"], "good");
 }
 
-/// What somebody without credentials is answered.
+/// Runs a command without credentials.
 fn anybody(server: &Server, arguments: &[&str]) -> Done {
     let mut command = server.home.command(arguments);
     Done::of(
@@ -283,7 +284,7 @@ fn anybody(server: &Server, arguments: &[&str]) -> Done {
 }
 
 #[test]
-fn everybody_on_this_machine_may_read_what_tasks_publish_until_the_role_is_deleted() {
+fn anonymous_clients_on_this_machine_may_read_public_data_until_the_role_is_deleted() {
     let server = Server::start();
     assert!(
         server.welcome.contains("role delete anonymous"),
@@ -331,7 +332,7 @@ fn everybody_on_this_machine_may_read_what_tasks_publish_until_the_role_is_delet
 }
 
 #[test]
-fn a_server_that_others_reach_opens_nothing_to_them() {
+fn a_public_server_has_no_anonymous_role() {
     let beyond = ["--root-url", "http://fleet.example.com"];
     let server = Server::start_in(Home::new(), &beyond);
     assert!(!server.welcome.contains("anonymous"), "{}", server.welcome);
@@ -342,18 +343,15 @@ fn a_server_that_others_reach_opens_nothing_to_them() {
 }
 
 #[test]
-fn a_role_of_everybody_is_warned_of_once_others_reach_the_server() {
+fn anonymous_scopes_of_a_public_server_give_a_warning() {
     let (_, home) = Server::start().terminate();
     let server = Server::start_in(home, &["--root-url", "http://fleet.example.com"]);
     let log = server.home.read("log");
-    assert!(
-        log.contains("warning: everybody who reaches this server"),
-        "{log}"
-    );
+    assert!(log.contains("warning: anonymous clients have the"), "{log}");
     assert!(log.contains("fleetwright role delete anonymous"), "{log}");
 }
 
-/// A server that begins with few open files, as most systems have it.
+/// A server with a low limit on open files, as on most systems.
 #[cfg(unix)]
 fn with_open_files(limits: &str) -> Server {
     let home = Home::new();
@@ -372,7 +370,7 @@ fn with_open_files(limits: &str) -> Server {
     Server::start_by(home, command)
 }
 
-/// Whether a request is answered; its connection stays open.
+/// Whether a request gets a reply; its connection stays open.
 #[cfg(unix)]
 fn ask_on(connection: &TcpStream) -> bool {
     let mut line = String::new();
@@ -384,7 +382,7 @@ fn ask_on(connection: &TcpStream) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn the_limit_on_open_files_is_raised_to_what_connections_need() {
+fn the_limit_on_open_files_is_raised_for_connections() {
     let server = with_open_files("ulimit -Sn 150");
     let address = server.root_url().replace("http://", "");
     let connect = || TcpStream::connect(&address).unwrap();
@@ -394,7 +392,7 @@ fn the_limit_on_open_files_is_raised_to_what_connections_need() {
 
 #[cfg(unix)]
 #[test]
-fn where_the_system_allows_few_open_files_there_are_fewer_connections_and_a_warning() {
+fn a_low_limit_on_open_files_reduces_connections_and_gives_a_warning() {
     let server = with_open_files("ulimit -n 200");
     let log = server.home.read("log");
     assert!(log.contains("at most 100 connections at a time"), "{log}");
@@ -403,7 +401,7 @@ fn where_the_system_allows_few_open_files_there_are_fewer_connections_and_a_warn
     let connect = || TcpStream::connect(&address).unwrap();
     let first: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
     assert!(first.iter().all(ask_on));
-    // One more has its turn when another has gone, and the server can open its other files meanwhile.
+    // Another connection is accepted after one is closed, and the server can open its other files.
     let late = connect();
     drop(first);
     assert!(ask_on(&late));

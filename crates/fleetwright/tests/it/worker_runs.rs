@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::queue_calls::wait_for;
 use crate::world::{Home, Server};
 
-/// A pool whose machines are there anyway.
+/// A pool of static workers.
 pub(crate) const IRON: &str = "demo/iron";
-/// A pool whose workers the server starts on this machine.
+/// A pool of local worker processes.
 const LOCAL: &str = "demo/local";
-/// Claims end soon, so that what depends on it does not take long.
+/// Short claims, so that tests of expired claims are fast.
 const CONFIG: &str = "[queue]\nclaim_seconds = 30\n[fleet]\nround_seconds = 1\nscan_seconds = 1\n";
 
 /// A worker process, killed with its tasks when it is dropped.
@@ -33,7 +33,7 @@ fn create_pool(server: &Server, pool: &str, provider: &str, config: &Value) {
     server.ok(&[&["pool", "create", pool, "--config", &config][..], &owner].concat());
 }
 
-/// One worker at most, for so many tasks at a time.
+/// A pool of at most one worker with this capacity.
 fn create_local_pool(server: &Server, capacity: u32, worker_config: &Value) {
     let launch_config = json!({
         "workerConfig": worker_config,
@@ -47,7 +47,7 @@ fn create_local_pool(server: &Server, capacity: u32, worker_config: &Value) {
     create_pool(server, LOCAL, "local", &config);
 }
 
-/// A worker of which the secret is known.
+/// Creates a worker with a known secret.
 pub(crate) fn create_static_pool(server: &Server) {
     create_pool(server, IRON, "static", &json!({"workerConfig": {}}));
     let file = server.home.write("secret", &"s".repeat(44));
@@ -114,7 +114,7 @@ pub(crate) fn work(server: &Server, more: &[&str]) -> Running {
 }
 
 impl Running {
-    /// Waits until it goes by itself.
+    /// Waits until the worker stops by itself.
     fn ended(mut self) -> (Option<i32>, String) {
         let code = wait_for("the worker ends", || self.process.try_wait().unwrap());
         (code.code(), std::fs::read_to_string(&self.log).unwrap())
@@ -157,7 +157,7 @@ fn launched_worker(server: &Server) -> String {
     worker
 }
 
-/// A task that has to be ended in its first run and completes in its second; and its process.
+/// A task that runs forever in its first run and completes in its second; and its process.
 fn until_a_task_runs_once(server: &Server) -> (String, String) {
     let flag = server.home.path("second").display().to_string();
     let command = format!("[ -e {flag} ] || {{ touch {flag}; echo $$; sleep 600 & wait; }}");
@@ -171,7 +171,7 @@ fn is_running(id: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// The process id that a task wrote as a line of its log.
+/// The process id that a task wrote to its log.
 fn id_in(log: &str) -> Option<String> {
     let line = log.lines().find(|line| line.parse::<u32>().is_ok());
     line.map(str::to_owned)
@@ -183,7 +183,7 @@ fn end_of(run: &Value) -> (&str, &str) {
 }
 
 #[test]
-fn tasks_run_fail_are_refused_and_end_too_late_each_with_its_log() {
+fn tasks_complete_fail_are_refused_or_time_out_each_with_its_log() {
     let server = start();
     create_local_pool(&server, 1, &json!({}));
     for (payload, end, part) in [
@@ -225,7 +225,7 @@ fn tasks_run_fail_are_refused_and_end_too_late_each_with_its_log() {
 }
 
 #[test]
-fn two_tasks_run_side_by_side_on_a_worker_for_two_which_goes_when_there_is_no_work() {
+fn a_worker_of_capacity_two_runs_two_tasks_and_stops_when_idle() {
     let server = start();
     let config = json!({"fleetwright": {"idleTimeoutSeconds": 1}});
     create_local_pool(&server, 2, &config);
@@ -300,7 +300,7 @@ fn a_task_outlives_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_worker_that_has_to_go_gives_its_task_back_for_another_to_run() {
+fn a_stopped_worker_returns_its_task_to_the_queue() {
     let server = start();
     create_local_pool(&server, 1, &json!({}));
     let (task, id) = until_a_task_runs_once(&server);
@@ -319,16 +319,16 @@ fn a_killed_worker_leaves_no_process_and_its_task_runs_elsewhere() {
     create_local_pool(&server, 1, &json!({}));
     let (task, id) = until_a_task_runs_once(&server);
     signal(&launched_worker(&server), "-KILL");
-    wait_for("its task is gone", || (!is_running(&id)).then_some(()));
+    wait_for("its task ended", || (!is_running(&id)).then_some(()));
     assert_eq!(end_of(&server.resolved(&task)).0, "completed");
     assert_ne!(server.task_status(&task)["runs"][1], Value::Null);
 }
 
 #[test]
-fn a_machine_that_is_there_anyway_stays_and_comes_back_as_what_it_was() {
+fn a_static_worker_keeps_its_registration_after_a_restart() {
     let server = start();
     create_static_pool(&server);
-    for part in ["is registered until", "goes on; it is registered until"] {
+    for part in ["is registered until", "continues; it is registered until"] {
         let worker = work(&server, &[]);
         for _ in 0..2 {
             let task = server.create_task(IRON, &json!({"command": "true"}));
@@ -341,7 +341,7 @@ fn a_machine_that_is_there_anyway_stays_and_comes_back_as_what_it_was() {
 }
 
 #[test]
-fn a_worker_says_why_it_cannot_start() {
+fn a_worker_reports_why_it_cannot_start() {
     let server = start();
     create_static_pool(&server);
     let refused = |arguments: &[&str], code: i32, part: &str| {

@@ -1,4 +1,4 @@
-//! A home of its own, a server in it, and commands that talk to it.
+//! A temporary home with a server, and commands for it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A temporary home, in which nothing of the user's is seen.
+/// A temporary home, isolated from the user's files.
 pub(crate) struct Home {
     folder: TempDir,
 }
@@ -16,12 +16,12 @@ pub(crate) struct Home {
 /// A running `up`.
 pub(crate) struct Server {
     pub(crate) home: Home,
-    /// What it printed when it was ready.
+    /// The text printed when it was ready.
     pub(crate) welcome: String,
     process: Child,
 }
 
-/// What a command did.
+/// The outcome of a command.
 pub(crate) struct Done {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -50,7 +50,7 @@ impl Home {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The program, with nothing but this home around it.
+    /// The program with only this home in its environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.bare_command(Path::new(env!("CARGO_BIN_EXE_fleetwright")), arguments)
     }
@@ -83,7 +83,7 @@ impl Server {
         Self::start_in(Home::new(), &[])
     }
 
-    /// A server without the pool that new installations begin with.
+    /// A server without the first pool.
     pub(crate) fn without_pools() -> Self {
         let home = Home::new();
         let file = home.write(
@@ -93,7 +93,7 @@ impl Server {
         Self::start_in(home, &["--config", &file])
     }
 
-    /// Starts it and waits until it says that it is ready.
+    /// Starts the server and waits until it is ready.
     pub(crate) fn start_in(home: Home, more: &[&str]) -> Self {
         let data = home.path("data");
         let mut arguments = vec!["up", "--data", data.to_str().unwrap()];
@@ -105,7 +105,7 @@ impl Server {
         Self::start_by(home, command)
     }
 
-    /// The same by a command that ends up as the server.
+    /// Starts the server by a command that becomes the server.
     pub(crate) fn start_by(home: Home, mut command: Command) -> Self {
         let log = File::create(home.path("log")).unwrap();
         let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -127,7 +127,7 @@ impl Server {
         first.rsplit(' ').next().unwrap().to_owned()
     }
 
-    /// A client command as the owner.
+    /// A client command with the owner's credentials.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.home.command(arguments);
         command
@@ -141,20 +141,20 @@ impl Server {
         Done::of(self.command(arguments).output().unwrap())
     }
 
-    /// A command that must succeed; returns what it printed.
+    /// Runs a command that must succeed; returns its output.
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         assert_eq!(done.code, 0, "{arguments:?}: {}", done.err);
         done.out
     }
 
-    /// The same with `--json`.
+    /// Runs a command with `--json`.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let text = self.ok(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap()
     }
 
-    /// A command that reads this from its standard input.
+    /// Runs a command with this standard input.
     pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Done {
         let mut child = self
             .command(arguments)
@@ -172,7 +172,7 @@ impl Server {
         Done::of(child.wait_with_output().unwrap())
     }
 
-    /// Asks it to end, and returns its exit code and its home.
+    /// Stops the server, and returns its exit code and its home.
     pub(crate) fn terminate(mut self) -> (Option<i32>, Home) {
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
@@ -200,7 +200,7 @@ impl Done {
     }
 }
 
-/// Reads what is left of a stream and throws it away.
+/// Reads the rest of a stream and discards it.
 pub(crate) fn drain(mut stream: impl std::io::Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

@@ -1,4 +1,4 @@
-//! A folder of files as documentation, and documentation as a folder of files.
+//! Reads documentation from a folder, and writes it into one.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use documentation::{Building, Refusal, Tree};
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
-/// Packs what is in the folder, but for files and folders whose names begin with a dot.
+/// Packs the folder without hidden files and folders.
 pub(super) fn read(folder: &Path) -> Result<Tree, Failure> {
     let mut reading = Reading {
         top: folder,
@@ -20,7 +20,7 @@ pub(super) fn read(folder: &Path) -> Result<Tree, Failure> {
     };
     reading.folder(folder)?;
     if reading.n_hidden > 0 {
-        let text = format!("left out {} hidden files and folders", reading.n_hidden);
+        let text = format!("skipped {} hidden files and folders", reading.n_hidden);
         output::note(&text);
     }
     drop(reading.progress);
@@ -28,7 +28,7 @@ pub(super) fn read(folder: &Path) -> Result<Tree, Failure> {
         .building
         .finish()
         .map_err(|refusal| refused(folder, &refusal))?;
-    // The server looks at the tarball: how large it is, and whether it can be shown.
+    // The server checks the tarball: its size, and whether it can be shown.
     Tree::accept(&tree.pack()).map_err(|refusal| refused(folder, &refusal))
 }
 
@@ -66,10 +66,10 @@ impl Reading<'_> {
         }
         if !kind.is_file() {
             return Err(Failure::failed(format!(
-                "{} is neither a file nor a folder, and only those are taken",
+                "{} is neither a file nor a folder",
                 path.display()
             ))
-            .advise("put the file itself in its place"));
+            .with_hint("replace it by a file"));
         }
         let room = self.building.make_room(kind.len());
         room.map_err(|refusal| refused(self.top, &refusal))?;
@@ -78,11 +78,11 @@ impl Reading<'_> {
         added.map_err(|refusal| refused(self.top, &refusal))?;
         self.n_read += 1;
         let n_read = self.n_read;
-        self.progress.tell(|| format!("{n_read} files read"));
+        self.progress.report(|| format!("{n_read} files read"));
         Ok(())
     }
 
-    /// With slashes, whatever this system has between folders.
+    /// The relative path with slashes, on all systems.
     fn name(&self, path: &Path) -> Vec<u8> {
         let below = path.strip_prefix(self.top).unwrap_or(path);
         let parts = below.iter().map(|part| part.as_encoded_bytes());
@@ -94,14 +94,14 @@ fn refused(folder: &Path, refusal: &Refusal) -> Failure {
     Failure::failed(format!("{}: {refusal}", folder.display()))
 }
 
-/// The paths of a tree lead nowhere but below the folder.
+/// Writes a tree into a folder; its paths cannot leave the folder.
 pub(super) fn write(tree: &Tree, folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {shown}"))?;
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {shown}"))?;
     if entries.next().is_some() {
-        let text = format!("{shown} is not empty, and nothing in it is overwritten");
-        return Err(Failure::failed(text).advise("name a folder that is not there yet"));
+        let text = format!("{shown} is not empty");
+        return Err(Failure::failed(text).with_hint("select a new or empty folder"));
     }
     for (path, content) in tree.files() {
         let path = folder.join(path);

@@ -1,4 +1,4 @@
-//! Follows a task: the log of each run as it grows, and its state until it is resolved.
+//! Follows a task: its status, and the log of each run, until it is resolved.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
 
-/// How often a task is looked at while there is no log to listen to.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// The interval of reading the status while no log is available.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Waits until the task is resolved, and returns where it stands then. With `shows_log` its log is printed.
+/// Waits until the task is resolved, and returns its status. With `shows_log`, prints its log.
 pub(super) async fn until_resolved(
     task: &str,
     shows_log: bool,
@@ -27,13 +27,13 @@ pub(super) async fn until_resolved(
             && following.as_ref().is_none_or(|it| it.reading.run != run)
         {
             if following.is_some() {
-                output::note(&format!("the task is tried again: run {run}"));
+                output::note(&format!("the task is retried: run {run}"));
             }
             following = Some(Following::new(task, run));
         }
         match &mut following {
             Some(following) if !following.is_done => {
-                following.go_on(has_ended(&status), session).await?;
+                following.print_more(has_ended(&status), session).await?;
                 if following.is_done {
                     continue;
                 }
@@ -43,14 +43,14 @@ pub(super) async fn until_resolved(
         if is_resolved(&status) {
             return Ok(status);
         }
-        machine::pause(LOOK_AGAIN).await;
+        machine::pause(POLL_INTERVAL).await;
     }
 }
 
-/// The log of a run that is shown as it grows.
+/// The log of a run that is followed.
 struct Following {
     reading: Reading,
-    /// It cannot be reached while it is written: what it became in the end is shown.
+    /// Whether the log is printed only after the run, because it is unreachable before.
     waits_for_end: bool,
     is_done: bool,
 }
@@ -64,23 +64,23 @@ impl Following {
         }
     }
 
-    /// Shows what there is. `has_ended` is what was known of the run before.
-    async fn go_on(&mut self, has_ended: bool, session: &Session) -> Result<(), Failure> {
+    /// Prints more of the log. `has_ended`: whether the run had ended before.
+    async fn print_more(&mut self, has_ended: bool, session: &Session) -> Result<(), Failure> {
         if self.waits_for_end && !has_ended {
             return Ok(());
         }
         match self.reading.print(true, session).await {
             Ok(()) => self.is_done = true,
-            // Some runs end before they have a log; before that, one may still come.
+            // A run may end without a log; until it ends, a log may still appear.
             Err(failure) if failure.exit == Exit::NotFound => {
                 self.is_done = has_ended;
                 if has_ended {
-                    output::note("there is no log here");
+                    output::note("this run has no log");
                 }
             }
             Err(failure) if failure.exit == Exit::Unreachable && !has_ended => {
                 output::note(&format!(
-                    "{}; the log is shown when the run has ended",
+                    "{}; the log is printed after the run ends",
                     failure.message
                 ));
                 self.waits_for_end = true;
@@ -91,12 +91,12 @@ impl Following {
     }
 }
 
-/// The number of the run that counts, if there is one.
+/// The number of the last run.
 pub(super) fn last_run(status: &Value) -> Option<u64> {
     status["runs"].as_array()?.last()?["runId"].as_u64()
 }
 
-/// Why the last run ended, if it has.
+/// The reason why the last run ended, if it ended.
 pub(super) fn reason(status: &Value) -> Option<&str> {
     status["runs"].as_array()?.last()?["reasonResolved"].as_str()
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_run_is_the_one_that_counts() {
+    fn the_last_run_counts() {
         let status = json!({"state": "pending", "runs": [
             {"runId": 0, "reasonResolved": "worker-shutdown"}, {"runId": 1}]});
         assert_eq!((last_run(&status), reason(&status)), (Some(1), None));

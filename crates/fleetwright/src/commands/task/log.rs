@@ -1,4 +1,4 @@
-//! The log of a run, wherever its worker keeps it: at the server, behind a reference or a link, or as an uploaded file.
+//! Reads the log of a run: from the server, through a reference or a link, or as an artifact.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,46 +9,46 @@ use reqwest::header::CONTENT_ENCODING;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::LOOK;
-use crate::client::{Call, FLEETWRIGHT, Opened, QUEUE};
+use super::LIST_COMMAND;
+use crate::client::{Call, FLEETWRIGHT, OpenOutcome, QUEUE};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
 
-/// A log that is silent for this long may have been lost on the way: it is opened again where it stopped.
+/// A log without data for this long may be broken: it is opened again at the same offset.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// No connection is older.
+/// Maximum duration of a connection.
 const STREAM_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// How often in a row a log is opened in vain.
+/// Maximum number of failed attempts in a row to open a log.
 const MAX_TRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The folder of logs, and the names that workers give them, best first.
+/// The folder of logs, and their usual names, best first.
 const LOGS: &str = "public/logs/";
 const KNOWN_LOGS: [&str; 2] = ["public/logs/live.log", "public/logs/live_backing.log"];
-/// How many artifacts of a run are searched for a log.
+/// Maximum number of artifacts to search for a log.
 const MAX_ARTIFACTS: usize = 10_000;
 
-/// The log of a run, and how much of it was printed.
+/// The log of a run, and the number of bytes already printed.
 pub(super) struct Reading {
     pub(super) task: String,
     pub(super) run: u64,
     printed: u64,
 }
 
-/// A log that was opened.
+/// The outcome of opening a log.
 enum Source {
     Open {
         response: Response,
-        /// How much of it was printed before.
+        /// The number of bytes that were already printed.
         skip: u64,
     },
     Broken(Failure),
 }
 
 /// How a part of a log ended.
-enum Ended {
-    /// There is no more of it.
-    Whole,
+enum PartEnd {
+    /// The log is complete.
+    Complete,
     Silent,
     Lost(String),
 }
@@ -62,7 +62,7 @@ impl Reading {
         }
     }
 
-    /// Prints what was not printed before. With `follow` it goes on until the run has ended.
+    /// Prints the rest of the log. With `follow`, continues until the run ends.
     pub(super) async fn print(&mut self, follow: bool, session: &Session) -> Result<(), Failure> {
         let mut tries = 0;
         loop {
@@ -70,9 +70,9 @@ impl Reading {
                 Source::Open { response, skip } => {
                     let before = self.printed;
                     match self.print_part(response, skip).await {
-                        Ended::Whole => return Ok(()),
-                        Ended::Silent => continue,
-                        Ended::Lost(reason) => {
+                        PartEnd::Complete => return Ok(()),
+                        PartEnd::Silent => continue,
+                        PartEnd::Lost(reason) => {
                             if self.printed > before {
                                 tries = 0;
                             }
@@ -98,22 +98,23 @@ impl Reading {
         .query("offset", Some(self.printed))
         .query("follow", follow.then_some("true"))
         .to(self.purpose())
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
         match session.client.open(&call, None, STREAM_LIMIT).await? {
-            Opened::Stream(response) => Ok(Source::Open { response, skip: 0 }),
-            Opened::Missing(failure) => self.open_artifact(failure, session).await,
-            other @ (Opened::Elsewhere(_) | Opened::Broken(_)) => {
+            OpenOutcome::Stream(response) => Ok(Source::Open { response, skip: 0 }),
+            OpenOutcome::Missing(failure) => self.open_artifact(failure, session).await,
+            other @ (OpenOutcome::Redirect(_) | OpenOutcome::Broken(_)) => {
                 self.opened(&call, other, session).await
             }
         }
     }
 
-    /// The log as an artifact: of a worker that gives it another name, or on a server that knows artifacts only.
+    /// Opens the log as an artifact: its name may be unusual, or the server may only have
+    /// artifacts.
     async fn open_artifact(&self, missing: Failure, session: &Session) -> Result<Source, Failure> {
         let number = self.number();
         let list = Call::get(QUEUE, &["task", &self.task, "runs", &number, "artifacts"])
             .to(self.purpose())
-            .look_with(LOOK);
+            .list_command(LIST_COMMAND);
         let listed = session
             .client
             .pages(&list, "artifacts", Some(MAX_ARTIFACTS));
@@ -123,13 +124,12 @@ impl Reading {
                 exit: Exit::NotFound,
                 ..missing
             };
-            // There may be more, of which this list does not tell.
+            // There may be more artifacts than the list has.
             if listed["artifacts"][MAX_ARTIFACTS - 1].is_null() {
                 return Err(failure);
             }
-            let hint =
-                format!("the first {MAX_ARTIFACTS} of its artifacts were searched for a log");
-            return Err(failure.advise(hint));
+            let hint = format!("only the first {MAX_ARTIFACTS} artifacts were searched for a log");
+            return Err(failure.with_hint(hint));
         };
         let segments = ["task", &self.task, "runs", &number, "artifacts", &name];
         let call = Call::get(QUEUE, &segments).to(self.purpose());
@@ -140,21 +140,23 @@ impl Reading {
     async fn opened(
         &self,
         call: &Call,
-        opened: Opened,
+        opened: OpenOutcome,
         session: &Session,
     ) -> Result<Source, Failure> {
         let skip = self.printed;
         match opened {
-            // Neither an artifact nor a redirect can begin at an offset.
-            Opened::Stream(response) => Ok(Source::Open { response, skip }),
-            Opened::Elsewhere(url) => {
-                match session.client.open_elsewhere(url, STREAM_LIMIT).await {
+            // Artifacts and redirects do not support offsets.
+            OpenOutcome::Stream(response) => Ok(Source::Open { response, skip }),
+            OpenOutcome::Redirect(url) => {
+                match session.client.open_redirect(url, STREAM_LIMIT).await {
                     Ok(response) => Ok(Source::Open { response, skip }),
                     Err(reason) => Ok(Source::Broken(self.unreachable(&reason))),
                 }
             }
-            Opened::Missing(failure) => Err(failure),
-            Opened::Broken(reason) => Ok(Source::Broken(session.client.unreachable(call, &reason))),
+            OpenOutcome::Missing(failure) => Err(failure),
+            OpenOutcome::Broken(reason) => {
+                Ok(Source::Broken(session.client.unreachable(call, &reason)))
+            }
         }
     }
 
@@ -166,15 +168,15 @@ impl Reading {
         format!("show the log of run {} of task {}", self.run, self.task)
     }
 
-    /// The server answered, and the log is not where it should be.
+    /// The failure for a log that cannot be read, although the server responded.
     fn unreachable(&self, reason: &str) -> Failure {
         let text = format!("could not {}: {reason}", self.purpose());
-        Failure::new(Exit::Unreachable, text).advise(
-            "the worker keeps the log of a running task itself: can it be reached from here?",
+        Failure::new(Exit::Unreachable, text).with_hint(
+            "the worker serves the log of a running task: check that this machine can reach it",
         )
     }
 
-    async fn print_part(&mut self, mut response: Response, skip: u64) -> Ended {
+    async fn print_part(&mut self, mut response: Response, skip: u64) -> PartEnd {
         let mut text = Text::of(&response, skip);
         loop {
             match timeout(SILENCE_LIMIT, response.chunk()).await {
@@ -183,17 +185,17 @@ impl Reading {
                         self.printed += news.len() as u64;
                         output::out_raw(&news);
                     }
-                    Err(problem) => return Ended::Lost(format!("it is damaged: {problem}")),
+                    Err(error) => return PartEnd::Lost(format!("the log is damaged: {error}")),
                 },
-                Ok(Ok(None)) => return Ended::Whole,
-                Ok(Err(problem)) => return Ended::Lost(problem.without_url().to_string()),
-                Err(_) => return Ended::Silent,
+                Ok(Ok(None)) => return PartEnd::Complete,
+                Ok(Err(error)) => return PartEnd::Lost(error.without_url().to_string()),
+                Err(_) => return PartEnd::Silent,
             }
         }
     }
 }
 
-/// The text of a log, piece by piece: unpacked, and without what was printed before.
+/// Decodes a log piece by piece, and skips the part that was already printed.
 struct Text {
     unpacker: Option<MultiGzDecoder<Vec<u8>>>,
     skip: u64,
@@ -225,7 +227,7 @@ impl Text {
     }
 }
 
-/// The name of the best log in a list of artifacts.
+/// The name of the log in a list of artifacts.
 fn log_among(listed: &Value) -> Option<String> {
     let artifacts = listed["artifacts"].as_array().into_iter().flatten();
     let names: Vec<&str> = artifacts
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_is_skipped_whatever_the_pieces_are() {
+    fn printed_bytes_are_skipped_for_all_sizes_of_pieces() {
         let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
         packer.write_all(b"one\ntwo\n").unwrap();
         let packed = packer.finish().unwrap();
@@ -314,8 +316,8 @@ mod tests {
         assert!(text(true, 0).take(b"not packed at all").is_err());
     }
 
-    /// Serves a run without a log link whose last artifact is a log. A connection that sends nothing ends it; then it
-    /// returns how many pages of artifacts were asked for.
+    /// Serves a run without a log link whose last artifact is a log. A connection that sends
+    /// nothing ends it; then it returns how many pages of artifacts were asked for.
     async fn serve(listener: TcpListener, n_artifacts: usize) -> usize {
         let mut n_lists = 0;
         loop {
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_artifacts_are_searched_for_a_log_and_who_has_more_is_told() {
+    async fn the_number_of_searched_artifacts_is_limited_and_reported() {
         let limit = MAX_ARTIFACTS;
         for count in sizes_around("fleetwright::commands::task::log::MAX_ARTIFACTS", limit) {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -382,9 +384,9 @@ mod tests {
                 Err(missing) => {
                     assert!(count == 0 || count > limit, "{count}: {}", missing.message);
                     assert_eq!(missing.exit, Exit::NotFound);
-                    let hint = missing.advice.unwrap_or_default();
+                    let hint = missing.hint.unwrap_or_default();
                     assert_eq!(
-                        hint.contains("the first 10000 of its artifacts"),
+                        hint.contains("only the first 10000 artifacts"),
                         count > limit,
                         "{hint}"
                     );

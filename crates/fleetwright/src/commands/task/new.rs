@@ -1,4 +1,4 @@
-//! A new task: from a command line to what the queue's API wants to know.
+//! `task create`: builds a task definition from arguments.
 
 use access::slugid;
 use clap::Args;
@@ -14,62 +14,62 @@ use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
 
-/// Names are cut after so many characters.
+/// Maximum length of a task's name; longer names are cut.
 const MAX_NAME: usize = 100;
-/// Among this many pools a similar name is looked for.
+/// Maximum number of pools to search for a similar name.
 const MAX_POOLS: usize = 1_000;
 
 #[derive(Args, Debug)]
 pub(crate) struct NewTask {
-    /// The worker pool whose workers may run it
+    /// Pool id, such as demo/linux
     #[arg(long, value_name = "POOL", value_parser = name::pool)]
     pool: String,
-    /// What to call it (default: the command)
+    /// Name (default: the command)
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Who answers for it (default: your client)
+    /// E-mail address of the owner (default: your client id)
     #[arg(long, value_name = "E-MAIL")]
     owner: Option<String>,
-    /// How long it may run, such as 90s, 10m or 2h
+    /// Maximum run time, such as 90s, 10m or 2h
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     max_run_time: Option<String>,
-    /// Until when it must be done: a time, or a length from now (default: 1d)
+    /// Deadline: a time, or a duration from now (default: 1d)
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     deadline: Option<String>,
-    /// Which tasks go first: highest, very-high, high, medium, low, very-low, lowest
+    /// Priority: highest, very-high, high, medium, low, very-low, lowest
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<Priority>,
-    /// A variable of its environment; may be given several times
+    /// Environment variable; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Another task that must complete first; may be given several times
+    /// Id of a task that must complete first; repeatable
     #[arg(long, value_name = "TASK", value_parser = name::task)]
     after: Vec<String>,
-    /// The group it belongs to (default: one of its own)
+    /// Task group id (default: a new group)
     #[arg(long, value_name = "GROUP", value_parser = name::task)]
     task_group: Option<String>,
-    /// A scope that it gets; may be given several times
+    /// Scope to grant; repeatable
     #[arg(long, value_name = "SCOPE")]
     scope: Vec<String>,
-    /// How often to try again when a worker is lost (default: 5)
+    /// Maximum number of retries after lost workers (default: 5)
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// For other workers than ours: the whole payload, as JSON or as @FILE
+    /// Complete payload for another worker implementation, as JSON or @FILE
     #[arg(long, value_name = "JSON", conflicts_with_all = ["env", "max_run_time", "command"])]
     payload: Option<String>,
-    /// Create it even if there is no worker pool of this name: other workers may come for it
+    /// Create the task even if the pool does not exist
     #[arg(long)]
     force: bool,
-    /// Wait until it is resolved
+    /// Wait until the task is resolved
     #[arg(short, long)]
     wait: bool,
-    /// Show its log as it grows, and wait until it is resolved
+    /// Follow the log, and wait until the task is resolved
     #[arg(short, long)]
     log: bool,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(
         last = true,
         value_name = "COMMAND",
@@ -80,17 +80,17 @@ pub(crate) struct NewTask {
 
 pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failure> {
     if task.log && session.json {
-        let problem = Failure::usage("a log is a text: leave --json or --log out");
-        return Err(problem.advise("--wait waits for the end, and prints how the task stands then"));
+        let error = Failure::usage("--json and --log cannot be used together");
+        return Err(error.with_hint("use --wait to wait and print the task's status"));
     }
-    let id = slugid::nice(&mut machine::chance());
+    let id = slugid::nice(&mut machine::random_source());
     let definition = task.definition(session)?;
     if !task.force {
         refuse_unknown_pool(&task.pool, session).await?;
     }
     let call = Call::put(QUEUE, &["task", &id], definition)
-        .to(format!("create a task in worker pool {}", task.pool))
-        .look_with("fleetwright pool list");
+        .to(format!("create a task in pool {}", task.pool))
+        .list_command("fleetwright pool list");
     let reply = session.client.call(&call).await?;
     let created = format!("created task {id} in {}", task.pool);
     if !task.wait && !task.log {
@@ -103,7 +103,7 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
         return Ok(());
     }
     let interrupt = tokio::spawn(tokio::signal::ctrl_c());
-    // From here on it is heard.
+    // Ctrl-C is handled from here on.
     tokio::task::yield_now().await;
     if !session.json {
         output::note(&created);
@@ -112,23 +112,23 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
         status = until_resolved(&id, task.log, session) => ended(&id, &status?, session),
         Ok(Ok(())) = interrupt => Err(Failure::new(
             Exit::Interrupted,
-            format!("interrupted: task {id} goes on without being watched"),
+            format!("interrupted: task {id} continues"),
         )
-        .advise(format!(
-            "`fleetwright task log --follow {id}` shows it again, `fleetwright task cancel {id}` ends it"
+        .with_hint(format!(
+            "`fleetwright task log --follow {id}` follows it again, `fleetwright task cancel {id}` cancels it"
         ))),
     }
 }
 
-/// A pool that does not exist starts no worker: its name was misspelt, or the task is for other workers.
+/// Refuses an unknown pool: its id is probably misspelt. `--force` skips this check.
 async fn refuse_unknown_pool(pool: &str, session: &Session) -> Result<(), Failure> {
-    let call = Call::get(WORKER_MANAGER, &["worker-pool", pool]).to("look for the worker pool");
+    let call = Call::get(WORKER_MANAGER, &["worker-pool", pool]).to("look for the pool");
     let found = session.client.call(&call).await;
-    // Not all who may create tasks may see pools.
+    // The client may create tasks, but not read pools.
     if !found.is_err_and(|failure| failure.exit == Exit::NotFound) {
         return Ok(());
     }
-    let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list worker pools");
+    let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list pools");
     let listed = session
         .client
         .pages(&call, "workerPools", Some(MAX_POOLS))
@@ -139,11 +139,10 @@ async fn refuse_unknown_pool(pool: &str, session: &Session) -> Result<(), Failur
     let near = rules::did_you_mean(pool, names);
     Err(Failure::new(
         Exit::NotFound,
-        format!("no task was created: there is no worker pool {pool}{near}"),
+        format!("no task was created: pool {pool} does not exist{near}"),
     )
-    .advise(
-        "`fleetwright pool list` shows what there is; --force creates the task all the same, for workers that no \
-         pool starts",
+    .with_hint(
+        "`fleetwright pool list` lists the pools; use --force if other workers run this task queue",
     ))
 }
 
@@ -163,7 +162,7 @@ fn ended(id: &str, status: &Value, session: &Session) -> Result<(), Failure> {
         "failed" => Failure::failed(format!("task {id} failed")),
         state => Failure::failed(format!("task {id} ended as {state}: {why}")),
     };
-    Err(failure.advise(format!("fleetwright task log {id} shows what it said")))
+    Err(failure.with_hint(format!("show its log with `fleetwright task log {id}`")))
 }
 
 impl NewTask {
@@ -171,7 +170,7 @@ impl NewTask {
         let now = session.now;
         let deadline = match &self.deadline {
             Some(text) => output::parse_moment(text, now)
-                .map_err(|problem| Failure::usage(format!("--deadline: {problem}")))?,
+                .map_err(|error| Failure::usage(format!("--deadline: {error}")))?,
             None => now.plus_millis(DAY_MS),
         };
         let owner = self.owner.as_deref().or(session.client.client_id());
@@ -215,11 +214,11 @@ impl NewTask {
             payload.insert("env".to_owned(), Value::Object(env));
         }
         if let Some(text) = &self.max_run_time {
-            let problem = "give --max-run-time a length of at least a second, such as 90s or 2h";
-            let end = output::parse_moment(text, now).map_err(|_| Failure::usage(problem))?;
+            let error = "--max-run-time: expected a duration of at least 1 s, such as 90s or 2h";
+            let end = output::parse_moment(text, now).map_err(|_| Failure::usage(error))?;
             let seconds = end.millis_since(now) / SECOND_MS;
             if seconds < 1 {
-                return Err(Failure::usage(problem));
+                return Err(Failure::usage(error));
             }
             payload.insert("maxRunTime".to_owned(), json!(seconds));
         }
@@ -230,6 +229,6 @@ impl NewTask {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        Some(_) | None => Err("give NAME=VALUE, such as CI=true".to_owned()),
+        Some(_) | None => Err("expected NAME=VALUE, such as CI=true".to_owned()),
     }
 }

@@ -1,10 +1,10 @@
-//! Single rules of a worker configuration: an edit of one touches nothing else of its set.
+//! `rules rule`: edits single rules of a worker configuration.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::super::{Consent, Session};
-use super::LOOK;
+use super::LIST_COMMAND;
 use crate::client::{Call, WORKER_MANAGER};
 use crate::code::KEYS_FIRST;
 use crate::failure::Failure;
@@ -13,28 +13,30 @@ use crate::output;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// One rule
+    /// Show a rule
     Show(Name),
-    /// Add a rule, last or at a given place
+    /// Add a rule, by default as the last
     Add {
         #[command(flatten)]
         content: Content,
         #[command(flatten)]
         place: Place,
     },
-    /// Give a rule other conditions and values, where it is
+    /// Replace the conditions and values of a rule
     Replace(Content),
-    /// Take a rule away
+    /// Remove a rule
     Remove {
         #[command(flatten)]
         name: Name,
-        /// Only if this is still the version of the configuration
+        /// Refuse unless this is the current version
         #[arg(long, value_name = "N")]
         version: Option<u64>,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Put a rule elsewhere among the others: later rules win
+    /// Move a rule to another position
+    ///
+    /// Later rules override earlier ones.
     Move {
         #[command(flatten)]
         name: Name,
@@ -47,10 +49,10 @@ pub(crate) enum Verb {
 
 #[derive(Args, Debug)]
 pub(crate) struct Name {
-    /// The worker configuration
+    /// Worker configuration id
     #[arg(value_name = "ID")]
     id: String,
-    /// The rule
+    /// Rule id
     #[arg(value_name = "RULE")]
     rule: String,
 }
@@ -59,7 +61,7 @@ pub(crate) struct Name {
 pub(crate) struct Content {
     #[command(flatten)]
     name: Name,
-    /// A file with its description, conditions and values: YAML, JSON or TOML (`-`: standard input)
+    /// File with its description, conditions and values: YAML, JSON or TOML (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     file: String,
     #[command(flatten)]
@@ -68,10 +70,10 @@ pub(crate) struct Content {
 
 #[derive(Args, Debug)]
 pub(crate) struct Edit {
-    /// Only if this is still the version of the configuration
+    /// Refuse unless this is the current version
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// Why, for the history
+    /// Reason for the change, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -82,13 +84,13 @@ pub(crate) struct Place {
     /// Before all other rules
     #[arg(long)]
     first: bool,
-    /// After all other rules, so that it wins
+    /// After all other rules
     #[arg(long)]
     last: bool,
-    /// Right before this rule
+    /// Directly before this rule
     #[arg(long, value_name = "RULE")]
     before: Option<String>,
-    /// Right after this rule
+    /// Directly after this rule
     #[arg(long, value_name = "RULE")]
     after: Option<String>,
 }
@@ -132,16 +134,16 @@ impl Content {
     fn body(&self) -> Result<Value, Failure> {
         let file = &self.file;
         let Value::Object(mut fields) = read_document(file)? else {
-            return Err(Failure::usage(format!("{file} holds no rule"))
-                .advise(format!("a rule is a mapping with {}", KEYS.join(", "))));
+            return Err(Failure::usage(format!("{file} has no rule"))
+                .with_hint(format!("a rule is a mapping with {}", KEYS.join(", "))));
         };
-        // As `rule show --json` gives it.
+        // As in the output of `rule show --json`.
         if let Some(Value::Object(rule)) = fields.remove("rule") {
             fields = rule;
         }
         if let Some(unknown) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return Err(Failure::usage(format!(
-                "{file}: a rule has no key {unknown:?}; it may have {}",
+                "{file}: unknown key {unknown:?} of a rule; the keys are {}",
                 KEYS.join(", ")
             )));
         }
@@ -177,8 +179,8 @@ pub(super) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::Move { name, place, edit } => {
             let position = place.as_json().ok_or_else(|| {
-                Failure::usage("where to?")
-                    .advise("give --first, --last, --before RULE or --after RULE")
+                Failure::usage("no position given")
+                    .with_hint("use --first, --last, --before RULE or --after RULE")
             })?;
             let mut body = json!({ "position": position });
             edit.put_into(&mut body);
@@ -192,7 +194,7 @@ pub(super) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 async fn show(name: &Name, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &name.segments())
         .to(format!("show {}", name.title()))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     match session.json {
         true => output::json(&reply),
@@ -208,12 +210,14 @@ async fn finish(
     name: &Name,
     session: &Session,
 ) -> Result<(), Failure> {
-    let call = call.to(format!("{verb} {}", name.title())).look_with(LOOK);
+    let call = call
+        .to(format!("{verb} {}", name.title()))
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     let version = reply["version"].as_u64().unwrap_or_default();
     session.done(
         &reply,
-        &format!("{done} {}, which is now at version {version}", name.title()),
+        &format!("{done} {}, now at version {version}", name.title()),
     );
     Ok(())
 }

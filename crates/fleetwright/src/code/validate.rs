@@ -1,7 +1,7 @@
-//! What can be said of things before a server is asked to make them: rules that no schema tells.
+//! Checks of definitions that schemas cannot express.
 //!
-//! What a server would refuse half-way through is refused here before anything is done. Worker configurations and worker
-//! pools are left to the server, which plans them.
+//! These errors are found before the first change is made. Worker configurations and pools are
+//! checked by the server, which plans them.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ use super::kind::Kind;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 
-/// What an override is about.
+/// The keys that name the target of an override.
 const TARGET: [&str; 4] = ["workerPoolId", "launchConfigId", "providerId", "region"];
-/// Who makes it is for the server to say.
-const SOMEBODY: &str = "somebody";
+/// Placeholder: the server sets the owner.
+const PLACEHOLDER: &str = "somebody";
 
-/// What is wrong with a thing that fits its schema.
-pub(super) fn problem(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
+/// The error in an item that is valid under its schema.
+pub(super) fn find_error(kind: Kind, id: &str, content: &Value, now: Timestamp) -> Option<String> {
     match kind {
         Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
         Kind::WorkerPool => of_launch_configs(id, content),
         Kind::Override => match asked(id, content, now).map(|asked| asked.check(now)) {
-            // It is left out, and told.
+            // Expired overrides are ignored with a note.
             Ok(Ok(()) | Err(BadOverride::Past { .. })) => None,
             Ok(Err(bad)) => Some(bad.to_string()),
-            Err(problem) => Some(problem),
+            Err(error) => Some(error),
         },
     }
 }
@@ -44,7 +44,7 @@ fn of_launch_configs(id: &str, content: &Value) -> Option<String> {
     match judged {
         Ok(_) => None,
         Err(BadLaunchConfigs::Clash(id)) => Some(format!(
-            "the launchConfigId {id} stands for two different launch configs"
+            "two different launch configs have the launchConfigId {id}"
         )),
         Err(bad @ (BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_))) => {
             Some(format!("config: {bad}"))
@@ -52,7 +52,7 @@ fn of_launch_configs(id: &str, content: &Value) -> Option<String> {
     }
 }
 
-/// An override as the server would understand it.
+/// Parses an override as the server does.
 fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> {
     let bad = |bad: BadId| bad.to_string();
     let target = match TARGET.map(|key| content[key].as_str()) {
@@ -64,8 +64,8 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
         [None, None, None, Some(region)] => Target::Region(region.parse().map_err(bad)?),
         _ => {
             return Err(
-                "is about one thing: a workerPoolId (perhaps with a launchConfigId), a providerId or a region"
-                    .to_owned(),
+                "needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region"
+                .to_owned(),
             );
         }
     };
@@ -84,7 +84,7 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
         }
         _ => {
             return Err(
-                "does one thing: pause: true, or minCapacity, maxCapacity or both".to_owned(),
+                "needs one effect: pause: true, or minCapacity, maxCapacity or both".to_owned(),
             );
         }
     };
@@ -95,7 +95,7 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
         target,
         effect,
         reason: text("reason").to_owned(),
-        owner: SOMEBODY.parse().map_err(bad)?,
+        owner: PLACEHOLDER.parse().map_err(bad)?,
         created: now,
         until: until.map_err(|bad| format!("until: {bad}"))?,
         ended: None,
@@ -104,23 +104,23 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
 }
 
 impl Plan {
-    /// What cannot become of something that is there.
+    /// Reports updates that are not possible.
     pub(super) fn check_updates(&mut self) {
         let updates = self.changes.iter();
         let updates = updates.filter(|change| change.action == Action::Update);
         let conflicts = updates.filter_map(|change| {
             let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-            let problem = match change.kind {
+            let error = match change.kind {
                 Kind::Role | Kind::Client | Kind::WorkerConfiguration | Kind::WorkerPool => None,
                 Kind::Override => other_target(&change.id, before, after),
             };
-            Some(format!("{}: {}", change.origin(), problem?))
+            Some(format!("{}: {}", change.origin(), error?))
         });
         let conflicts: Vec<_> = conflicts.collect();
         self.conflicts.extend(conflicts);
     }
 
-    /// What needs a server to be judged, and is not changed by it.
+    /// Checks that need the server.
     pub(super) async fn check_with(&mut self, client: &Client) -> Result<(), Failure> {
         self.check_own_client(client.client_id());
         let providers = match asked_providers(&self.changes).is_empty() {
@@ -133,17 +133,17 @@ impl Plan {
         Ok(())
     }
 
-    /// Who removes itself cannot finish.
+    /// Refuses to remove the client that runs this command.
     fn check_own_client(&mut self, own: Option<&str>) {
-        let goes = self.changes.iter().any(|change| {
+        let is_removed = self.changes.iter().any(|change| {
             change.kind == Kind::Client
                 && change.action == Action::Remove
                 && own == Some(change.id.as_str())
         });
-        if goes {
+        if is_removed {
             self.conflicts.push(format!(
-                "client {} is owned and in no file, and this runs with its credentials: write it into a file, or let \
-                 another client remove it",
+                "client {} would be removed, but this command uses its credentials: add it to a file, or use \
+                 another client to remove it",
                 own.unwrap_or_default()
             ));
         }
@@ -155,7 +155,7 @@ impl Plan {
             if !known.contains(provider) {
                 let names: Vec<_> = known.iter().map(String::as_str).collect();
                 problems.push(format!(
-                    "{}: {} wants the provider {provider:?}, and there are {}",
+                    "{}: {}: unknown provider {provider:?}; the server has {}",
                     change.origin(),
                     change.title(),
                     names.join(", ")
@@ -166,7 +166,7 @@ impl Plan {
     }
 }
 
-/// The provider that each pool or override names which is to be written.
+/// The providers that pools and overrides to write refer to.
 fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
     let written = changes.iter().filter_map(|change| match change.kind {
         Kind::Role | Kind::Client | Kind::WorkerConfiguration => None,
@@ -179,7 +179,7 @@ fn asked_providers(changes: &[Change]) -> Vec<(&Change, &str)> {
         .collect()
 }
 
-/// The providers of the server; nothing if they are not for us to know.
+/// The providers of the server; `None` if the client may not list them.
 async fn providers(client: &Client) -> Result<Option<BTreeSet<String>>, Failure> {
     const KEY: &str = "providers";
     let call = Call::get(WORKER_MANAGER, &[KEY]).to("list the providers");
@@ -199,7 +199,7 @@ fn other_target(id: &str, before: &Value, after: &Value) -> Option<String> {
         .any(|key| before.get(*key) != after.get(*key))
         .then(|| {
             format!(
-                "override {id} is about something else on the server: give this one another name, or remove that one first \
+                "override {id} has another target on the server: rename this one, or remove that one first \
                  (`fleetwright override remove {id}`)"
             )
         })
@@ -228,7 +228,7 @@ mod tests {
             version: None,
             before,
             after,
-            foreseen: None,
+            effects: None,
             adopted: std::collections::BTreeMap::new(),
         }
     }
@@ -245,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn an_override_is_judged_by_the_rules_of_the_server() {
+    fn an_override_is_checked_like_on_the_server() {
         let said = |mut more: Value| {
             let fields = more.as_object_mut().unwrap();
             for (key, value) in [("until", "2029-12-24T00:00:00Z"), ("reason", "r")] {
                 fields.entry(key).or_insert(json!(value));
             }
-            problem(Kind::Override, "o", &more, now()).unwrap_or_default()
+            find_error(Kind::Override, "o", &more, now()).unwrap_or_default()
         };
         assert_eq!(said(json!({"region": "r", "pause": true})), "");
         assert_eq!(said(json!({"workerPoolId": "a/b", "maxCapacity": 1})), "");
@@ -272,13 +272,13 @@ mod tests {
             ),
             (
                 json!({"region": "r", "providerId": "p", "pause": true}),
-                "about one thing",
+                "needs one target",
             ),
             (
                 json!({"launchConfigId": "lc", "pause": true}),
-                "about one thing",
+                "needs one target",
             ),
-            (json!({"region": "r"}), "does one thing"),
+            (json!({"region": "r"}), "needs one effect"),
         ] {
             let said = said(more);
             assert!(said.contains(part), "{part}: {said}");
@@ -286,19 +286,19 @@ mod tests {
     }
 
     #[test]
-    fn one_launch_config_id_stands_for_one_content() {
+    fn a_launch_config_id_has_one_content() {
         let listed = |image: &str| json!({"image": image, "disk": {"size": 1}, "workerManager": {"launchConfigId": "lc1"}});
         let config = |listed: Value| pool("p", json!({ "launchConfigs": listed }));
         let twice = config(json!([listed("a"), listed("b")]));
-        let said = problem(Kind::WorkerPool, "a/b", &twice, now()).unwrap();
+        let said = find_error(Kind::WorkerPool, "a/b", &twice, now()).unwrap();
         assert_eq!(
             said,
-            "the launchConfigId lc1 stands for two different launch configs"
+            "two different launch configs have the launchConfigId lc1"
         );
     }
 
     #[test]
-    fn an_override_cannot_be_about_something_else_all_at_once() {
+    fn the_target_of_an_override_cannot_change() {
         let about = |region: &str, reason: &str| {
             Some(
                 json!({"region": region, "pause": true, "reason": reason, "until": "2030-01-01T00:00:00Z"}),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_is_not_there_is_told_before_anything_is_done() {
+    fn an_unknown_provider_is_reported_before_any_change() {
         let known = ["iron", "cloud"].map(str::to_owned);
         let pause = json!({"providerId": "nosuch", "pause": true});
         let mut plan = plan(vec![
@@ -346,8 +346,8 @@ mod tests {
         ]);
         plan.check_providers(&BTreeSet::from(known));
         insta::assert_snapshot!(plan.errors.join("\n"), @r#"
-        f.yaml: worker pool a/lost wants the provider "nosuch", and there are cloud, iron
-        f.yaml: override o wants the provider "nosuch", and there are cloud, iron
+        f.yaml: pool a/lost: unknown provider "nosuch"; the server has cloud, iron
+        f.yaml: override o: unknown provider "nosuch"; the server has cloud, iron
         "#);
     }
 

@@ -1,7 +1,7 @@
-//! Carries a plan out, item by item: one that fails does not hold up the others.
+//! Executes a plan item by item; a failed item does not stop the others.
 //!
-//! Right before something is written it is read again: what somebody changed since the plan was made is left
-//! as it is. Worker configurations say their version with the write, so that there is no moment in between.
+//! Each item is read again before it is written: items that others changed since the plan was made
+//! are skipped. Writes of worker configurations carry their version, so that they cannot race.
 
 use std::collections::BTreeSet;
 
@@ -9,58 +9,62 @@ use serde_json::{Value, json};
 
 use super::change::{Action, Change, is_going};
 use super::kind::Kind;
-use super::server::{There, read_one};
+use super::server::{ServerItem, read_one};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// How it went.
+/// The outcome of executing a plan.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) done: Vec<Change>,
-    /// Done already when it was its turn.
-    pub(super) found_done: usize,
+    /// Changes that were already applied.
+    pub(super) already_done: usize,
     pub(super) failed: Vec<(Change, Failure)>,
-    /// Not tried, because the server went away.
-    pub(super) left: usize,
+    /// Changes not tried, because the server became unreachable.
+    pub(super) not_tried: usize,
 }
 
-/// What goes with every write.
+/// Options of every write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner<'a> {
+pub(super) struct WriteOptions<'a> {
     pub(super) adopts: bool,
     pub(super) reason: Option<&'a str>,
 }
 
-/// How something is, next to what a plan read and wants.
+/// The state of an item on the server, relative to its planned change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
-    AsRead,
-    Done,
-    /// A worker pool that this plan took from its configuration, and that went before it was made again.
-    Gone,
+    Unchanged,
+    Applied,
+    /// A pool that its worker configuration gave up in this plan, and that was deleted since.
+    Removed,
 }
 
-pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &Client) -> Outcome {
+pub(super) async fn execute(
+    changes: &[Change],
+    options: WriteOptions<'_>,
+    client: &Client,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in changes.iter().enumerate() {
-        progress.tell(|| {
+        progress.report(|| {
             format!(
                 "applying: {position} of {}, now {}",
                 changes.len(),
                 change.title()
             )
         });
-        let result = match state(change, &freed, client).await {
-            Ok(State::Done) => {
-                outcome.found_done += 1;
+        let result = match read_state(change, &freed, client).await {
+            Ok(State::Applied) => {
+                outcome.already_done += 1;
                 freed.extend(change.loses());
                 continue;
             }
-            Ok(State::AsRead) => write(change, change.action, manner, client).await,
-            Ok(State::Gone) => write(change, Action::Create, manner, client).await,
+            Ok(State::Unchanged) => write(change, change.action, options, client).await,
+            Ok(State::Removed) => write(change, Action::Create, options, client).await,
             Err(failure) => Err(failure),
         };
         match result {
@@ -69,11 +73,11 @@ pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &C
                 outcome.done.push(change.clone());
             }
             Err(failure) => {
-                // The others would only wait for the same silence.
-                let is_gone = failure.exit == Exit::Unreachable;
+                // Further calls would time out too.
+                let is_unreachable = failure.exit == Exit::Unreachable;
                 outcome.failed.push((change.clone(), failure));
-                if is_gone {
-                    outcome.left = changes.len() - position - 1;
+                if is_unreachable {
+                    outcome.not_tried = changes.len() - position - 1;
                     break;
                 }
             }
@@ -82,74 +86,74 @@ pub(super) async fn carry_out(changes: &[Change], manner: Manner<'_>, client: &C
     outcome
 }
 
-pub(super) async fn state(
+pub(super) async fn read_state(
     change: &Change,
     freed: &BTreeSet<String>,
     client: &Client,
 ) -> Result<State, Failure> {
-    let there = read_one(client, change.kind, &change.id).await?;
-    judge(change, freed, there.as_ref())
+    let stored = read_one(client, change.kind, &change.id).await?;
+    compare(change, freed, stored.as_ref())
 }
 
-/// `freed`: the pools that changes before this one gave up. What became of those is not somebody else's doing.
-fn judge(
+/// `freed`: the pools that earlier changes gave up. Their changes are not conflicts.
+fn compare(
     change: &Change,
     freed: &BTreeSet<String>,
-    there: Option<&There>,
+    stored: Option<&ServerItem>,
 ) -> Result<State, Failure> {
-    if change.has_read(there) {
-        return Ok(State::AsRead);
+    if change.has_read(stored) {
+        return Ok(State::Unchanged);
     }
-    if change.is_done(there) {
-        return Ok(State::Done);
+    if change.is_done(stored) {
+        return Ok(State::Applied);
     }
     if change.kind == Kind::WorkerPool && freed.contains(&change.id) {
-        match there {
-            None => return Ok(State::Gone),
-            Some(there) if is_going(&there.content) => return Ok(State::AsRead),
+        match stored {
+            None => return Ok(State::Removed),
+            Some(stored) if is_going(&stored.content) => return Ok(State::Unchanged),
             Some(_) => {}
         }
     }
-    let happened = match (&change.before, there) {
-        (None, Some(_)) => "was made",
+    let happened = match (&change.before, stored) {
+        (None, Some(_)) => "was created",
         (Some(_), None) => "was removed",
         (_, _) => "was changed",
     };
     Err(Failure::new(
         Exit::Conflict,
         format!(
-            "{} {happened} by somebody since the plan was made",
+            "{} {happened} by another client since the plan was made",
             change.title()
         ),
     )
-    .advise("plan again"))
+    .with_hint("run `fleetwright plan` again"))
 }
 
 async fn write(
     change: &Change,
     action: Action,
-    manner: Manner<'_>,
+    options: WriteOptions<'_>,
     client: &Client,
 ) -> Result<(), Failure> {
     let (kind, id) = (change.kind, &change.id);
-    let body = || body(change, manner);
+    let body = || body(change, options);
     let call = match action {
         Action::Create => kind.create_call(id, body()),
         Action::Update => kind.update_call(id, body()),
         Action::Remove => kind.remove_call(id).query("version", change.version),
     };
-    // A new client's access token goes nowhere: whoever needs it makes another.
+    // The access token of a new client is dropped: `client reset` makes another one.
     client.call(&call).await.map(drop)
 }
 
-fn body(change: &Change, manner: Manner<'_>) -> Value {
+fn body(change: &Change, options: WriteOptions<'_>) -> Value {
     let mut body = change.after.clone().unwrap_or_default();
     if change.kind == Kind::WorkerConfiguration {
-        body["adoptPools"] = json!(manner.adopts);
+        body["adoptPools"] = json!(options.adopts);
         if let Some(version) = change.version {
             body["version"] = json!(version);
         }
-        if let Some(reason) = manner.reason {
+        if let Some(reason) = options.reason {
             body["reason"] = json!(reason);
         }
     }
@@ -171,7 +175,7 @@ mod tests {
             version: None,
             before,
             after,
-            foreseen: None,
+            effects: None,
             adopted: BTreeMap::new(),
         }
     }
@@ -180,50 +184,53 @@ mod tests {
         json!({"description": "", "scopes": [scope]})
     }
 
-    fn there(content: Value) -> There {
-        There {
+    fn stored(content: Value) -> ServerItem {
+        ServerItem {
             content,
             version: None,
         }
     }
 
-    fn word(change: &Change, there: Option<&There>) -> String {
-        match judge(change, &BTreeSet::new(), there) {
+    fn word(change: &Change, stored: Option<&ServerItem>) -> String {
+        match compare(change, &BTreeSet::new(), stored) {
             Ok(state) => format!("{state:?}"),
             Err(failure) => failure.message,
         }
     }
 
     #[test]
-    fn what_somebody_changed_since_is_left_alone() {
+    fn changes_by_others_are_not_overwritten() {
         let update = change(Some(role("a")), Some(role("b")));
-        assert_eq!(word(&update, Some(&there(role("a")))), "AsRead");
-        assert_eq!(word(&update, Some(&there(role("b")))), "Done");
-        assert!(word(&update, Some(&there(role("c")))).contains("was changed"));
+        assert_eq!(word(&update, Some(&stored(role("a")))), "Unchanged");
+        assert_eq!(word(&update, Some(&stored(role("b")))), "Applied");
+        assert!(word(&update, Some(&stored(role("c")))).contains("was changed"));
         assert!(word(&update, None).contains("was removed"));
         let create = change(None, Some(role("b")));
-        assert_eq!(word(&create, None), "AsRead");
-        assert_eq!(word(&create, Some(&there(role("b")))), "Done");
-        assert!(word(&create, Some(&there(role("c")))).contains("was made"));
+        assert_eq!(word(&create, None), "Unchanged");
+        assert_eq!(word(&create, Some(&stored(role("b")))), "Applied");
+        assert!(word(&create, Some(&stored(role("c")))).contains("was created"));
         let remove = change(Some(role("a")), None);
-        assert_eq!(word(&remove, Some(&there(role("a")))), "AsRead");
-        assert_eq!(word(&remove, None), "Done");
-        assert!(word(&remove, Some(&there(role("c")))).contains("was changed"));
+        assert_eq!(word(&remove, Some(&stored(role("a")))), "Unchanged");
+        assert_eq!(word(&remove, None), "Applied");
+        assert!(word(&remove, Some(&stored(role("c")))).contains("was changed"));
     }
 
     #[test]
-    fn what_became_of_a_pool_that_this_plan_freed_is_nobody_elses_doing() {
+    fn changes_of_pools_that_this_plan_freed_are_no_conflict() {
         let pool = |provider: &str| json!({"providerId": provider, "config": {}});
         let mut update = change(Some(pool("p")), Some(pool("q")));
         update.kind = Kind::WorkerPool;
         let (freed, none) = (BTreeSet::from([update.id.clone()]), BTreeSet::new());
-        let going = there(pool("null-provider"));
-        for there in [None, Some(&going)] {
-            assert!(judge(&update, &none, there).is_err());
+        let going = stored(pool("null-provider"));
+        for stored in [None, Some(&going)] {
+            assert!(compare(&update, &none, stored).is_err());
         }
-        assert_eq!(judge(&update, &freed, None).unwrap(), State::Gone);
-        assert_eq!(judge(&update, &freed, Some(&going)).unwrap(), State::AsRead);
-        assert!(judge(&update, &freed, Some(&there(pool("theirs")))).is_err());
+        assert_eq!(compare(&update, &freed, None).unwrap(), State::Removed);
+        assert_eq!(
+            compare(&update, &freed, Some(&going)).unwrap(),
+            State::Unchanged
+        );
+        assert!(compare(&update, &freed, Some(&stored(pool("theirs")))).is_err());
     }
 
     #[test]
@@ -232,15 +239,15 @@ mod tests {
         let mut update = change(Some(content.clone()), Some(content.clone()));
         update.kind = Kind::WorkerConfiguration;
         update.version = Some(3);
-        let at = |version| There {
+        let at = |version| ServerItem {
             content: json!({"workerTypes": ["a"], "rules": []}),
             version: Some(version),
         };
-        assert_eq!(word(&update, Some(&at(3))), "AsRead");
+        assert_eq!(word(&update, Some(&at(3))), "Unchanged");
         assert!(word(&update, Some(&at(4))).contains("was changed"));
         let body = body(
             &update,
-            Manner {
+            WriteOptions {
                 adopts: true,
                 reason: Some("why"),
             },

@@ -1,7 +1,7 @@
-//! Worker configurations: rule sets on a server, and in files.
+//! Worker configurations on a server and in files.
 //!
-//! What works on a file (`eval`, `explain`, `fmt`, `lint`) needs no server; with `--server` the name is that of
-//! a configuration which the server has.
+//! Commands on files (`eval`, `explain`, `fmt`, `lint`) need no server; with `--server` they read
+//! the worker configuration of that id from the server.
 
 mod comments;
 mod evaluate;
@@ -16,93 +16,99 @@ use clap::Subcommand;
 use super::{Limit, Session, runs};
 use crate::failure::Failure;
 
-const LOOK: &str = "fleetwright configuration list";
+const LIST_COMMAND: &str = "fleetwright rules list";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Worker configurations by name, without their rules
+    /// List worker configurations, without their rules
     List(Limit),
-    /// Worker types and rules of a configuration
+    /// Show a worker configuration with its worker types and rules
     Show {
-        /// The worker configuration
+        /// Worker configuration id
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Make a worker configuration, and the worker pools that follow from it
+    /// Create a worker configuration and its pools
     ///
-    /// All of it or nothing: what cannot be used is refused with the conditions, the path and the rules concerned.
+    /// Creates everything or nothing. Errors name the conditions, the path and the rules.
     Create(stored::Definition),
-    /// Give a worker configuration other worker types and rules
+    /// Replace the worker types and rules of a worker configuration
     ///
-    /// A version in the file is the one that was read: nothing is changed if somebody changed the configuration since.
+    /// If the file has a version and the server has another one, nothing is changed.
     Update(stored::Definition),
-    /// Delete a worker configuration; its worker pools go when their last workers have
+    /// Delete a worker configuration and its pools
+    ///
+    /// Its pools are deleted after their last workers stop.
     Delete(stored::Deletion),
-    /// Who changed a worker configuration, when and how; also one that has been deleted
+    /// List the versions of a worker configuration
+    ///
+    /// Also works for deleted worker configurations.
     History {
-        /// The worker configuration
+        /// Worker configuration id
         #[arg(value_name = "ID")]
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Show what became of the last task runs of its worker types
+    /// List the last task runs of its worker types
     Runs {
-        /// The worker configuration
+        /// Worker configuration id
         #[arg(value_name = "ID")]
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
-    /// What differs between two versions, in rules and in what follows from them
+    /// Compare two versions: rules and their effects
     Diff {
-        /// The worker configuration
+        /// Worker configuration id
         #[arg(value_name = "ID")]
         id: String,
-        /// The older version
+        /// Older version
         #[arg(value_name = "FROM")]
         from: u64,
-        /// The newer version
+        /// Newer version
         #[arg(value_name = "TO")]
         to: u64,
     },
-    /// Make an old version the newest, also of a configuration that has been deleted
+    /// Restore an old version
+    ///
+    /// Also works for deleted worker configurations.
     Revert(stored::Reversion),
-    /// What an update would do: to rules, worker pools, launch configs, running workers and their price
+    /// Show the effects of an update on pools, launch configs, workers and costs
     Plan(stored::Draft),
-    /// Single rules of a configuration on the server
+    /// Manage single rules of a worker configuration
     #[command(subcommand)]
     Rule(rule::Verb),
-    /// What the rules give under conditions, and which rule each value comes from
+    /// Evaluate rules under conditions
     ///
     /// Prints the values as JSON.
     Eval(evaluate::Evaluation),
-    /// How one value came to be what it is: who set it, overrode it, deleted it
+    /// Explain which rules set, override or delete a value
     Explain(evaluate::Question),
-    /// Write files in one form: keys in order, the same layout everywhere
+    /// Format files: order of keys and layout
     ///
-    /// What the file says stays the same. Comments and aliases of YAML, and comments of TOML, would be
-    /// lost: such files are left alone, unless --force says otherwise.
+    /// The content does not change. Formatting deletes comments in YAML and TOML, and aliases in
+    /// YAML: files with them are skipped unless --force is set.
     Fmt(format::Arguments),
-    /// Look for rules that do nothing, and for what could be said shorter
+    /// Find rules without effect and redundant values
     ///
-    /// Exits with 1 if something was found. Which rules apply depends on what providers present: --places says
-    /// it, or the server does.
+    /// Exits with 1 if there are findings. Which rules apply depends on the places of providers:
+    /// from --places, or from the server.
     Lint(lint::Arguments),
-    /// The JSON Schema of worker configurations, for editors
+    /// Print the JSON Schema of worker configurations
     Schema,
-    /// What the payload of a worker type's tasks must look like
+    /// Print the JSON Schema of the payload of a worker type's tasks
     PayloadSchema {
-        /// The worker type: build-opt, or a whole worker pool id
+        /// Worker type, such as build-opt, or its pool id
         #[arg(value_name = "WORKER_TYPE")]
         worker_type: String,
-        /// As it is for workers of this launch config
+        /// Only for workers of this launch config
         #[arg(long, value_name = "ID")]
         launch_config: Option<String>,
     },
 }
 
-/// What only a server can do.
+/// Commands that need a server.
 pub(crate) enum Remote {
     List(Limit),
     Show(String),
@@ -122,8 +128,8 @@ pub(crate) enum Remote {
 }
 
 impl Verb {
-    /// Does what can be done here; returns what is for the server.
-    pub(crate) fn here(self, json: bool) -> Result<Option<Remote>, Failure> {
+    /// Runs a command on files, or returns the command for the server.
+    pub(crate) fn run_local(self, json: bool) -> Result<Option<Remote>, Failure> {
         let remote = match self {
             Self::List(limit) => Remote::List(limit),
             Self::Show { id } => Remote::Show(id),
@@ -137,12 +143,12 @@ impl Verb {
             Self::Plan(draft) => Remote::Plan(draft),
             Self::Rule(verb) => Remote::Rule(verb),
             Self::Eval(evaluation) if evaluation.is_remote() => Remote::Eval(evaluation),
-            Self::Eval(evaluation) => return evaluation.here(json).map(|()| None),
+            Self::Eval(evaluation) => return evaluation.run_local(json).map(|()| None),
             Self::Explain(question) if question.is_remote() => Remote::Explain(question),
-            Self::Explain(question) => return question.here(json).map(|()| None),
+            Self::Explain(question) => return question.run_local(json).map(|()| None),
             Self::Fmt(arguments) => return format::run(&arguments).map(|()| None),
             Self::Lint(arguments) if arguments.is_remote() => Remote::Lint(arguments),
-            Self::Lint(arguments) => return lint::here(&arguments, json).map(|()| None),
+            Self::Lint(arguments) => return lint::run_local(&arguments, json).map(|()| None),
             Self::Schema => {
                 lint::print_schema();
                 return Ok(None);
@@ -169,9 +175,9 @@ pub(crate) async fn run(remote: Remote, session: &Session) -> Result<(), Failure
         Remote::Revert(reversion) => stored::revert(&reversion, session).await,
         Remote::Plan(draft) => stored::plan(&draft, session).await,
         Remote::Rule(verb) => rule::run(verb, session).await,
-        Remote::Eval(evaluation) => evaluation.there(session).await,
-        Remote::Explain(question) => question.there(session).await,
-        Remote::Lint(arguments) => lint::there(&arguments, session).await,
+        Remote::Eval(evaluation) => evaluation.run_remote(session).await,
+        Remote::Explain(question) => question.run_remote(session).await,
+        Remote::Lint(arguments) => lint::run_remote(&arguments, session).await,
         Remote::PayloadSchema(worker_type, launch_config) => {
             stored::payload_schema(&worker_type, launch_config.as_deref(), session).await
         }

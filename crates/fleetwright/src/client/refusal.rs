@@ -1,4 +1,4 @@
-//! Turns what a server refused into words, an exit code and advice.
+//! Turns error responses into messages, exit codes and hints.
 
 use api_client::Refusal;
 use reqwest::StatusCode;
@@ -6,22 +6,22 @@ use reqwest::StatusCode;
 use super::Call;
 use crate::failure::{Exit, Failure};
 
-/// The failure for an answer that is not a success.
+/// The failure for an error response.
 pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
     let (status, message) = (refusal.status, text_of(refusal));
-    let said = message.as_deref().unwrap_or_default();
-    let (exit, advice) = match status.as_u16() {
+    let text = message.as_deref().unwrap_or_default();
+    let (exit, hint) = match status.as_u16() {
         300..=399 | 404 | 405 | 501 if message.is_none() => {
             (Exit::Failed, Some(NOT_OUR_SERVER.to_owned()))
         }
-        400 | 404 if is_about_provider(said) => {
+        400 | 404 if is_about_provider(text) => {
             let exit = match status {
                 StatusCode::NOT_FOUND => Exit::NotFound,
                 _ => Exit::Failed,
             };
-            (exit, Some(shows_what_there_is("fleetwright provider list")))
+            (exit, Some(list_hint("fleetwright provider list")))
         }
-        400 if said.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
+        400 if text.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
         401 | 403 if !signed => (Exit::NotAllowed, Some(NO_CREDENTIALS.to_owned())),
         401 => (Exit::NotAllowed, Some(WRONG_CREDENTIALS.to_owned())),
         403 if call.api.path().ends_with("/scopes/current") => {
@@ -30,49 +30,56 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
         403 => (
             Exit::NotAllowed,
             Some(format!(
-                "`fleetwright scope current` shows what your client may do; {MORE_SCOPES}"
+                "`fleetwright scope current` shows the scopes of your client; {MORE_SCOPES}"
             )),
         ),
-        404 => (Exit::NotFound, call.look_with.map(shows_what_there_is)),
-        409 if said == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
+        404 => (Exit::NotFound, call.list_command.map(list_hint)),
+        409 if text == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
         409 => (Exit::Conflict, Some(CONFLICT.to_owned())),
         _ => (Exit::Failed, None),
     };
     let message = message.unwrap_or_else(|| format!("the server answered {status}"));
     let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
-    failure.advice = advice;
+    failure.hint = hint;
     failure
 }
 
-/// The failure for a call that got no answer.
+/// The failure for a call without a response.
 pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure {
     let failure = Failure::new(
         Exit::Unreachable,
         format!(
-            "could not {}: no answer from {root_url}: {reason}",
+            "could not {}: no response from {root_url}: {reason}",
             call.purpose
         ),
     );
-    // What a TLS library says of an answer that is not TLS.
+    // The error of the TLS library for a response that is not TLS.
     if reason.contains("InvalidContentType") {
-        return failure.advise("does it speak TLS? try http://");
+        return failure.with_hint("the server may not use TLS: try http://");
     }
-    failure.advise("is the server running, and is this its address? `fleetwright up` starts one here; the address is --root-url, TASKCLUSTER_ROOT_URL or root_url of a profile")
+    failure.with_hint(
+        "check that the server runs and that the root URL is right (--root-url, TASKCLUSTER_ROOT_URL or \
+         root_url of a profile); `fleetwright up` starts a server on this machine",
+    )
 }
 
-pub(crate) const NO_CREDENTIALS: &str = "no credentials were given: set TASKCLUSTER_CLIENT_ID and TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file owner.env in its data folder";
-const WRONG_CREDENTIALS: &str = "check the client id and the access token, that the client is neither disabled nor expired, and that the clocks of both machines agree";
-const MORE_SCOPES: &str = "somebody who may grant the missing scopes can add them with `fleetwright client update` or a role";
-const CONFLICT: &str =
-    "look at what is there now (the `show` command of the same noun), then decide";
+pub(crate) const NO_CREDENTIALS: &str = "no credentials are set: set TASKCLUSTER_CLIENT_ID and \
+    TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file owner.env \
+    in its data folder";
+const WRONG_CREDENTIALS: &str = "check the client id and the access token, that the client is \
+    neither disabled nor expired, and that the clocks of both machines agree";
+const MORE_SCOPES: &str = "a client that has the missing scopes can grant them with \
+    `fleetwright client update` or a role";
+const CONFLICT: &str = "show the current state with the `show` command of the same group";
 
 pub(crate) const NOT_OUR_SERVER: &str =
-    "this does not look like a Fleetwright or Taskcluster server: is the root URL right?";
-const OWNER: &str = "the owner is an e-mail address";
-const TAKEN_NAME: &str = "`fleetwright worker show` shows what has this name; that of a removed worker is free again once it has expired";
+    "this is not a Fleetwright or Taskcluster server: check the root URL";
+const OWNER: &str = "the owner must be an e-mail address";
+const TAKEN_NAME: &str = "`fleetwright worker show` shows the worker with this name; the name of a \
+    removed worker can be reused after the worker expires";
 
-fn shows_what_there_is(command: &str) -> String {
-    format!("`{command}` shows what there is")
+fn list_hint(command: &str) -> String {
+    format!("`{command}` lists what exists")
 }
 
 fn is_about_provider(message: &str) -> bool {
@@ -80,27 +87,24 @@ fn is_about_provider(message: &str) -> bool {
         || message.starts_with("Provider ") && message.ends_with(" does not exist")
 }
 
-/// What the server says, without what only programs need.
+/// The server's message without the parts for programs.
 fn text_of(refusal: &Refusal) -> Option<String> {
     let message = refusal.message()?;
     Some(match message.strip_prefix(SCHEMA_REFUSED) {
-        Some(rest) => unfit(rest),
+        Some(rest) => schema_violations(rest),
         None => message,
     })
 }
 
-/// How servers begin to say that a request does not fit its schema.
+/// The start of a server's message about a request that violates its schema.
 const SCHEMA_REFUSED: &str = "Schema Validation Failed!";
 
-/// What does not fit, without the address of the schema.
-fn unfit(text: &str) -> String {
+/// The schema violations, without the address of the schema.
+fn schema_violations(text: &str) -> String {
     let said = |line: &&str| !line.starts_with("Rejecting Schema: ") && *line != "Errors:";
     let lines = text.lines().filter(|line| !line.is_empty()).filter(said);
     let lines: Vec<_> = lines.map(|line| format!("\n{line}")).collect();
-    format!(
-        "the request does not fit what the server takes:{}",
-        lines.concat()
-    )
+    format!("the request is invalid:{}", lines.concat())
 }
 
 #[cfg(test)]
@@ -111,7 +115,7 @@ mod tests {
     fn call() -> Call {
         Call::get(AUTH, &["roles", "x"])
             .to("show role x")
-            .look_with("fleetwright role list")
+            .list_command("fleetwright role list")
     }
 
     fn refusal(status: u16, body: &str) -> Refusal {
@@ -132,8 +136,8 @@ mod tests {
         let failure = failure(404, body, true);
         assert_eq!(failure.message, "could not show role x: Role not found");
         assert_eq!(
-            failure.advice.unwrap(),
-            "`fleetwright role list` shows what there is"
+            failure.hint.unwrap(),
+            "`fleetwright role list` lists what exists"
         );
     }
 
@@ -145,7 +149,7 @@ mod tests {
         let failure = failure(400, &body, true);
         assert_eq!(
             failure.message,
-            "could not show role x: the request does not fit what the server takes:\n  * data/owner must be string"
+            "could not show role x: the request is invalid:\n  * data/owner must be string"
         );
     }
 
@@ -169,32 +173,32 @@ mod tests {
         for body in ["", "<html>", "{}"] {
             let failure = failure(404, body, true);
             assert_eq!(failure.exit, Exit::Failed);
-            assert_eq!(failure.advice.unwrap(), NOT_OUR_SERVER);
+            assert_eq!(failure.hint.unwrap(), NOT_OUR_SERVER);
         }
     }
 
     #[test]
-    fn some_refusals_have_advice_of_their_own() {
+    fn some_errors_have_specific_hints() {
         for (status, message, part) in [
             (400, "Invalid Provider", "provider list"),
             (404, "Provider x does not exist", "provider list"),
             (400, "* data/owner must match format", "e-mail address"),
-            (409, "Worker already exists", "once it has expired"),
+            (409, "Worker already exists", "after the worker expires"),
         ] {
             let body = serde_json::json!({ "message": message }).to_string();
-            let advice = failure(status, &body, true).advice.unwrap();
-            assert!(advice.contains(part), "{message}: {advice}");
+            let hint = failure(status, &body, true).hint.unwrap();
+            assert!(hint.contains(part), "{message}: {hint}");
         }
         let call = Call::get(AUTH, &["scopes", "current"]);
-        let advice = refused(&call, &refusal(403, ""), true).advice.unwrap();
-        assert!(!advice.contains("scope current"), "{advice}");
+        let hint = refused(&call, &refusal(403, ""), true).hint.unwrap();
+        assert!(!hint.contains("scope current"), "{hint}");
     }
 
     #[test]
     fn an_answer_that_is_not_tls_is_recognised() {
         let reason = "received corrupt message of type InvalidContentType";
         let failure = unreachable(&call(), "https://127.0.0.1:1", reason);
-        assert!(failure.advice.unwrap().contains("try http://"));
+        assert!(failure.hint.unwrap().contains("try http://"));
     }
 
     #[test]
@@ -209,12 +213,7 @@ mod tests {
 
     #[test]
     fn a_refusal_without_credentials_says_how_to_give_them() {
-        assert!(
-            failure(403, "", false)
-                .advice
-                .unwrap()
-                .contains("owner.env")
-        );
-        assert!(failure(403, "", true).advice.unwrap().contains("scope"));
+        assert!(failure(403, "", false).hint.unwrap().contains("owner.env"));
+        assert!(failure(403, "", true).hint.unwrap().contains("scope"));
     }
 }

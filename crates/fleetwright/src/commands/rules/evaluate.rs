@@ -1,4 +1,4 @@
-//! What rules give, and why: from a file, or by the server.
+//! `rules eval` and `rules explain`: from a file, or by the server.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,28 @@ use rules::{Attributes, Evaluator, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
-use super::{LOOK, source};
+use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output;
 
-/// The conditions that are presented for every configuration.
+/// The conditions that are set for every configuration.
 const WORKER_TYPE: &str = "workerType";
 const PROVIDER: &str = "provider";
 
-/// Whose rules.
+/// The rules to evaluate.
 #[derive(Args, Debug)]
 pub(crate) struct Subject {
-    /// The name is that of a worker configuration on the server
+    /// Read the worker configuration of this id from the server instead of a file
     #[arg(long)]
     server: bool,
-    /// A file with a worker configuration or a list of rules (`-`: standard input)
+    /// File with a worker configuration or a list of rules (`-`: standard input)
     #[arg(value_name = "FILE")]
     subject: String,
-    /// Which one, if the file holds several worker configurations
+    /// Worker configuration id, if the file has several
     #[arg(long, value_name = "ID", conflicts_with = "server")]
     id: Option<String>,
-    /// A condition that is presented, such as provider=ec2; repeat for more
+    /// Condition, such as provider=ec2; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = condition)]
     presented: Vec<(String, String)>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Subject {
 pub(crate) struct Evaluation {
     #[command(flatten)]
     subject: Subject,
-    /// Say of every value which rule it comes from, and what that overrode
+    /// Print the rule of each value, and the values that it overrode
     #[arg(long)]
     origins: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Evaluation {
 pub(crate) struct Question {
     #[command(flatten)]
     subject: Subject,
-    /// Which value: a JSON pointer into the result, such as /ec2/ImageId
+    /// JSON pointer to the value, such as /ec2/ImageId
     #[arg(value_name = "POINTER")]
     pointer: String,
 }
@@ -55,21 +55,17 @@ pub(crate) struct Question {
 fn condition(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        Some(_) | None => {
-            Err("a condition is given as NAME=VALUE, such as provider=ec2".to_owned())
-        }
+        Some(_) | None => Err("expected NAME=VALUE, such as provider=ec2".to_owned()),
     }
 }
 
 impl Subject {
-    /// Each name has one value: which of two were meant, nobody could say.
+    /// Refuses a condition that is set twice.
     fn check(&self) -> Result<(), Failure> {
         let mut names = BTreeSet::new();
         match self.presented.iter().find(|(name, _)| !names.insert(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(Failure::usage(format!(
-                "--set gives {name} twice, and a condition has one value"
-            ))),
+            Some((name, _)) => Err(Failure::usage(format!("--set has two values for {name}"))),
         }
     }
 
@@ -83,8 +79,8 @@ impl Subject {
     fn evaluator(&self) -> Result<Evaluator, Failure> {
         let source = source::one(&self.subject, self.id.as_deref())?;
         let rules = source.rules()?;
-        for doubt in doubts(&self.presented, &source.document, &rules) {
-            output::note(&format!("warning: {doubt}"));
+        for warning in warnings(&self.presented, &source.document, &rules) {
+            output::note(&format!("warning: {warning}"));
         }
         Ok(Evaluator::new(&rules))
     }
@@ -106,7 +102,7 @@ impl Subject {
             body,
         )
         .to(format!("evaluate worker configuration {id}"))
-        .look_with(LOOK)
+        .list_command(LIST_COMMAND)
     }
 }
 
@@ -115,7 +111,7 @@ impl Evaluation {
         self.subject.server
     }
 
-    pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+    pub(super) fn run_local(&self, as_json: bool) -> Result<(), Failure> {
         self.subject.check()?;
         let presented = self.subject.presented();
         let evaluator = self.subject.evaluator()?;
@@ -132,14 +128,14 @@ impl Evaluation {
         Ok(())
     }
 
-    pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run_remote(&self, session: &Session) -> Result<(), Failure> {
         self.subject.check()?;
         let reply = session.client.call(&self.subject.call(None)).await?;
         self.show(&reply, session.json);
         Ok(())
     }
 
-    /// Programs that ask for origins get all there is; who asks for the values gets those.
+    /// Prints the values; with `--origins --json`, the complete reply.
     fn show(&self, reply: &Value, as_json: bool) {
         match (self.origins, as_json) {
             (true, true) => output::json(reply),
@@ -154,7 +150,7 @@ impl Question {
         self.subject.server
     }
 
-    pub(super) fn here(&self, as_json: bool) -> Result<(), Failure> {
+    pub(super) fn run_local(&self, as_json: bool) -> Result<(), Failure> {
         self.subject.check()?;
         let evaluator = self.subject.evaluator()?;
         let explanation = evaluator.explain(&self.subject.presented(), &self.pointer);
@@ -165,7 +161,7 @@ impl Question {
         Ok(())
     }
 
-    pub(super) async fn there(&self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run_remote(&self, session: &Session) -> Result<(), Failure> {
         self.subject.check()?;
         let call = self.subject.call(Some(&self.pointer));
         let reply = session.client.call(&call).await?;
@@ -177,26 +173,26 @@ impl Question {
     }
 }
 
-/// What of the conditions looks like a slip: all the same it may be meant.
-fn doubts(presented: &[(String, String)], document: &Value, rules: &RuleSet) -> Vec<String> {
+/// Warnings about conditions that are probably misspelt.
+fn warnings(presented: &[(String, String)], document: &Value, rules: &RuleSet) -> Vec<String> {
     let mappings = rules.rules().iter();
     let mappings = mappings.flat_map(|rule| rule.conditions().mappings());
     let names = mappings.flat_map(|mapping| mapping.iter().map(|(name, _)| name));
     let names: BTreeSet<&str> = names.chain([WORKER_TYPE, PROVIDER]).collect();
-    let doubts = presented.iter().filter_map(|(name, value)| {
+    let warnings = presented.iter().filter_map(|(name, value)| {
         if name == WORKER_TYPE {
-            return doubt_worker_type(value, document);
+            return check_worker_type(value, document);
         }
         if names.contains(name.as_str()) {
             return None;
         }
         let meant = did_you_mean(name, names.iter().copied());
-        Some(format!("no rule asks for the condition {name:?}{meant}"))
+        Some(format!("no rule has the condition {name:?}{meant}"))
     });
-    doubts.collect()
+    warnings.collect()
 }
 
-fn doubt_worker_type(name: &str, document: &Value) -> Option<String> {
+fn check_worker_type(name: &str, document: &Value) -> Option<String> {
     let listed = document.get("workerTypes")?.as_array()?.iter();
     let listed: BTreeSet<WorkerType> = listed
         .filter_map(|listed| listed.as_str()?.parse().ok())
@@ -205,7 +201,7 @@ fn doubt_worker_type(name: &str, document: &Value) -> Option<String> {
     let same = asked.filter(|asked| listed.contains(asked));
     let meant = match &same {
         Some(same) if same.name() == name => return None,
-        // Rules know it by its short name alone.
+        // Rules use the short name only.
         Some(same) => format!(", did you mean {:?}?", same.name()),
         None => did_you_mean(name, listed.iter().map(WorkerType::name)),
     };
@@ -214,7 +210,7 @@ fn doubt_worker_type(name: &str, document: &Value) -> Option<String> {
     ))
 }
 
-/// A line for each value: where, what, by which rule.
+/// A line for each value: position, value, rule.
 fn with_origins(reply: &Value) -> String {
     let origins = reply["origins"].as_object();
     let rows = origins.into_iter().flatten().map(|(pointer, origin)| {
@@ -256,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_asks_for_is_doubted_with_what_may_have_been_meant() {
+    fn unknown_conditions_are_reported_with_similar_names() {
         let document = json!({
             "workerTypes": ["build-opt", "proj/ci"],
             "rules": [{"ruleId": "r", "conditions": {"zone": "a"}, "values": {}}],
@@ -264,7 +260,7 @@ mod tests {
         let rules = RuleSet::parse(&document["rules"]).unwrap();
         let said = |name: &str, value: &str| {
             let presented = [(name.to_owned(), value.to_owned())];
-            doubts(&presented, &document, &rules).join("\n")
+            warnings(&presented, &document, &rules).join("\n")
         };
         for (name, value) in [
             ("zone", "b"),
@@ -278,9 +274,9 @@ mod tests {
             (
                 "povider",
                 "ec2",
-                r#"no rule asks for the condition "povider", did you mean "provider"?"#,
+                r#"no rule has the condition "povider", did you mean "provider"?"#,
             ),
-            ("region", "r", r#"no rule asks for the condition "region""#),
+            ("region", "r", r#"no rule has the condition "region""#),
             (
                 "workerType",
                 "zzz",
@@ -299,13 +295,13 @@ mod tests {
         ] {
             assert_eq!(said(name, value), expected);
         }
-        let mere_rules = document["rules"].clone();
+        let only_rules = document["rules"].clone();
         let presented = [("workerType".to_owned(), "zzz".to_owned())];
-        assert_eq!(doubts(&presented, &mere_rules, &rules).len(), 0);
+        assert_eq!(warnings(&presented, &only_rules, &rules).len(), 0);
     }
 
     #[test]
-    fn every_value_has_a_line_with_its_rule_and_what_that_overrode() {
+    fn every_value_has_a_line_with_its_rule_and_overridden_rules() {
         let reply = json!({
             "values": {"a": {"b": 2}, "c": []},
             "origins": {

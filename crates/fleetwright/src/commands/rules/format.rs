@@ -1,4 +1,4 @@
-//! One form for files: the same order of keys and the same layout, and not another word.
+//! `rules fmt`: formats files without changing their content.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -16,25 +16,25 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The files: YAML, JSON or TOML (`-`: standard input)
+    /// Files: YAML, JSON or TOML (`-`: standard input)
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Only say which files have another form; exits with 7 if one has
+    /// List files that are not formatted; exit with 7 if there are any
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Rewrite the files instead of printing them
+    /// Write the files instead of printing them
     #[arg(long)]
     write: bool,
-    /// Also rewrite files of which comments or aliases will be lost
+    /// Also format files whose comments or aliases will be deleted
     #[arg(long)]
     force: bool,
 }
 
-/// A file, as it is and as it would be.
+/// The current and the formatted text of a file.
 struct Formatted {
     before: String,
     after: String,
-    /// What rewriting would lose.
+    /// The kind of content that formatting would delete.
     lost: Option<&'static str>,
 }
 
@@ -42,20 +42,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.check && !arguments.write {
         return match arguments.files.as_slice() {
             [file] => print(file, arguments.force),
-            _ => Err(Failure::usage("several files cannot be printed")
-                .advise("give --write to rewrite them, or --check to look at them")),
+            _ => Err(Failure::usage("cannot print several files")
+                .with_hint("use --write to format the files, or --check to list them")),
         };
     }
     if arguments.write && arguments.files.iter().any(|file| file == "-") {
-        return Err(Failure::usage("the standard input cannot be rewritten")
-            .advise("leave --write out: then it is printed in its form"));
+        return Err(Failure::usage("cannot write standard input")
+            .with_hint("omit --write to print the formatted text"));
     }
     let mut different = Vec::new();
     for file in &arguments.files {
         let formatted = format(file)?;
         if let (Some(lost), false) = (formatted.lost, arguments.force) {
             output::note(&format!(
-                "{file}: left as it is, for its {lost} would be lost (--force rewrites it without them)"
+                "{file}: skipped: formatting would delete its {lost} (use --force to format it)"
             ));
             continue;
         }
@@ -81,12 +81,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (false, true) => {
             output::out(&different.join("\n"));
             let message = format!(
-                "{} of {} files have another form",
+                "{} of {} files are not formatted",
                 different.len(),
                 arguments.files.len()
             );
             Err(Failure::new(Exit::Differs, message)
-                .advise("`fleetwright configuration fmt --write` rewrites them"))
+                .with_hint("run `fleetwright rules fmt --write`"))
         }
     }
 }
@@ -95,8 +95,8 @@ fn print(file: &str, force: bool) -> Result<(), Failure> {
     let formatted = format(file)?;
     if let (Some(lost), false) = (formatted.lost, force) {
         return Err(
-            Failure::failed(format!("{file} has {lost}, which would be lost"))
-                .advise("--force prints it without them"),
+            Failure::failed(format!("formatting would delete the {lost} of {file}"))
+                .with_hint("use --force to print it without them"),
         );
     }
     output::out(&formatted.after);
@@ -110,7 +110,7 @@ fn format(file: &str) -> Result<Formatted, Failure> {
             (format_of(&text), text)
         }
         file => {
-            // Reading says what is wrong with the name and the size.
+            // Checks the name and the size.
             files::read(Path::new(file))?;
             let format = Format::of(Path::new(file)).unwrap_or(Format::Yaml);
             (format, read_text(file)?)
@@ -124,8 +124,8 @@ fn format(file: &str) -> Result<Formatted, Failure> {
             serde_json::to_string_pretty(&Ordered(&document))
                 .expect("a JSON value can be written as text")
         ),
-        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|problem| {
-            Failure::failed(format!("{file} cannot be written as TOML: {problem}"))
+        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|error| {
+            Failure::failed(format!("{file} cannot be written as TOML: {error}"))
         })?,
     };
     let lost = comments::lost(&before, format);
@@ -136,11 +136,10 @@ fn format(file: &str) -> Result<Formatted, Failure> {
     })
 }
 
-/// All of the new text, or the old one.
+/// Replaces a file atomically.
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
-    let cannot =
-        |problem: std::io::Error| Failure::failed(format!("cannot write {file}: {problem}"));
-    // Of a link, what it leads to.
+    let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {file}: {error}"));
+    // Replaces the target of a link.
     let path = std::fs::canonicalize(file).map_err(cannot)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.new"));
@@ -151,13 +150,13 @@ fn replace(file: &str, text: &str) -> Result<(), Failure> {
         new.sync_all()?;
         std::fs::rename(&beside, &path)
     });
-    written.map_err(|problem| {
-        let _was_not_made = std::fs::remove_file(&beside);
-        cannot(problem)
+    written.map_err(|error| {
+        let _may_not_exist = std::fs::remove_file(&beside);
+        cannot(error)
     })
 }
 
-/// With important keys first in every mapping.
+/// Serializes mappings with the most important keys first.
 struct Ordered<'a>(&'a Value);
 
 impl Serialize for Ordered<'_> {
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_its_form_stays_as_it_is() {
+    fn formatted_files_do_not_change() {
         for (name, text) in [
             ("x.yaml", "b: [1,   2]\na: 'x'\n"),
             ("x.json", "{\"b\": 1, \"a\": [2]}"),

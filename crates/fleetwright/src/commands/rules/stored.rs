@@ -1,24 +1,24 @@
-//! Worker configurations of a server: listed, shown, made, changed, compared.
+//! Commands on the worker configurations of a server.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::super::{Consent, Limit, Session};
-use super::{LOOK, source};
+use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
-use crate::code::{KEYS_FIRST, Paint, semantic};
+use crate::code::{KEYS_FIRST, Style, semantic};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
 #[derive(Args, Debug)]
 pub(crate) struct Draft {
-    /// The worker configuration
+    /// Worker configuration id
     #[arg(value_name = "ID")]
     id: String,
-    /// A file with its description, worker types and rules: YAML, JSON or TOML (`-`: standard input)
+    /// File with its description, worker types and rules: YAML, JSON or TOML (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     file: String,
-    /// Take over worker pools of these names that were made by hand
+    /// Let the worker configuration take over pools that were created by hand
     #[arg(long)]
     adopt_pools: bool,
 }
@@ -27,17 +27,17 @@ pub(crate) struct Draft {
 pub(crate) struct Definition {
     #[command(flatten)]
     draft: Draft,
-    /// Why, for the history
+    /// Reason for the change, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Deletion {
-    /// The worker configuration
+    /// Worker configuration id
     #[arg(value_name = "ID")]
     id: String,
-    /// Only if this is still its version
+    /// Refuse unless this is the current version
     #[arg(long, value_name = "N")]
     version: Option<u64>,
     #[command(flatten)]
@@ -46,13 +46,13 @@ pub(crate) struct Deletion {
 
 #[derive(Args, Debug)]
 pub(crate) struct Reversion {
-    /// The worker configuration
+    /// Worker configuration id
     #[arg(value_name = "ID")]
     id: String,
-    /// The version that shall be there again
+    /// Version to restore
     #[arg(long, value_name = "N")]
     to: u64,
-    /// Why, for the history
+    /// Reason for the change, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -67,9 +67,9 @@ const FIELDS: [&str; 6] = [
     "launchConfigIds",
     "version",
 ];
-/// What replies say beside that.
+/// Fields that only replies have.
 const READ_ONLY: [&str; 2] = ["created", "lastModified"];
-/// What replies say beside the document.
+/// Fields of replies that are not part of the document.
 pub(super) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
 
 const LIST: &[Column] = &[
@@ -89,25 +89,25 @@ const HISTORY: &[Column] = &[
 ];
 
 impl Draft {
-    /// What is sent: the file's content, with the flags on top.
+    /// The request body: the file's content, with the flags.
     fn body(&self) -> Result<Map<String, Value>, Failure> {
         let source = source::about(&self.file, &self.id)?;
         let name = &source.name;
         if let Some(other) = source.id().filter(|id| *id != self.id) {
             return Err(Failure::usage(format!(
-                "{name} describes the worker configuration {other}, not {}",
+                "{name} defines worker configuration {other}, not {}",
                 self.id
             )));
         }
         let Value::Object(mut fields) = source.document else {
             return Err(Failure::usage(format!(
-                "{name} is a list of rules, and a worker configuration has worker types too"
+                "{name} is a list of rules without worker types"
             )));
         };
         fields.retain(|key, _| !READ_ONLY.contains(&key.as_str()));
         if let Some(unknown) = fields.keys().find(|key| !FIELDS.contains(&key.as_str())) {
             return Err(Failure::usage(format!(
-                "{name}: unknown field {unknown:?}; known are {}",
+                "{name}: unknown field {unknown:?}; the fields are {}",
                 FIELDS.join(", ")
             )));
         }
@@ -139,11 +139,11 @@ pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure
 pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-configuration", id])
         .to(format!("show worker configuration {id}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.client.call(&call).await
 }
 
-/// As a file, which can be edited and sent back.
+/// Prints it as a file that can be edited and sent back.
 pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
     let reply = read(id, session).await?;
     match session.json {
@@ -156,7 +156,7 @@ pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
 pub(super) async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
     let id = &definition.draft.id;
     let mut body = definition.body()?;
-    // A version that was read belongs to something that is there.
+    // The version of a file belongs to an existing worker configuration.
     if let Some(fields) = body.as_object_mut() {
         fields.remove("version");
     }
@@ -178,7 +178,7 @@ pub(super) async fn update(definition: Definition, session: &Session) -> Result<
         definition.body()?,
     )
     .to(format!("update worker configuration {id}"))
-    .look_with(LOOK);
+    .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     session.done(
         &reply,
@@ -190,18 +190,15 @@ pub(super) async fn update(definition: Definition, session: &Session) -> Result<
 pub(super) async fn delete(deletion: &Deletion, session: &Session) -> Result<(), Failure> {
     let id = &deletion.id;
     let purpose = format!("delete worker configuration {id}");
-    output::confirm(
-        &format!("{purpose} and its worker pools"),
-        deletion.consent.yes,
-    )?;
+    output::confirm(&format!("{purpose} and its pools"), deletion.consent.yes)?;
     let call = Call::delete(WORKER_MANAGER, &["worker-configuration", id])
         .query("version", deletion.version);
     let reply = session
         .client
-        .call(&call.to(purpose).look_with(LOOK))
+        .call(&call.to(purpose).list_command(LIST_COMMAND))
         .await?;
     let text = format!(
-        "deleted worker configuration {id}: its worker pools go away once their workers are gone"
+        "deleted worker configuration {id}: its pools are deleted after their last workers stop"
     );
     session.done(&reply, &text);
     Ok(())
@@ -210,7 +207,7 @@ pub(super) async fn delete(deletion: &Deletion, session: &Session) -> Result<(),
 pub(super) async fn history(id: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(WORKER_MANAGER, &["worker-configuration", id, "versions"])
         .to(format!("show the history of worker configuration {id}"))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     session.list(&call, "versions", HISTORY, limit).await
 }
 
@@ -221,7 +218,7 @@ pub(super) async fn diff(id: &str, from: u64, to: u64, session: &Session) -> Res
         .to(format!(
             "compare versions {from} and {to} of worker configuration {id}"
         ))
-        .look_with("fleetwright configuration history");
+        .list_command("fleetwright rules history");
     show_plan(&session.client.call(&call).await?, session);
     Ok(())
 }
@@ -240,10 +237,10 @@ pub(super) async fn revert(reversion: &Reversion, session: &Session) -> Result<(
         body,
     )
     .to(purpose)
-    .look_with("fleetwright configuration history");
+    .list_command("fleetwright rules history");
     let reply = session.client.call(&call).await?;
     let text = format!(
-        "worker configuration {id} is as it was in version {to}{}",
+        "restored version {to} of worker configuration {id}{}",
         version(&reply)
     );
     session.done(&reply, &text);
@@ -268,15 +265,15 @@ fn show_plan(plan: &Value, session: &Session) {
     if session.json {
         return output::json(plan);
     }
-    let paint = Paint {
+    let style = Style {
         in_colour: output::in_colour(),
         in_full: true,
     };
-    let mut lines = semantic::lines(plan, paint);
+    let mut lines = semantic::lines(plan, style);
     let gist = semantic::gist(plan);
     lines.push(match (lines.is_empty(), gist.as_str()) {
-        (true, _) => "nothing differs".to_owned(),
-        (false, "") => "no worker pool differs".to_owned(),
+        (true, _) => "no differences".to_owned(),
+        (false, "") => "no pool differs".to_owned(),
         (false, gist) => gist.to_owned(),
     });
     output::out(&lines.join("\n"));
@@ -301,7 +298,7 @@ pub(super) async fn payload_schema(
         .to(format!(
             "show the payload schema of worker type {worker_type}"
         ))
-        .look_with(LOOK);
+        .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
     match session.json {
         true => output::json(&reply),

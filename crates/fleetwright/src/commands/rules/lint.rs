@@ -1,7 +1,7 @@
-//! What is wrong with rules, and what they could do without.
+//! `rules lint`: finds errors and redundancies in rules.
 //!
-//! Whether a rule ever applies can only be said if it is known what there is to apply to: the places that the
-//! configuration lists, and those that providers present, which only their users or a server know.
+//! Whether a rule ever applies depends on the places: those in the configuration, and those of
+//! providers, which only a file or a server can list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,35 +21,35 @@ use super::stored;
 use crate::failure::Failure;
 use crate::output;
 
-/// The provider that every server has, whose workers are declared by people.
+/// The built-in provider of workers that are registered by hand.
 const DECLARED: &str = "static";
-/// What is always presented.
+/// The conditions that are always set.
 const PRESENTED: [&str; 2] = ["workerType", "provider"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The names are those of worker configurations on the server, which is asked what its providers present
+    /// Read worker configurations of these ids, and the places of providers, from the server
     #[arg(long)]
     server: bool,
-    /// Files with worker configurations (`-`: standard input)
+    /// Files with worker configurations, or ids with --server (`-`: standard input)
     #[arg(value_name = "FILE", required = true)]
     subjects: Vec<String>,
-    /// What providers present: a file with a list of places for each, such as
-    /// {"ec2": [{"region": "us-east-1", "availabilityZone": "us-east-1a"}]}, or null if its workers are declared by people
+    /// File with the places of each provider, such as {"ec2": [{"region": "us-east-1"}]}; null if
+    /// it launches no workers
     #[arg(long, value_name = "FILE")]
     places: Option<String>,
-    /// Ask the server what its providers present
+    /// Read the places of providers from the server
     #[arg(long, conflicts_with = "places")]
     with_server: bool,
 }
 
-/// What was found in one configuration.
+/// The findings in one worker configuration.
 struct Report {
     name: String,
-    /// What would be refused.
+    /// Errors: the server would refuse them.
     problems: Vec<String>,
     findings: Vec<Finding>,
-    /// Conditions of which nobody here knows whether a provider presents them.
+    /// Conditions that may come from unknown places of providers.
     unknown: Vec<String>,
 }
 
@@ -58,26 +58,25 @@ impl Arguments {
         self.server || self.with_server
     }
 
-    /// What the file says that providers present.
+    /// The places from the file.
     fn market(&self) -> Result<ProviderCatalog, Failure> {
-        let told = match &self.places {
+        let known = match &self.places {
             None => BTreeMap::new(),
             Some(file) => places(&files::read(Path::new(file))?)
-                .map_err(|problem| Failure::usage(format!("{file}: {problem}")))?,
+                .map_err(|error| Failure::usage(format!("{file}: {error}")))?,
         };
-        Ok(market(told))
+        Ok(market(known))
     }
 
-    /// What the server says, unless a file says something else.
-    async fn market_there(&self, session: &Session) -> Result<ProviderCatalog, Failure> {
+    /// The places from the file, or else from the server.
+    async fn market_of_server(&self, session: &Session) -> Result<ProviderCatalog, Failure> {
         if self.places.is_some() {
             return self.market();
         }
-        let told = Value::Object(provider::places(session).await?);
-        let told = places(&told).map_err(|problem| {
-            Failure::failed(format!("the server says of its providers: {problem}"))
-        })?;
-        Ok(market(told))
+        let known = Value::Object(provider::places(session).await?);
+        let known = places(&known)
+            .map_err(|error| Failure::failed(format!("the server sent invalid places: {error}")))?;
+        Ok(market(known))
     }
 
     fn files(&self) -> Result<Vec<Source>, Failure> {
@@ -100,16 +99,16 @@ impl Arguments {
     }
 }
 
-pub(super) fn here(arguments: &Arguments, as_json: bool) -> Result<(), Failure> {
+pub(super) fn run_local(arguments: &Arguments, as_json: bool) -> Result<(), Failure> {
     report(arguments.market()?, &arguments.files()?, as_json)
 }
 
-pub(super) async fn there(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
+pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
     let sources = match arguments.server {
         true => arguments.stored(session).await?,
         false => arguments.files()?,
     };
-    let market = arguments.market_there(session).await?;
+    let market = arguments.market_of_server(session).await?;
     report(market, &sources, session.json)
 }
 
@@ -126,7 +125,7 @@ fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<
     if as_json {
         output::json(&json!({ "files": reports.iter().map(Report::to_json).collect::<Vec<_>>() }));
     } else {
-        reports.iter().for_each(Report::tell);
+        reports.iter().for_each(Report::print);
     }
     let n_found: usize = reports
         .iter()
@@ -134,8 +133,8 @@ fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<
         .sum();
     match n_found {
         0 => Ok(()),
-        1 => Err(Failure::failed("1 thing was found")),
-        several => Err(Failure::failed(format!("{several} things were found"))),
+        1 => Err(Failure::failed("1 finding")),
+        several => Err(Failure::failed(format!("{several} findings"))),
     }
 }
 
@@ -172,7 +171,7 @@ impl Report {
             }
         };
         let set = configuration.rules.clone();
-        if !is_told(market) {
+        if !has_places(market) {
             self.unknown = names_of_others(&set).into_iter().collect();
         }
         let is_known = self.unknown.is_empty();
@@ -183,9 +182,9 @@ impl Report {
             Ok(_) => self.findings = lint(&set, &[]),
             Err(problems) => {
                 self.findings = lint(&set, &[]);
-                // What is wrong at a place that is not known may be right at those that there are.
-                let counts = |problem: &&Problem| {
-                    let attributes = problem.attributes.as_ref();
+                // An error at an assumed place may not occur at the real places.
+                let counts = |error: &&Problem| {
+                    let attributes = error.attributes.as_ref();
                     is_known
                         || attributes.is_none_or(|attributes| attributes.get("provider").is_none())
                 };
@@ -195,14 +194,14 @@ impl Report {
         }
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         let findings = self.findings.iter().map(ToString::to_string);
         for line in self.problems.iter().cloned().chain(findings) {
             output::out(&format!("{}: {line}", self.name));
         }
         if !self.unknown.is_empty() {
             output::note(&format!(
-                "{}: who presents {} is not known here, so rules that never apply were not looked for; --places or --with-server say what providers present",
+                "{}: conditions with unknown places: {}. Rules that never match are not reported; use --places or --with-server",
                 self.name,
                 self.unknown.join(", ")
             ));
@@ -219,7 +218,8 @@ impl Report {
     }
 }
 
-/// Conditions that rules ask for and that neither we present nor the places of the set: those of providers, or mistakes.
+/// Conditions of rules that neither are always set nor occur in the configuration's places: they
+/// come from places of providers, or are misspelt.
 fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
     let rules = set.rules().iter();
     let places = rules
@@ -240,18 +240,18 @@ fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is told of providers, and what can be assumed of others: that they launch workers, but for the one of this name.
-fn market(told: BTreeMap<ProviderId, ProviderEntry>) -> ProviderCatalog {
+/// The known providers, and assumptions about others: that they launch workers.
+fn market(known: BTreeMap<ProviderId, ProviderEntry>) -> ProviderCatalog {
     let mut market = ProviderCatalog::assumed();
     if let Ok(id) = DECLARED.parse() {
         market.providers.insert(id, declared());
     }
-    market.providers.extend(told);
+    market.providers.extend(known);
     market
 }
 
-/// Whether somebody said where workers can be launched.
-fn is_told(market: &ProviderCatalog) -> bool {
+/// Whether the places of a provider are known.
+fn has_places(market: &ProviderCatalog) -> bool {
     market
         .providers
         .values()
@@ -265,7 +265,7 @@ fn declared() -> ProviderEntry {
     }
 }
 
-/// Providers and the places that each presents.
+/// Parses the places of each provider.
 fn places(document: &Value) -> Result<BTreeMap<ProviderId, ProviderEntry>, String> {
     let Value::Object(listed) = document else {
         return Err("must be a mapping from providers to lists of places".to_owned());
@@ -277,8 +277,8 @@ fn places(document: &Value) -> Result<BTreeMap<ProviderId, ProviderEntry>, Strin
             providers.insert(id, declared());
             continue;
         }
-        let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|problem| {
-            format!("/{name}: must be a list of mappings from conditions to values: {problem}")
+        let places: Vec<Place> = serde_json::from_value(places.clone()).map_err(|error| {
+            format!("/{name}: must be a list of mappings from conditions to values: {error}")
         })?;
         providers.insert(id, ProviderEntry::launching(places));
     }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_where_nothing_is_known_is_no_problem() {
+    fn errors_at_assumed_places_are_not_reported() {
         let mut document = configuration(in_region("us-west-2"));
         document["rules"][0]["values"]
             .as_object_mut()
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_about_what_providers_might_present() {
+    fn rules_for_unknown_places_are_not_reported() {
         let report = report(
             configuration(in_region("us-west-2")),
             market(BTreeMap::new()),
@@ -378,10 +378,10 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_is_told_and_mere_rules_are_looked_at_too() {
+    fn errors_are_reported_and_lists_of_rules_are_checked() {
         let problems = report(json!({"workerTypes": ["a"], "rules": []}), known()).problems;
         assert!(
-            problems.iter().any(|problem| problem.contains("/owner")),
+            problems.iter().any(|error| error.contains("/owner")),
             "{problems:?}"
         );
         let rules = json!([{"ruleId": "e", "values": {}}]);

@@ -1,19 +1,19 @@
-//! Signs and colours of what would change: `+` comes, `-` goes, `~` becomes something else.
+//! Marks and colours of differences: `+` added, `-` removed, `~` changed.
 
 const RED: &str = "\x1b[31m";
 const GREEN: &str = "\x1b[32m";
 const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// How differences are written for people.
+/// The style in which differences are printed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub(crate) struct Style {
     pub(crate) in_colour: bool,
-    /// Whether long lists and values are written whole.
+    /// Whether long lists and values are printed completely.
     pub(crate) in_full: bool,
 }
 
-impl Paint {
+impl Style {
     pub(crate) fn added(self, text: &str) -> String {
         self.coloured(GREEN, &format!("+ {text}"))
     }
@@ -26,17 +26,17 @@ impl Paint {
         self.coloured(YELLOW, &format!("~ {text}"))
     }
 
-    /// Something that stands in the way.
-    pub(crate) fn alarm(self, text: &str) -> String {
+    /// A conflict.
+    pub(crate) fn conflict(self, text: &str) -> String {
         self.coloured(RED, &format!("! {text}"))
     }
 
-    /// What was there, within a line.
+    /// The old value, within a line.
     pub(crate) fn before(self, text: &str) -> String {
         self.coloured(RED, text)
     }
 
-    /// What will be there, within a line.
+    /// The new value, within a line.
     pub(crate) fn after(self, text: &str) -> String {
         self.coloured(GREEN, text)
     }
@@ -49,7 +49,7 @@ impl Paint {
     }
 }
 
-/// The lines, each further to the right.
+/// Indents the lines.
 pub(crate) fn indented(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| format!("    {line}"))
 }

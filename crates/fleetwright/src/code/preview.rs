@@ -1,23 +1,23 @@
-//! What the server says would follow from worker configurations: their pools, launch configs and workers.
+//! The server's previews of worker configurations: effects on pools, launch configs and workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::change::{Change, Plan};
-use super::definitions::Wanted;
+use super::definitions::Definitions;
 use super::kind::Kind;
-use super::server::{Here, read_one};
+use super::server::{ServerState, read_one};
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::Progress;
 
-/// Asks about every wanted configuration, also about those whose rules are as they should be: what providers
-/// present may have changed since the server compiled them.
-pub(super) async fn foresee(
+/// Requests a preview of every defined configuration, even of unchanged ones: the places of
+/// providers may have changed since the server compiled them.
+pub(super) async fn add_previews(
     plan: &mut Plan,
-    wanted: &Wanted,
-    here: &Here,
+    wanted: &Definitions,
+    server_state: &ServerState,
     adopts: bool,
     client: &Client,
 ) -> Result<(), Failure> {
@@ -28,13 +28,13 @@ pub(super) async fn foresee(
         if kind != Kind::WorkerConfiguration {
             continue;
         }
-        progress.tell(|| format!("planning {} {id}", kind.noun()));
-        let question = Question {
+        progress.report(|| format!("planning {} {id}", kind.noun()));
+        let request = PreviewRequest {
             id,
             place: &item.place,
             content: &item.content,
         };
-        let answer = match question.ask(adopts, &freed, client).await {
+        let answer = match request.send(adopts, &freed, client).await {
             Ok(answer) => answer,
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
@@ -46,90 +46,90 @@ pub(super) async fn foresee(
         let known = |change: &&mut Change| change.kind == kind && change.id == *id;
         let change = match plan.changes.iter_mut().find(known) {
             Some(change) => change,
-            None if !changes_pools(&answer.foreseen) => continue,
-            // The rules are as they should be, and what follows from them is not.
+            None if !changes_pools(&answer.effects) => continue,
+            // The rules are unchanged, but the pools compiled from them would change.
             None => {
                 if let Some(same) = plan.same.get_mut(&kind) {
                     *same = same.saturating_sub(1);
                 }
                 plan.changes
-                    .push(Change::from(key, here.items.get(key), Some(item)));
+                    .push(Change::from(key, server_state.items.get(key), Some(item)));
                 let Some(change) = plan.changes.last_mut() else {
                     continue;
                 };
                 change
             }
         };
-        change.foreseen = Some(answer.foreseen);
+        change.effects = Some(answer.effects);
         change.adopted = answer.adopted;
     }
     plan.order();
     Ok(())
 }
 
-/// One worker configuration as it shall be.
-pub(super) struct Question<'a> {
+/// A request to preview one worker configuration.
+pub(super) struct PreviewRequest<'a> {
     pub(super) id: &'a str,
-    /// Which file wants it.
+    /// The file that defines it.
     pub(super) place: &'a str,
     pub(super) content: &'a Value,
 }
 
-/// What would follow from it.
-pub(super) struct Answer {
-    pub(super) foreseen: Value,
-    /// What stands in its way.
+/// The preview of a worker configuration.
+pub(super) struct Preview {
+    pub(super) effects: Value,
+    /// Conflicts that would prevent the update.
     pub(super) conflicts: Vec<String>,
-    /// The worker pools made by hand that it takes over, as they are.
+    /// The pools created by hand that it takes over, with their current content.
     pub(super) adopted: BTreeMap<String, Value>,
 }
 
-impl Question<'_> {
-    /// `freed`: the pools that other changes of the same plan give up before.
-    pub(super) async fn ask(
+impl PreviewRequest<'_> {
+    /// `freed`: the pools that earlier changes of the same plan give up.
+    pub(super) async fn send(
         &self,
         adopts: bool,
         freed: &BTreeSet<String>,
         client: &Client,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Preview, Failure> {
         let (noun, id) = (Kind::WorkerConfiguration.noun(), self.id);
         let mut body = self.content.clone();
         body["adoptPools"] = json!(adopts);
         let call = Call::post(WORKER_MANAGER, &["worker-configuration", id, "plan"], body)
             .to(format!("plan {noun} {id} of {}", self.place));
-        let mut foreseen = client.call(&call).await?;
-        let conflicts = take_conflicts(&mut foreseen, freed)
+        let mut effects = client.call(&call).await?;
+        let conflicts = take_conflicts(&mut effects, freed)
             .into_iter()
             .map(|conflict| {
                 let conflict =
-                    conflict.replace("(see adoptPools)", "(--adopt-pools takes it over)");
+                    conflict.replace("(see adoptPools)", "(use --adopt-pools to take it over)");
                 format!("{noun} {id}: {conflict}")
             });
         let conflicts = conflicts.collect();
         let mut adopted = BTreeMap::new();
-        for pool in adopted_pools(&foreseen) {
-            if let Some(there) = read_one(client, Kind::WorkerPool, pool).await? {
-                adopted.insert(pool.to_owned(), there.content);
+        for pool in adopted_pools(&effects) {
+            if let Some(stored) = read_one(client, Kind::WorkerPool, pool).await? {
+                adopted.insert(pool.to_owned(), stored.content);
             }
         }
-        Ok(Answer {
-            foreseen,
+        Ok(Preview {
+            effects,
             conflicts,
             adopted,
         })
     }
 }
 
-/// Whether anything would become of pools.
-pub(super) fn changes_pools(foreseen: &Value) -> bool {
-    foreseen["pools"] != json!([])
+/// Whether pools would change.
+pub(super) fn changes_pools(effects: &Value) -> bool {
+    effects["pools"] != json!([])
 }
 
-/// Takes the conflicts out of a plan, and returns those that no other change solves.
-fn take_conflicts(foreseen: &mut Value, freed: &BTreeSet<String>) -> Vec<String> {
-    let conflicts = foreseen["conflicts"].take();
-    if let Some(foreseen) = foreseen.as_object_mut() {
-        foreseen.remove("conflicts");
+/// Removes the conflicts from a preview, and returns those that no earlier change resolves.
+fn take_conflicts(effects: &mut Value, freed: &BTreeSet<String>) -> Vec<String> {
+    let conflicts = effects["conflicts"].take();
+    if let Some(effects) = effects.as_object_mut() {
+        effects.remove("conflicts");
     }
     let conflicts = conflicts
         .as_array()
@@ -142,15 +142,15 @@ fn take_conflicts(foreseen: &mut Value, freed: &BTreeSet<String>) -> Vec<String>
         .collect()
 }
 
-/// Whether another change of this plan gives the worker type away before.
+/// Whether an earlier change of this plan gives up the worker type.
 fn is_solved(conflict: &str, freed: &BTreeSet<String>) -> bool {
     let belongs = conflict.split_once(" belongs to the worker configuration ");
     belongs.is_some_and(|(pool, _)| freed.contains(pool))
 }
 
-/// The worker pools made by hand that a plan takes over.
-fn adopted_pools(foreseen: &Value) -> impl Iterator<Item = &str> {
-    let pools = foreseen["pools"].as_array().into_iter().flatten();
+/// The pools created by hand that a worker configuration takes over.
+fn adopted_pools(effects: &Value) -> impl Iterator<Item = &str> {
+    let pools = effects["pools"].as_array().into_iter().flatten();
     let adopted = pools.filter(|pool| pool["change"] == "adopted");
     adopted.filter_map(|pool| pool["workerPoolId"].as_str())
 }
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn conflicts_that_the_plan_itself_solves_do_not_count() {
         let freed = BTreeSet::from(["a/b".to_owned()]);
-        let mut foreseen = json!({"pools": [], "conflicts": [
+        let mut effects = json!({"pools": [], "conflicts": [
             "a/b belongs to the worker configuration x", "a/c belongs to the worker configuration x"]});
-        let conflicts = take_conflicts(&mut foreseen, &freed);
+        let conflicts = take_conflicts(&mut effects, &freed);
         assert_eq!(conflicts, ["a/c belongs to the worker configuration x"]);
-        assert_eq!(foreseen, json!({"pools": []}));
+        assert_eq!(effects, json!({"pools": []}));
     }
 }

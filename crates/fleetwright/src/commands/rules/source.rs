@@ -1,4 +1,4 @@
-//! Worker configurations in files: one by itself, one of several, or a mere list of rules.
+//! Reads files with one worker configuration, several, or only a list of rules.
 
 use rules::RuleSet;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::input::read_document;
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";
 
-/// A document, and how to call it in what is said about it.
+/// A document with its name for messages.
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) document: Value,
@@ -22,12 +22,12 @@ impl Source {
             false => (&self.document["rules"], "/rules"),
         };
         RuleSet::parse(rules).map_err(|problems| {
-            let lines = problems.list().iter().map(|problem| {
-                let rule = problem.rule_id.as_ref();
+            let lines = problems.list().iter().map(|error| {
+                let rule = error.rule_id.as_ref();
                 let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
                 format!(
                     "{}: {below}{}: {rule}{}",
-                    self.name, problem.path, problem.message
+                    self.name, error.path, error.message
                 )
             });
             let mut lines: Vec<_> = lines.collect();
@@ -46,7 +46,7 @@ impl Source {
 /// All worker configurations of a file.
 pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
     let name = match path {
-        "-" => "the standard input",
+        "-" => "standard input",
         path => path,
     };
     let document = read_document(path)?;
@@ -56,9 +56,11 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
         return Ok(vec![Source { name, document }]);
     }
     let Some(Value::Array(listed)) = document.get(LIST) else {
-        return Err(Failure::usage(format!("{name} holds no worker configuration")).advise(
-            "it is a mapping with workerTypes and rules, or one with a list workerConfigurations of those",
-        ));
+        return Err(
+            Failure::usage(format!("{name} has no worker configuration")).with_hint(
+                "expected a mapping with workerTypes and rules, or a list of them under workerConfigurations",
+            ),
+        );
     };
     let sources = listed
         .iter()
@@ -70,12 +72,12 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
     Ok(sources.collect())
 }
 
-/// The one that is meant.
+/// The worker configuration of this id, or the only one.
 pub(super) fn one(path: &str, id: Option<&str>) -> Result<Source, Failure> {
     among(all(path)?, path, id)
 }
 
-/// The one that describes this configuration, or the only one that there is.
+/// The worker configuration of this id; a single one may have another id.
 pub(super) fn about(path: &str, id: &str) -> Result<Source, Failure> {
     let sources = all(path)?;
     let which = (sources.len() > 1).then_some(id);
@@ -89,14 +91,14 @@ fn among(mut sources: Vec<Source>, path: &str, id: Option<&str>) -> Result<Sourc
     if sources.len() > 1 {
         let ids: Vec<_> = sources.iter().filter_map(Source::id).collect();
         return Err(Failure::usage(format!(
-            "{path} holds {} worker configurations",
+            "{path} has {} worker configurations",
             sources.len()
         ))
-        .advise(format!("say which one with --id: {}", ids.join(", "))));
+        .with_hint(format!("select one with --id: {}", ids.join(", "))));
     }
     sources.pop().ok_or_else(|| {
         let which = id.map(|id| format!(" {id}")).unwrap_or_default();
-        Failure::usage(format!("{path} holds no worker configuration{which}"))
+        Failure::usage(format!("{path} has no worker configuration{which}"))
     })
 }
 
@@ -126,18 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn of_several_one_must_be_named() {
+    fn a_file_with_several_configurations_needs_an_id() {
         let (_folder, path) = file(
             "workerConfigurations:\n  - { workerConfigurationId: a, rules: [] }\n  - { workerConfigurationId: b, rules: [] }\n",
         );
         let failure = one(&path, None).err().unwrap();
-        assert_eq!(failure.advice.unwrap(), "say which one with --id: a, b");
+        assert_eq!(failure.hint.unwrap(), "select one with --id: a, b");
         assert_eq!(one(&path, Some("b")).unwrap().id(), Some("b"));
         assert!(one(&path, Some("c")).is_err());
     }
 
     #[test]
-    fn what_is_wrong_with_a_rule_is_told_with_file_path_and_rule() {
+    fn errors_in_rules_have_file_path_and_rule() {
         let (_folder, path) = file("rules: [{ ruleId: r, values: {}, condition: null }]\n");
         let message = one(&path, None).unwrap().rules().unwrap_err().message;
         let start = format!("{path}: /rules/0: rule \"r\": ");

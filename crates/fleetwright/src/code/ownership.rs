@@ -1,4 +1,4 @@
-//! What a folder owns: what matches and is not in it is removed; what does not match is never touched.
+//! Ownership: items that match a folder's patterns and are not in the folder are removed.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::kind::Kind;
 
-/// Patterns for the names of each kind of thing.
+/// Patterns for the ids of each kind of item.
 #[derive(Debug, Default)]
-pub(super) struct Owns {
+pub(super) struct Ownership {
     patterns: BTreeMap<Kind, Vec<(String, Pattern)>>,
 }
 
-impl Owns {
-    /// Reads what stands under `owns`; what is wrong is told with its place below that.
+impl Ownership {
+    /// Parses the value of `owns`; each error has its position in that value.
     pub(super) fn parse(owns: &Value) -> Result<Self, Vec<(String, String)>> {
         let known = Kind::ALL.map(Kind::list_key).join(", ");
         let Value::Object(lists) = owns else {
@@ -26,7 +26,7 @@ impl Owns {
             let Some(kind) = Kind::of_list_key(key) else {
                 problems.push((
                     format!("/{key}"),
-                    format!("is not known here; known are {known}"),
+                    format!("unknown key; the keys are {known}"),
                 ));
                 continue;
             };
@@ -38,14 +38,14 @@ impl Owns {
             for (position, pattern) in list.iter().enumerate() {
                 let text = pattern.as_str();
                 let pattern = text
-                    .ok_or_else(|| "must be a text".to_owned())
+                    .ok_or_else(|| "must be a string".to_owned())
                     .and_then(|text| {
                         let pattern = Pattern::parse(text).map_err(|bad| bad.to_string())?;
                         Ok((text.to_owned(), pattern))
                     });
                 match pattern {
                     Ok(pattern) => parsed.push(pattern),
-                    Err(problem) => problems.push((format!("/{key}/{position}"), problem)),
+                    Err(error) => problems.push((format!("/{key}/{position}"), error)),
                 }
             }
             patterns.insert(kind, parsed);
@@ -61,14 +61,14 @@ impl Owns {
         patterns.into_iter().any(|(_, pattern)| pattern.matches(id))
     }
 
-    /// Whether something of this kind may be owned.
+    /// Whether there are patterns for this kind.
     pub(super) fn any(&self, kind: Kind) -> bool {
         self.patterns
             .get(&kind)
             .is_some_and(|patterns| !patterns.is_empty())
     }
 
-    /// The patterns of a kind, for people.
+    /// The patterns of a kind, as text.
     pub(super) fn listed(&self, kind: Kind) -> String {
         let patterns = self.patterns.get(&kind).into_iter().flatten();
         let texts: Vec<_> = patterns.map(|(text, _)| text.as_str()).collect();
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn names_are_owned_by_patterns_of_their_kind() {
         let owns = json!({"workerPools": ["proj-x/*", "one/pool"], "roles": ["worker-pool:*"]});
-        let owns = Owns::parse(&owns).unwrap();
+        let owns = Ownership::parse(&owns).unwrap();
         for (kind, id, expected) in [
             (Kind::WorkerPool, "proj-x/ci", true),
             (Kind::WorkerPool, "one/pool", true),
@@ -104,14 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        let problems = Owns::parse(&json!({"pools": [], "roles": "x", "clients": ["a", 1, "{"]}));
+    fn errors_have_their_position() {
+        let problems =
+            Ownership::parse(&json!({"pools": [], "roles": "x", "clients": ["a", 1, "{"]}));
         let places: Vec<_> = problems
             .unwrap_err()
             .into_iter()
             .map(|(place, _)| place)
             .collect();
         assert_eq!(places, ["/clients/1", "/clients/2", "/pools", "/roles"]);
-        assert!(Owns::parse(&json!([])).is_err());
+        assert!(Ownership::parse(&json!([])).is_err());
     }
 }

@@ -1,10 +1,11 @@
-//! What of a YAML or TOML text its values do not hold, and rewriting would lose.
+//! Finds comments and aliases in YAML and TOML, which formatting would delete.
 //!
-//! Not a parser: it knows just enough of quotes, block texts and lines to tell a comment from a `#` in a value.
+//! Not a parser: it reads only quotes, block scalars and lines, to tell a comment from a `#` in a
+//! value.
 
 use files::Format;
 
-/// What is lost, in a word.
+/// The kind of content that formatting would delete.
 pub(super) fn lost(text: &str, format: Format) -> Option<&'static str> {
     match format {
         Format::Json => None,
@@ -13,7 +14,7 @@ pub(super) fn lost(text: &str, format: Format) -> Option<&'static str> {
     }
 }
 
-/// Whether a line of TOML may hold a comment: a `#` that no quote precedes, or that follows the last one.
+/// Whether a TOML text has a comment: a `#` outside of quotes.
 fn toml(text: &str) -> bool {
     let mut within: Option<&str> = None;
     for line in text.lines() {
@@ -24,7 +25,7 @@ fn toml(text: &str) -> bool {
                     within = None;
                     end.len()
                 }
-                // Only in basic texts does a backslash take away the meaning of what follows.
+                // Only basic strings have escapes.
                 Some("\"" | "\"\"\"") if rest.starts_with('\\') => {
                     1 + rest[1..].chars().next().map_or(0, char::len_utf8)
                 }
@@ -52,9 +53,9 @@ fn first_len(text: &str) -> usize {
 #[derive(Default)]
 struct Scanner {
     quote: Option<char>,
-    /// Whether the character before closed a text in single quotes.
+    /// Whether the previous character closed a single-quoted string.
     closed: bool,
-    /// How far the line with the header of a block text is indented, and its lines, once one was seen.
+    /// The indentation of a block scalar's header, and of its content after its first line.
     block: Option<(usize, Option<usize>)>,
 }
 
@@ -93,7 +94,7 @@ impl Scanner {
             match self.quote {
                 Some('"') if escaped => escaped = false,
                 Some('"') if character == '\\' => escaped = true,
-                // Two single quotes close and open again, which is one quote in the text.
+                // Two single quotes in a single-quoted string are an escaped quote.
                 Some(quote) if character == quote => {
                     self.quote = None;
                     self.closed = quote == '\'';
@@ -105,7 +106,7 @@ impl Scanner {
                     '&' | '*' => return Some("aliases"),
                     _ => {}
                 },
-                // `''` within a text in single quotes.
+                // `''` in a single-quoted string.
                 None if character == '\'' && closed => self.quote = Some('\''),
                 None => {}
             }
@@ -119,7 +120,7 @@ impl Scanner {
     }
 }
 
-/// Whether a value (or key) begins after this part of a line.
+/// Whether a value or key begins after this part of a line.
 fn is_start_of_value(before: &str) -> bool {
     let trimmed = before.trim_end();
     let apart = trimmed.len() < before.len();
@@ -130,7 +131,7 @@ fn is_start_of_value(before: &str) -> bool {
     }
 }
 
-/// Whether the line ends with `|` or `>`, perhaps with indicators.
+/// Whether the line ends with `|` or `>` and optional indicators.
 fn is_header_of_block(line: &str) -> bool {
     let trimmed = line.trim_end();
     let head = trimmed.trim_end_matches(|c: char| c.is_ascii_digit() || c == '+' || c == '-');
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_comment_is_none() {
+    fn number_signs_in_values_are_no_comments() {
         for text in [
             "a: x#y\n",
             "a: 'x # y'\n",
@@ -208,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_without_comments_has_none_and_one_that_is_added_is_found(
+        fn added_comments_are_found_and_generated_files_have_none(
             texts in prop::collection::vec((any_text(), any_text()), 1..5),
         ) {
             let fields = texts.into_iter().map(|(key, text)| (key, json!({"b": [text.clone(), {"c": text}]})));
