@@ -395,8 +395,10 @@ async fn a_task_that_comes_there_makes_us_look_here() {
         BrokerPublisher::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
     publisher.activate().await.unwrap();
     let fleet = &two.fleet.app;
-    let mut hints =
-        PendingTaskListener::new(Arc::clone(fleet), fleet.engine.demand_source.pulse().unwrap());
+    let mut hints = PendingTaskListener::new(
+        Arc::clone(fleet),
+        fleet.engine.demand_source.pulse().unwrap(),
+    );
     assert_eq!(hints.activate().await.unwrap(), Value::Null);
     let pool = unique("pp/p");
     two.task(&pool).await;
