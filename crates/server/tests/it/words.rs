@@ -42,7 +42,6 @@ const NOT_YET: &[&str] = &[
     "docs/worker.md",
     "documentation",
     "domain",
-    "engine",
     "files",
     "fleetwright",
     "rule_import",

@@ -35,7 +35,7 @@ const fn on(name: &'static str, method: Verb, route: &'static str, handler: Hand
 
 /// `createArtifact` to `latestArtifact`.
 pub(super) const ARTIFACTS: &[Endpoint] = &[
-    on("createArtifact", Post, ARTIFACT, |call| Box::pin(artifacts::create(call)))
+    on("createArtifact", Post, ARTIFACT, |call| Box::pin(artifacts::create_artifact(call)))
         .wildcard("name")
         .input("post-artifact-request.json")
         .output("post-artifact-response.json")
