@@ -1,20 +1,19 @@
-//! The HTTP API: one table of endpoints, and the steps that every request takes.
+//! The HTTP API: one table of endpoints, and the steps of every request.
 
 pub mod auth;
 pub mod body;
+mod body_chunk;
 pub mod call;
+mod client_address;
 mod documents;
 pub mod endpoint;
 pub mod error;
 pub mod fleetwright;
-pub mod head;
-mod impatient;
-mod json_weight;
+mod json_memory;
 pub mod listener;
 pub mod openapi;
 pub mod pages;
 pub mod paging;
-mod piece;
 pub mod purge_cache;
 mod query;
 pub mod queue;
@@ -23,16 +22,17 @@ mod read_body;
 pub mod references;
 pub mod reply;
 pub mod request;
+pub mod request_head;
 pub mod response;
 pub mod route;
-mod sender;
 pub mod worker_manager;
+mod write_timeout;
 
 use std::sync::OnceLock;
 
 use endpoint::{Endpoint, Service};
 
-/// Every endpoint of every service, in the order in which they are published.
+/// Every endpoint of every service, in the order of the published references.
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {

@@ -1,31 +1,31 @@
-//! Everything that requests and tasks share.
+//! The state that requests and background tasks share.
 
 use std::sync::Arc;
 
 use domain::time::Timestamp;
 use engine::Engine;
 
+use crate::authentication::Authenticator;
 use crate::config::Config;
 use crate::events::EventStream;
-use crate::gate::Gate;
+use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::Channel;
 use crate::telemetry::Telemetry;
-use crate::tls::Tls;
-use crate::vitals::Vitals;
+use crate::tls::TlsAcceptor;
 
 pub struct App {
     pub config: Config,
-    /// What the workflows share.
+    /// The state that the workflows share.
     pub engine: Arc<Engine>,
-    pub gate: Arc<dyn Gate>,
+    pub authenticator: Arc<dyn Authenticator>,
     pub telemetry: Telemetry,
     pub events: EventStream,
-    /// The ways by which people are told of errors.
+    /// The channels for notices of errors.
     pub notices: Vec<Arc<dyn Channel>>,
     /// `None`: connections are not encrypted, unless a proxy does that.
-    pub tls: Option<Arc<Tls>>,
-    pub vitals: Vitals,
+    pub tls: Option<Arc<TlsAcceptor>>,
+    pub health: HealthMonitor,
     /// Memory for the bodies of requests.
     pub body_budget: BodyBudget,
     pub open_calls: OpenCalls,

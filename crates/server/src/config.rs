@@ -27,7 +27,7 @@ pub use artifacts::Artifacts;
 pub use auth::{Auth, OutsideAuth, StaticClient};
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
-pub use notify::{Email, Hook, MailServer, Notify, Tls, Webhook};
+pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
 pub use queue::Queue;
 pub use roles::{Role, Roles};

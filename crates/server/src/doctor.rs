@@ -16,9 +16,9 @@ use store::Store;
 use tokio::net::TcpListener;
 
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient};
+use crate::health::{skew_ms, skew_problem};
 use crate::notify::MailChannel;
-use crate::tls::Tls;
-use crate::vitals::{skew_ms, skew_problem};
+use crate::tls::TlsAcceptor;
 
 /// The server has this long to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -443,7 +443,7 @@ fn tls(config: &Config) -> Option<Finding> {
         ));
     }
     let files = config.tls.clone()?;
-    Some(match Tls::new(files) {
+    Some(match TlsAcceptor::new(files) {
         Ok(_) => Finding::good("the TLS certificate and its key can be used"),
         Err(problem) => Finding::bad(
             format!(

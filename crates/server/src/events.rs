@@ -1,7 +1,7 @@
-//! The stream of events within this process: what was told last, and a bell for those who listen.
+//! The stream of events within this process: the most recent events, and a wake-up for listeners.
 //!
-//! Every listener keeps its own place and reads from there, so none has a queue that could overflow: who
-//! falls behind what is kept here goes on reading in the store.
+//! Every listener has its own position and reads from there, so no queue can overflow. A slow
+//! listener that falls behind the recent events reads from the store.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,45 +13,45 @@ use serde_json::{Value, json};
 use store::OutboxRow;
 use tokio::sync::{Notify, watch};
 
-mod about;
+mod event_subject;
 
-pub use about::About;
+pub use event_subject::EventSubject;
 
-/// So many events are kept at most, and no more than so many bytes of them.
+/// Maximum number of recent events that are kept, and their maximum size together.
 const MAX_RECENT: usize = 4_096;
 const MAX_RECENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// An event as listeners get it.
+/// An event in the form that listeners get.
 #[derive(Debug)]
-pub struct Told {
-    /// Its place in the stream.
+pub struct StreamEvent {
+    /// Its position in the stream.
     pub position: i64,
     pub created: Timestamp,
-    pub about: About,
-    /// As it is sent to listeners.
+    pub about: EventSubject,
+    /// The bytes that listeners get.
     pub frame: Bytes,
 }
 
 pub struct EventStream {
-    /// Names this process among those that read the same stream.
+    /// Names this process among the readers of the stream.
     pub process: String,
-    /// Where events are published, beside here.
+    /// The broker to which events are published as well.
     pub broker: Option<Broker>,
     recent: Mutex<Recent>,
     head: watch::Sender<i64>,
-    /// Rung after something was told, for the task that passes it on to a broker.
+    /// Wakes the task that publishes events to a broker.
     pub told: Arc<Notify>,
 }
 
 struct Recent {
-    /// The place before the first of the events.
+    /// The position before the first of the events.
     begins_after: i64,
-    events: VecDeque<Arc<Told>>,
+    events: VecDeque<Arc<StreamEvent>>,
     n_bytes: usize,
 }
 
 impl EventStream {
-    /// `head` is the place of the last event that was told before this process began.
+    /// `head` is the position of the last event that was published before this process started.
     pub fn new(process: String, broker: Option<Broker>, head: i64) -> Self {
         Self {
             process,
@@ -66,13 +66,13 @@ impl EventStream {
         }
     }
 
-    /// Tells events, which are in order and follow what was told last.
+    /// Publishes events, which are in order and follow the last published one.
     pub fn tell(&self, rows: &[OutboxRow]) {
         let head = *self.head.borrow();
-        let news: Vec<Arc<Told>> = rows
+        let news: Vec<Arc<StreamEvent>> = rows
             .iter()
             .filter(|row| row.position > head)
-            .map(|row| Arc::new(Told::new(row)))
+            .map(|row| Arc::new(StreamEvent::new(row)))
             .collect();
         let Some(last) = news.last().map(|told| told.position) else {
             return;
@@ -85,23 +85,23 @@ impl EventStream {
         self.told.notify_one();
     }
 
-    /// The place of the last event that was told.
+    /// The position of the last published event.
     pub fn head(&self) -> i64 {
         *self.head.borrow()
     }
 
-    /// Changes whenever something was told.
+    /// Changes whenever events were published.
     pub fn listen(&self) -> watch::Receiver<i64> {
         self.head.subscribe()
     }
 
-    /// How many listen at the moment.
+    /// The current number of listeners.
     pub fn n_listeners(&self) -> usize {
         self.head.receiver_count()
     }
 
-    /// Events after this place, at most so many. `None`: they are in the store alone.
-    pub fn after(&self, position: i64, limit: usize) -> Option<Vec<Arc<Told>>> {
+    /// Events after this position, at most `limit`. `None`: they are in the store only.
+    pub fn after(&self, position: i64, limit: usize) -> Option<Vec<Arc<StreamEvent>>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if position < recent.begins_after {
             return None;
@@ -113,7 +113,7 @@ impl EventStream {
 }
 
 impl Recent {
-    fn keep(&mut self, news: Vec<Arc<Told>>) {
+    fn keep(&mut self, news: Vec<Arc<StreamEvent>>) {
         self.n_bytes += news.iter().map(|told| told.frame.len()).sum::<usize>();
         self.events.extend(news);
         while self.events.len() > MAX_RECENT || self.n_bytes > MAX_RECENT_BYTES {
@@ -126,9 +126,9 @@ impl Recent {
     }
 }
 
-impl Told {
+impl StreamEvent {
     pub fn new(row: &OutboxRow) -> Self {
-        let about = About::of(row);
+        let about = EventSubject::of(row);
         let event = json!({
             "id": row.event_id,
             "sequence": row.position,
@@ -146,7 +146,8 @@ impl Told {
     }
 }
 
-/// A message of a stream of server-sent events. JSON in one line has no line breaks, so neither has this.
+/// A message of a stream of server-sent events. JSON in one line has no line breaks, so neither has
+/// this.
 pub fn frame(position: Option<i64>, event: Option<&str>, payload: Option<&Value>) -> Bytes {
     let mut text = String::new();
     if let Some(position) = position {
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_reads_from_its_own_place() {
+    fn a_listener_reads_from_its_own_position() {
         let stream = EventStream::new(String::new(), None, 10);
         assert_eq!(places(&stream, 10), Some(vec![]));
         stream.tell(&rows(11..=13, 0));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_told_again() {
+    fn an_event_is_published_once() {
         let stream = EventStream::new(String::new(), None, 0);
         stream.tell(&rows(1..=3, 0));
         stream.tell(&rows(2..=4, 0));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
+    fn a_bounded_number_of_events_is_kept() {
         let all = rows(1..=10 * i64::try_from(MAX_RECENT).unwrap(), 0);
         for count in sizes_around("server::events::MAX_RECENT", MAX_RECENT) {
             let stream = EventStream::new(String::new(), None, 0);
@@ -220,13 +221,13 @@ mod tests {
             let n_gone = count.saturating_sub(MAX_RECENT);
             let begin = i64::try_from(n_gone).unwrap();
             assert_eq!(places(&stream, begin).unwrap().len(), count - n_gone);
-            // What has gone is in the store.
+            // Older events are in the store.
             assert_eq!(places(&stream, begin - 1), None);
         }
     }
 
     #[test]
-    fn only_so_many_bytes_are_kept() {
+    fn a_bounded_size_of_events_is_kept() {
         let stream = EventStream::new(String::new(), None, 0);
         stream.tell(&rows(1..=30, 1024 * 1024));
         assert_eq!(places(&stream, 14), None);
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_message() {
-        let told = Told::new(&rows([7], 0)[0]);
+        let told = StreamEvent::new(&rows([7], 0)[0]);
         assert_eq!(
             std::str::from_utf8(&told.frame).unwrap(),
             "id: 7\nevent: worker-running\ndata: {\"created\":\"2026-09-21T14:13:20.000Z\",\
@@ -249,7 +250,7 @@ mod tests {
     fn line_breaks_in_an_event_do_not_break_its_message() {
         let mut row = rows([7], 0).remove(0);
         row.payload = json!({"title": "two\nlines\r\n\n"});
-        let told = Told::new(&row);
+        let told = StreamEvent::new(&row);
         let text = std::str::from_utf8(&told.frame).unwrap();
         assert_eq!(text.lines().count(), 4, "{text}");
     }

@@ -3,19 +3,19 @@
 
 pub mod api;
 pub mod app;
+pub mod authentication;
+pub mod background;
 pub mod config;
 pub mod doctor;
 pub mod events;
-pub mod gate;
+pub mod health;
 pub mod limits;
 pub mod notify;
 mod open_files;
 pub mod run;
 pub mod service;
 pub mod start;
-pub mod tasks;
 pub mod telemetry;
 pub mod tls;
-pub mod vitals;
 
 pub use run::{RunError, run};

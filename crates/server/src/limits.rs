@@ -1,4 +1,5 @@
-//! What all requests together, and those from one address, may take: memory for bodies, and calls without credentials.
+//! Limits for all requests together and for single addresses: memory for bodies, calls without
+//! credentials.
 
 mod body_budget;
 mod open_calls;

@@ -41,12 +41,12 @@ pub trait Channel: Send + Sync {
     fn recipient(&self, pool: &Pool) -> Option<String>;
 
     /// Ends within a time limit of its own.
-    async fn send(&self, letter: &Letter<'_>) -> Result<(), SendError>;
+    async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError>;
 }
 
 /// A notice on its way.
 #[derive(Debug)]
-pub struct Letter<'a> {
+pub struct Notification<'a> {
     /// By which repeats can be dropped.
     pub id: &'a str,
     pub recipient: &'a str,

@@ -1,12 +1,14 @@
-//! How many files this process may have open, and so how many connections.
+//! The limit of open files of this process, and the number of connections that it allows.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files beside the connections of clients: those of databases, brokers, clouds and artifacts. Of a small limit, half.
+/// Files other than client connections: databases, brokers, clouds and artifacts. Half of a small
+/// limit.
 const SPARE: u64 = 1_000;
 
-/// Asks the system for the open files that this many connections need; many systems begin with 1,024. Returns how many
-/// connections there is room for. No more is asked for, because the processes that we start have the same limit.
+/// Raises the limit of open files for this many connections; many systems begin with 1,024. Returns
+/// the number of possible connections. The limit is raised no further, because child processes
+/// inherit it.
 pub(crate) fn make_room(max_connections: usize) -> usize {
     let resource = Resource::RLIMIT_NOFILE;
     let Ok((soft, hard)) = getrlimit(resource) else {
@@ -18,10 +20,11 @@ pub(crate) fn make_room(max_connections: usize) -> usize {
     let limit = if is_set { limit } else { soft };
     let room = connections_within(limit, max_connections);
     let problem = format!(
-        "at most {room} connections at a time, and not `server.max_connections` = {max_connections}: this process may \
-         have {limit} files open. Raise that limit (`ulimit -n`, LimitNOFILE=) to {wanted}"
+        "at most {room} connections at a time, not `server.max_connections` = {max_connections}: \
+         this process may have {limit} open files. Raise that limit (`ulimit -n`, LimitNOFILE=) \
+         to {wanted}"
     );
-    // Nearly as many do as well: the default was not chosen for this machine.
+    // A slightly lower limit is fine: the default was not chosen for this machine.
     if room < max_connections / 2 {
         tracing::warn!("{problem}");
     } else if room < max_connections {

@@ -1,4 +1,4 @@
-//! Runs the server until it is told to stop.
+//! Runs the server until it is stopped.
 
 use std::future::Future;
 use std::io;
@@ -14,16 +14,16 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
+use crate::background;
+use crate::background::driver::Driver;
 use crate::config::Config;
 use crate::open_files;
 use crate::start::{StartError, start};
-use crate::tasks;
-use crate::tasks::driver::Driver;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(
-        "cannot listen on {address} ({problem}); is another server running there? Choose another \
+        "cannot listen on {address} ({problem}); does another server use it? Choose another \
          address with --listen, or `listen` in the configuration"
     )]
     Listen {
@@ -37,11 +37,12 @@ pub enum RunError {
     InUse(LockError),
     #[error("the server cannot start")]
     Start(#[from] StartError),
-    #[error("the operating system gives no random numbers: {0}")]
+    #[error("the operating system provides no random numbers: {0}")]
     Random(String),
 }
 
-/// Starts, tells `ready` where it listens, serves until `stop`, and lets requests end.
+/// Starts the server, passes its address to `ready`, serves until `stop`, and lets running requests
+/// end.
 pub async fn run(
     mut config: Config,
     stop: impl Future<Output = ()>,
@@ -50,7 +51,7 @@ pub async fn run(
     let address = config.listen;
     let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;
-    // Port 0 means any that is free: from here on the real one counts.
+    // Port 0 means any free port: from here on, the actual port is used.
     config.listen = listener.local_addr().map_err(unable)?;
     let listen = config.listen;
     let random = StdRng::try_from_rng(&mut rand::rngs::SysRng)
@@ -59,35 +60,36 @@ pub async fn run(
         url: config.database.url.clone(),
         connections: config.database.connections,
     };
-    // Given back when we end, whatever way that is.
+    // Released at the end in every case.
     let _lock = match database.lock() {
         Ok(lock) => lock,
         Err(in_use @ LockError::InUse(_)) => return Err(RunError::InUse(in_use)),
-        // The store says better what is wrong with the place of its file.
+        // The store reports problems with the file's location better.
         Err(LockError::Unlockable { .. }) => None,
     };
     config.server.max_connections = open_files::make_room(config.server.max_connections);
     if config.is_open_without_tls() {
         tracing::warn!(http.address = %listen,
-            "other machines can connect to {listen}, and nothing is encrypted: secrets of workers and \
-             new access tokens can be read on the way. Give a certificate (`tls`), or put a proxy with \
-             TLS in front and say so (`server.trusted_proxies`)");
+            "other machines can connect to {listen}, and connections are not encrypted: secrets \
+             of workers and new access tokens can be read on the network. Configure a certificate \
+             (`tls`), or a proxy with TLS (`server.trusted_proxies`)");
     }
     let app = start(config, Arc::new(SystemClock), Random::new(random)).await?;
     let stopping = CancellationToken::new();
     let mut driver = Driver::new(Arc::clone(&app.engine.clock), stopping.clone());
-    tasks::start(&app, &mut driver);
+    background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let serving = tokio::spawn(server.serve(listener, stopping.clone()));
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
     stop.await;
-    tracing::info!("stopping: requests under way may end");
+    tracing::info!("stopping: waiting for running requests");
     stopping.cancel();
     let _ = serving.await;
     driver.join().await;
-    if let Err(problem) = tasks::leave_broker(&app).await {
-        tracing::warn!(error = %problem, "another process waits before it publishes events: {problem}");
+    if let Err(problem) = background::leave_broker(&app).await {
+        tracing::warn!(error = %problem, "events are published again only after the lease has \
+                                          expired: {problem}");
     }
     app.engine.launch_tracker.finish().await;
     app.engine.store.close().await;

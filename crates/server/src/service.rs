@@ -1,4 +1,4 @@
-//! The services of the API, as Taskcluster divides them, and ours.
+//! The services of the API: Taskcluster's and Fleetwright's own.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
@@ -6,7 +6,7 @@ pub enum Service {
     Queue,
     PurgeCache,
     Auth,
-    /// What is ours alone.
+    /// Endpoints that Taskcluster does not have.
     Fleetwright,
 }
 
@@ -42,17 +42,17 @@ impl Service {
     pub fn description(self) -> &'static str {
         match self {
             Self::WorkerManager => {
-                "Worker pools, their launch configs and their workers: how many there are, where \
-                 they come from, and who they prove to be."
+                "Worker pools, their launch configs and their workers: counts, origins and \
+                 identities."
             }
             Self::Queue => {
-                "Tasks: made, kept until their dependencies are done, handed to workers, and \
-                 remembered with what became of them."
+                "Tasks: created, held until their dependencies are resolved, given to workers, \
+                 and kept with their results."
             }
-            Self::PurgeCache => "Which caches workers are to delete.",
-            Self::Auth => "Clients and roles: who may sign requests, and what they may do.",
+            Self::PurgeCache => "The caches that workers must delete.",
+            Self::Auth => "Clients, roles and scopes: authentication and authorisation.",
             Self::Fleetwright => {
-                "What Fleetwright has beyond Taskcluster: live events, logs, reasons."
+                "Live events, logs and explanations, which Taskcluster does not have."
             }
         }
     }

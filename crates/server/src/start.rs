@@ -1,4 +1,4 @@
-//! From a configuration to an app that is ready to serve.
+//! Builds the app from a configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use rand::rngs::StdRng;
 use store::{Store, StoreError, Tx};
 
 use crate::app::App;
+use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
+use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::events::EventStream;
-use crate::gate::{Embedded, Gate, Remote};
+use crate::health::HealthMonitor;
 use crate::limits::{BodyBudget, OpenCalls};
 use crate::notify::{self, Channel, ChannelsError};
-use crate::tasks::BROKER_READER;
 use crate::telemetry::Telemetry;
-use crate::tls::{BadTls, Tls};
-use crate::vitals::Vitals;
+use crate::tls::{TlsAcceptor, TlsError};
 
-/// Our own client, in whose name workers get credentials.
+/// Our own client that issues the workers' credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";
-/// Our own client, in whose name runs of tasks get credentials; a task may have any scope.
+/// Our own client that issues the credentials of tasks' runs; a task may have any scope.
 pub const QUEUE_ISSUER: &str = "static/taskcluster/queue";
-/// Static clients never expire, as far as anybody can tell.
+/// Static clients expire in the very distant future.
 const STATIC_LIFE_MS: i64 = 1_000 * 365 * DAY_MS;
 const STATIC_PREFIX: &str = "static/";
 /// Static clients are read in pages of this size.
@@ -53,38 +53,38 @@ const PAGE: u32 = 100;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the configuration is not usable")]
+    #[error("the configuration is not valid")]
     Config(#[from] ConfigError),
     #[error("the database is not usable")]
     Store(#[from] StoreError),
-    #[error("the HTTP client for the auth service cannot be made")]
+    #[error("cannot create the HTTP client for the auth service")]
     Http(#[from] reqwest::Error),
     #[error("the certificate of `tls` is not usable")]
-    Tls(#[from] BadTls),
-    #[error("nobody can be told of errors")]
+    Tls(#[from] TlsError),
+    #[error("notices of errors cannot be sent")]
     Notices(#[from] ChannelsError),
-    #[error("the queue of another deployment cannot be asked")]
+    #[error("cannot use another deployment's queue")]
     Queue(#[from] DemandError),
     #[error("{0:?} is not a client id")]
     ClientId(String),
-    #[error("the access token of {0} cannot be opened: is its key still in keys.file?")]
+    #[error("cannot decrypt the access token of {0}: is its key still in keys.file?")]
     Sealed(ClientId),
 }
 
-/// A client that exists by configuration.
-struct Wanted {
+/// A client from the configuration.
+struct ConfiguredClient {
     id: ClientId,
-    /// `None`: any will do, as long as there is one.
+    /// `None`: the token may be any, and an existing one is kept.
     token: Option<Secret>,
     scopes: Vec<String>,
     description: String,
 }
 
-/// Providers have so long to come into service before the first request is answered; who takes longer is tried again
-/// beside the others' work.
+/// Time for the providers' first set-up before the first request is answered. Slower ones are tried
+/// again in the background.
 const FIRST_SET_UP: Duration = Duration::from_secs(5);
 
-/// Opens the database, brings it up to date, and makes the app.
+/// Opens the database, migrates it, and builds the app.
 pub async fn start(
     config: Config,
     clock: Arc<dyn Clock>,
@@ -96,7 +96,7 @@ pub async fn start(
     assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
 }
 
-/// As `start`, with further providers that no configuration names, and with metrics of its own: for tests.
+/// As `start`, with additional providers and with metrics of its own: for tests.
 pub async fn start_with(
     config: Config,
     clock: Arc<dyn Clock>,
@@ -110,7 +110,7 @@ pub async fn start_with(
     assemble(config, parts, store, telemetry, clock, random, further).await
 }
 
-/// As `start_with`, on a database that is open: for simulations.
+/// As `start_with`, on an open database: for simulations.
 pub async fn start_on(
     store: Store,
     config: Config,
@@ -122,7 +122,7 @@ pub async fn start_on(
     assemble(config, parts, store, telemetry, clock, random, further).await
 }
 
-/// What is made of the configuration alone, before a database is opened.
+/// The parts that are built from the configuration alone, before a database is opened.
 struct Parts {
     notices: Vec<Arc<dyn Channel>>,
     keyring: Arc<Keyring>,
@@ -157,17 +157,23 @@ async fn assemble(
     for applied in store.migrate(now.as_millis()).await? {
         tracing::info!("migrated the database: {applied}");
     }
-    let (gate, issuer, queue_issuer) = open_gate(&config, &store, &keyring, &random, now).await?;
+    let (authenticator, issuer, queue_issuer) =
+        open_gate(&config, &store, &keyring, &random, now).await?;
     let demand_source = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
     let providers = Providers::new(configured.into_iter().chain(further).collect());
     tell_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
-        tracing::warn!(provider.id = %id, "provider {id} is out of service: {problem}");
+        tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
     }
     let events = open_events(&config, &store, random.slugid()).await?;
-    let tls = config.tls.clone().map(Tls::new).transpose()?.map(Arc::new);
+    let tls = config
+        .tls
+        .clone()
+        .map(TlsAcceptor::new)
+        .transpose()?
+        .map(Arc::new);
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
     let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
@@ -193,19 +199,19 @@ async fn assemble(
     Ok(Arc::new(App {
         config,
         engine: Arc::new(engine),
-        gate,
+        authenticator,
         telemetry,
         events,
         notices,
         tls,
-        vitals: Vitals::default(),
+        health: HealthMonitor::default(),
         body_budget,
         open_calls,
         started: now,
     }))
 }
 
-/// The queue: ours, or that of another deployment.
+/// The queue: ours, or another deployment's.
 fn open_demands(
     outside: Option<&OutsideQueue>,
     clock: &Arc<dyn Clock>,
@@ -230,7 +236,7 @@ fn open_demands(
     })
 }
 
-/// The providers of the configuration. Those that call a cloud do so within their rate limits.
+/// The providers of the configuration. Calls to clouds are rate-limited.
 fn build_providers(
     config: &Config,
     keyring: &Arc<Keyring>,
@@ -263,31 +269,31 @@ fn build_providers(
     config.providers.0.iter().map(build).collect()
 }
 
-/// Who tells us who is asking, and in whose names the credentials of workers and of tasks are signed.
+/// The authenticator, and the issuers of the credentials of workers and of tasks.
 async fn open_gate(
     config: &Config,
     store: &Store,
     keyring: &Arc<Keyring>,
     random: &Random,
     now: Timestamp,
-) -> Result<(Arc<dyn Gate>, WorkerIssuer, WorkerIssuer), StartError> {
+) -> Result<(Arc<dyn Authenticator>, WorkerIssuer, WorkerIssuer), StartError> {
     if let Some(outside) = &config.auth.taskcluster {
         let issuer = WorkerIssuer {
             client_id: outside.client_id.clone(),
             access_token: outside.token()?,
         };
-        let gate = Remote::new(outside.root_url.trim_end_matches('/'))?;
-        return Ok((Arc::new(gate), issuer.clone(), issuer));
+        let authenticator = RemoteAuthenticator::new(outside.root_url.trim_end_matches('/'))?;
+        return Ok((Arc::new(authenticator), issuer.clone(), issuer));
     }
     let [issuer, queue_issuer] = synchronise_clients(config, store, keyring, random, now).await?;
     let policy = Policy {
         accept_mac_over_path_only: config.auth.accept_mac_over_path_only,
     };
-    let gate = Embedded::new(store.clone(), Arc::clone(keyring), policy);
-    Ok((Arc::new(gate), issuer, queue_issuer))
+    let authenticator = EmbeddedAuthenticator::new(store.clone(), Arc::clone(keyring), policy);
+    Ok((Arc::new(authenticator), issuer, queue_issuer))
 }
 
-/// The stream of events goes on from where it is; a broker that is new begins with what happens now.
+/// Continues the stream of events; a new broker begins with the next event.
 async fn open_events(
     config: &Config,
     store: &Store,
@@ -305,7 +311,7 @@ async fn open_events(
     Ok(EventStream::new(process, broker, head))
 }
 
-/// Pools whose provider is not configured get no workers: better said now than wondered at later.
+/// Pools of a missing provider get no workers, so they are reported at the start.
 async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
     for (id, pools) in store
         .scan("pools_by_provider", store::pools_by_provider)
@@ -320,7 +326,7 @@ async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<
     Ok(())
 }
 
-/// Makes the static clients of the store those of the configuration, and returns our own.
+/// Makes the static clients of the store equal to the configuration's, and returns our own.
 async fn synchronise_clients(
     config: &Config,
     store: &Store,
@@ -329,21 +335,21 @@ async fn synchronise_clients(
     now: Timestamp,
 ) -> Result<[WorkerIssuer; 2], StartError> {
     let mut wanted = vec![
-        Wanted {
+        ConfiguredClient {
             id: client_id(ISSUER)?,
             token: None,
             scopes: ISSUER_SCOPES.map(str::to_owned).to_vec(),
-            description: "Signs the credentials of workers.".to_owned(),
+            description: "Issues the credentials of workers.".to_owned(),
         },
-        Wanted {
+        ConfiguredClient {
             id: client_id(QUEUE_ISSUER)?,
             token: None,
             scopes: vec!["*".to_owned()],
-            description: "Signs the credentials of tasks.".to_owned(),
+            description: "Issues the credentials of tasks.".to_owned(),
         },
     ];
     for client in &config.auth.static_clients {
-        wanted.push(Wanted {
+        wanted.push(ConfiguredClient {
             id: client_id(&client.client_id)?,
             token: Some(client.token()?),
             scopes: client.scopes.clone(),
@@ -388,11 +394,11 @@ fn issuer(tx: &mut Tx<'_>, keyring: &Keyring, id: &str) -> Result<WorkerIssuer, 
     })
 }
 
-/// Writes only what differs, so that a restart changes nothing.
+/// Writes only differences, so that a restart changes nothing.
 fn synchronise(
     tx: &mut Tx<'_>,
     keyring: &Keyring,
-    wanted: &Wanted,
+    wanted: &ConfiguredClient,
     sealed: &str,
     now: Timestamp,
 ) -> Result<(), StartError> {
@@ -410,7 +416,7 @@ fn synchronise(
         (Some(wanted), Some(opened)) => *wanted == opened,
         (None, Some(_)) => true,
         (Some(_), None) => false,
-        // A new token would end the credentials of every worker: better to ask for the key.
+        // A new token would invalidate the credentials of every worker, so the start fails instead.
         (None, None) => return Err(StartError::Sealed(wanted.id.clone())),
     };
     if same_token
@@ -433,7 +439,7 @@ fn synchronise(
     Ok(())
 }
 
-fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
+fn record(wanted: &ConfiguredClient, sealed: &str, now: Timestamp) -> ClientRecord {
     ClientRecord {
         client_id: wanted.id.clone(),
         description: wanted.description.clone(),
@@ -450,8 +456,8 @@ fn record(wanted: &Wanted, sealed: &str, now: Timestamp) -> ClientRecord {
     }
 }
 
-/// A static client that is no longer configured is no client any more.
-fn remove_others(tx: &mut Tx<'_>, wanted: &[Wanted]) -> Result<(), StoreError> {
+/// Deletes static clients that are no longer configured.
+fn remove_others(tx: &mut Tx<'_>, wanted: &[ConfiguredClient]) -> Result<(), StoreError> {
     let wanted: BTreeSet<&ClientId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let mut after: Option<ClientId> = None;
     loop {

@@ -1,4 +1,4 @@
-//! Logs and metrics: how they are set up, and every name that they use.
+//! Sets up logs and metrics, and names all of them.
 
 pub mod catalogue;
 mod escape;
@@ -20,7 +20,7 @@ use tracing_subscriber::EnvFilter;
 use self::catalogue::{Kind, METRICS};
 use crate::config::{Log, LogFormat};
 
-/// Gauges and counters of what no longer exists disappear after this time.
+/// Gauges and counters without updates disappear after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 pub const HTTP_REQUESTS: &str = "http_requests_total";
@@ -51,11 +51,11 @@ pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 
 const AMQP_LIBRARY: &str = "lapin";
 
-/// Seconds that requests take.
+/// Durations of requests, in seconds.
 const REQUEST_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
-/// Seconds in the life of a worker.
+/// Durations in the life of a worker, in seconds.
 const WORKER_BUCKETS: [f64; 12] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
 ];
@@ -72,7 +72,7 @@ impl Default for Telemetry {
         let recorder = Arc::new(builder().build_recorder());
         metrics::with_local_recorder(&recorder, || {
             describe_metrics();
-            // Set from the start, so that an alert on it finds a series.
+            // Set from the start, so that an alert finds the series.
             counter!(REGISTRATIONS_REFUSED, "providerId" => "unknown").increment(0);
         });
         Self {
@@ -95,12 +95,12 @@ impl Telemetry {
         installed.clone()
     }
 
-    /// For tests, which let only their own thread record here.
+    /// For tests, whose threads record here only.
     pub fn recorder(&self) -> Arc<PrometheusRecorder> {
         Arc::clone(&self.recorder)
     }
 
-    /// All metrics, as Prometheus reads them.
+    /// All metrics in the format of Prometheus.
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.recorder, || {
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -108,7 +108,7 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Keeps histograms from growing; call it now and then.
+    /// Keeps histograms from growing; call it periodically.
     pub fn tidy(&self) {
         self.handle.run_upkeep();
     }
@@ -131,7 +131,7 @@ impl Telemetry {
     }
 }
 
-/// What each metric is, for those who read them.
+/// Registers the descriptions of all metrics.
 fn describe_metrics() {
     for metric in &METRICS {
         match metric.kind {
@@ -167,13 +167,18 @@ fn builder() -> PrometheusBuilder {
 
 /// Starts logging to standard error. Only the first call of a process has an effect.
 pub fn log_to_stderr(log: &Log) -> Result<(), String> {
-    // The AMQP library reports what we handle and report ourselves; who wants to see it can ask for it.
+    // The AMQP library logs errors that we handle and log ourselves, so its records are off unless
+    // the filter names it.
     let filter = match log.filter.contains(AMQP_LIBRARY) {
         true => log.filter.clone(),
         false => format!("{},{AMQP_LIBRARY}=off", log.filter),
     };
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|problem| format!("log.filter: {:?} is no filter: {problem}", log.filter))?;
+    let filter = EnvFilter::try_new(filter).map_err(|problem| {
+        format!(
+            "log.filter: {:?} is not a valid filter: {problem}",
+            log.filter
+        )
+    })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
@@ -183,7 +188,7 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
             .fmt_fields(escape::fields())
             .with_target(false)
             .try_init(),
-        // JSON escapes by itself.
+        // The JSON format escapes by itself.
         LogFormat::Json => builder
             .json()
             .flatten_event(true)
@@ -198,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_can_be_read() {
+    fn recorded_metrics_can_be_read() {
         let telemetry = Telemetry::default();
         let took = Duration::from_millis(3);
         metrics::with_local_recorder(&telemetry.recorder(), || {
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_filter_is_named() {
+    fn an_invalid_filter_is_named() {
         let log = Log {
             filter: "a=b=c".to_owned(),
             ..Log::default()

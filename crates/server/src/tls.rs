@@ -1,7 +1,7 @@
-//! TLS for the connections that we accept, with a certificate and a key from files.
+//! TLS for incoming connections, with a certificate and a key from files.
 //!
-//! The files are read again when they change. Connections that are there go on; new ones get the new
-//! certificate. A new file that cannot be used changes nothing.
+//! The files are read again when they change. Existing connections continue; new ones get the new
+//! certificate. An unusable new file changes nothing.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -24,40 +24,40 @@ use tokio_rustls::server::TlsStream;
 
 use crate::config::TlsFiles;
 
-/// A handshake takes at most this long, its wait for a turn included.
+/// Maximum duration of a handshake, including the wait for its turn.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// At most this many handshakes at a time, from the client's whole greeting on; more wait.
+/// Maximum number of concurrent handshakes, from a complete `ClientHello` on; more wait.
 const MAX_HANDSHAKES: usize = 1_000;
 /// A larger file is neither a certificate nor a key.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The first byte of a TLS connection: a record of a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
-/// As much of a request without TLS is read, so that its client reads our answer.
+/// Of a request without TLS, this much is read, so that its client receives our reply.
 const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
 const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 44\r\nconnection: close\r\n\r\nThis port takes TLS only: use https:// here\n";
 
-pub struct Tls {
+pub struct TlsAcceptor {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
-    /// What the files held when they were last read, usable or not.
-    seen: Mutex<Seen>,
+    /// The content of the files when they were last read, usable or not.
+    seen: Mutex<FileState>,
     handshakes: Semaphore,
     handshake_limit: Duration,
 }
 
-/// What came of another look at the files.
+/// The result of reading the files again.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reloaded {
+pub enum ReloadOutcome {
     Unchanged,
     /// New connections get the new certificate.
     Changed,
-    /// They cannot be used, so nothing changes. Said once for each content.
+    /// The files are not usable, so nothing changes. Reported once for each content.
     Unusable(String),
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum BadTls {
+pub enum TlsError {
     #[error("cannot read {}", file.display())]
     Unreadable {
         file: PathBuf,
@@ -72,36 +72,36 @@ pub enum BadTls {
     Unusable(#[from] rustls::Error),
 }
 
-/// The contents of both files, or why they cannot be read; only to be compared.
+/// The contents of both files, or the error of reading them; only for comparison.
 #[derive(Clone, PartialEq, Eq)]
-enum Seen {
+enum FileState {
     Digest(Vec<u8>),
     Problem(String),
 }
 
-impl Tls {
-    pub fn new(files: TlsFiles) -> Result<Self, BadTls> {
+impl TlsAcceptor {
+    pub fn new(files: TlsFiles) -> Result<Self, TlsError> {
         let (certificate, key) = read_both(&files)?;
         let config = server_config(&files, &certificate, &key)?;
         Ok(Self {
             files,
             config: RwLock::new(Arc::new(config)),
-            seen: Mutex::new(Seen::of(&certificate, &key)),
+            seen: Mutex::new(FileState::of(&certificate, &key)),
             handshakes: Semaphore::new(MAX_HANDSHAKES),
             handshake_limit: HANDSHAKE_LIMIT,
         })
     }
 
-    /// Looks at the files again. Blocks for a moment.
-    pub fn reload(&self) -> Reloaded {
+    /// Reads the files again. Blocks for a short time.
+    pub fn reload(&self) -> ReloadOutcome {
         let read = read_both(&self.files);
         let now_seen = match &read {
-            Ok((certificate, key)) => Seen::of(certificate, key),
-            Err(problem) => Seen::Problem(with_causes(problem)),
+            Ok((certificate, key)) => FileState::of(certificate, key),
+            Err(problem) => FileState::Problem(with_causes(problem)),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == now_seen {
-            return Reloaded::Unchanged;
+            return ReloadOutcome::Unchanged;
         }
         *seen = now_seen;
         let made =
@@ -109,20 +109,21 @@ impl Tls {
         match made {
             Ok(config) => {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                Reloaded::Changed
+                ReloadOutcome::Changed
             }
-            Err(problem) => Reloaded::Unusable(with_causes(&problem)),
+            Err(problem) => ReloadOutcome::Unusable(with_causes(&problem)),
         }
     }
 
-    /// Greets a client. One that speaks plain HTTP is told so.
+    /// Accepts a client. A client that sends plain HTTP gets an error message.
     pub(crate) async fn accept(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
                 return refuse_plain(&mut stream).await;
             }
-            // Reading a greeting costs little, so a client that does not send all of it takes no turn.
+            // Reading a `ClientHello` is cheap, so a client that does not send all of it takes no
+            // turn.
             let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
             let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
             let config = self
@@ -141,13 +142,13 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tls").field(&self.files).finish()
+        f.debug_tuple("TlsAcceptor").field(&self.files).finish()
     }
 }
 
-impl Seen {
+impl FileState {
     fn of(certificate: &[u8], key: &[u8]) -> Self {
         let digest = Sha256::new()
             .chain_update(certificate.len().to_be_bytes())
@@ -165,31 +166,35 @@ async fn refuse_plain<T>(stream: &mut TcpStream) -> io::Result<T> {
     Err(io::Error::other("the client speaks HTTP without TLS"))
 }
 
-fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), BadTls> {
+fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
     Ok((read(&files.certificate_file)?, read(&files.key_file)?))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, BadTls> {
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
     let opened = std::fs::File::open(file);
     opened
         .and_then(|opened| opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
-        .map_err(|source| BadTls::Unreadable {
+        .map_err(|source| TlsError::Unreadable {
             file: file.to_owned(),
             source,
         })?;
     Ok(bytes)
 }
 
-fn server_config(files: &TlsFiles, certificate: &[u8], key: &[u8]) -> Result<ServerConfig, BadTls> {
+fn server_config(
+    files: &TlsFiles,
+    certificate: &[u8],
+    key: &[u8],
+) -> Result<ServerConfig, TlsError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
         .unwrap_or_default();
     if certificates.is_empty() {
-        return Err(BadTls::NoCertificate(files.certificate_file.clone()));
+        return Err(TlsError::NoCertificate(files.certificate_file.clone()));
     }
     let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|_| BadTls::NoKey(files.key_file.clone()))?;
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey(files.key_file.clone()))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -219,8 +224,8 @@ mod tests {
         }
     }
 
-    /// With a certificate that no client looks at: no handshake here gets as far as that.
-    fn tls(max_handshakes: usize) -> Arc<Tls> {
+    /// With a certificate that no client checks: no handshake in these tests reaches that point.
+    fn tls(max_handshakes: usize) -> Arc<TlsAcceptor> {
         use ::aws_lc_rs::rand::SystemRandom;
         use ::aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
         let nowhere = PathBuf::from("nowhere");
@@ -235,19 +240,19 @@ mod tests {
             .unwrap()
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(OneKey(Arc::new(key))));
-        Arc::new(Tls {
+        Arc::new(TlsAcceptor {
             files: TlsFiles {
                 certificate_file: nowhere.clone(),
                 key_file: nowhere,
             },
             config: RwLock::new(Arc::new(config)),
-            seen: Mutex::new(Seen::Problem(String::new())),
+            seen: Mutex::new(FileState::Problem(String::new())),
             handshakes: Semaphore::new(max_handshakes),
             handshake_limit: HANDSHAKE_LIMIT,
         })
     }
 
-    /// What a client says first.
+    /// A client's first message.
     fn greeting() -> Vec<u8> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -262,8 +267,8 @@ mod tests {
         bytes
     }
 
-    /// A client that says this much, and its connection on its way to be accepted.
-    async fn client(tls: &Arc<Tls>, listener: &TcpListener, says: &[u8]) -> TcpStream {
+    /// A client that sends these bytes, while its connection is being accepted.
+    async fn client(tls: &Arc<TlsAcceptor>, listener: &TcpListener, says: &[u8]) -> TcpStream {
         let address = listener.local_addr().unwrap();
         let mut client = TcpStream::connect(address).await.unwrap();
         client.write_all(says).await.unwrap();
@@ -273,7 +278,7 @@ mod tests {
         client
     }
 
-    async fn has_free_turns(tls: &Tls, free: usize) -> bool {
+    async fn has_free_turns(tls: &TlsAcceptor, free: usize) -> bool {
         let reached = async {
             while tls.handshakes.available_permits() != free {
                 tokio::task::yield_now().await;
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bounded_number_of_handshakes_goes_on_at_a_time() {
+    async fn a_bounded_number_of_handshakes_runs_at_a_time() {
         let limit = 5;
         let greeting = greeting();
         for n_clients in sizes_around("server::tls::MAX_HANDSHAKES", limit) {
@@ -292,7 +297,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut clients = Vec::new();
             for _ in 0..n_clients {
-                // A greeting after which nothing comes.
+                // A `ClientHello`, and nothing after it.
                 clients.push(client(&tls, &listener, &greeting).await);
             }
             let free = limit - n_clients.min(limit);
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_send_its_greeting_takes_no_turn() {
+    async fn a_client_that_does_not_send_its_hello_takes_no_turn() {
         let tls = tls(1);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let greeting = greeting();
@@ -309,7 +314,7 @@ mod tests {
         for n_bytes in [1, 5, 6, greeting.len() - 1] {
             clients.push(client(&tls, &listener, &greeting[..n_bytes]).await);
         }
-        // Those before it have been looked at by then, and one would have the only turn.
+        // The clients before it have been handled by then, and one would have the only turn.
         clients.push(client(&tls, &listener, &greeting).await);
         assert!(has_free_turns(&tls, 0).await);
         drop(clients.pop());

@@ -3,7 +3,7 @@
 /// The sizes around a limit at which errors show: zero, one, just below, at and above the limit,
 /// and far beyond.
 ///
-/// `constant` is the path of the limit, like `server::tasks::overrides::BATCH`. From this path the
+/// `constant` is the path of the limit, like `server::background::overrides::BATCH`. From this path the
 /// tidy test of bounds knows that the constant has a test. If a bound is expensive to reach, make
 /// it a parameter of the tested function and pass a smaller limit here.
 pub fn sizes_around(constant: &str, limit: usize) -> Vec<usize> {

@@ -94,7 +94,7 @@ STORY = [
     "plan ",
     "asked local for 1 machine by",
     "requested: local has it",
-    "proved itself and got credentials",
+    "registered and got credentials",
     "asked the queue for work for the first time",
     "ended a task",
     "told to go",

@@ -18,8 +18,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::api::listener::Server;
 use server::app::App;
+use server::background::driver::Driver;
 use server::config::{Config, StaticClient};
-use server::tasks::driver::Driver;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -117,7 +117,7 @@ impl Host {
         let address = listener.local_addr().context("cannot listen")?;
         let stop = CancellationToken::new();
         let mut driver = Driver::new(Arc::clone(&self.app.engine.clock), stop.clone());
-        server::tasks::start(&self.app, &mut driver);
+        server::background::start(&self.app, &mut driver);
         let server = Arc::new(Server::new(Arc::clone(&self.app)));
         let credentials = Credentials {
             client_id: OWNER.to_owned(),

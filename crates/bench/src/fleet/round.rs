@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use server::tasks::driver::Task;
-use server::tasks::{Rounds, Scan};
+use server::background::driver::BackgroundTask;
+use server::background::{ProvisionRounds, Scan};
 
 use super::host::{Host, peak_bytes};
 use crate::machine::Stopwatch;
@@ -14,7 +14,7 @@ use crate::machine::Stopwatch;
 const ROUNDS: usize = 3;
 
 pub(crate) async fn round(host: &Host) -> anyhow::Result<Value> {
-    let mut rounds = Rounds(Arc::clone(&host.app.engine));
+    let mut rounds = ProvisionRounds(Arc::clone(&host.app.engine));
     repeated(&mut rounds).await
 }
 
@@ -29,7 +29,7 @@ pub(crate) async fn scan(host: &Host) -> anyhow::Result<Value> {
     Ok(figures)
 }
 
-async fn repeated(task: &mut impl Task) -> anyhow::Result<Value> {
+async fn repeated(task: &mut impl BackgroundTask) -> anyhow::Result<Value> {
     let mut seconds = Vec::new();
     for _ in 0..=ROUNDS {
         let watch = Stopwatch::start();

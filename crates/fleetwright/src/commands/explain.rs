@@ -193,7 +193,7 @@ mod tests {
     fn a_pool_is_explained_from_now_to_the_past_with_what_was_launched() {
         let reply = json!({
             "time": "2026-11-21T06:19:13.123Z",
-            "problems": ["provider racks is out of service: no network"],
+            "problems": ["provider racks failed to start: no network"],
             "now": {"text": "nothing to do\nbecause nothing waits\n"},
             "plans": [{"number": 7, "created": "2026-11-21T06:00:00.000Z", "text": "launch lc-1 x1"}],
             "launches": [
@@ -205,7 +205,7 @@ mod tests {
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
         Now (2026-11-21 06:19:13)
-          problem: provider racks is out of service: no network
+          problem: provider racks failed to start: no network
           nothing to do
           because nothing waits
 

@@ -11,12 +11,12 @@ pub use table::ENDPOINTS;
 
 use super::call::Call;
 use super::error::ApiError;
-use crate::gate::Embedded;
+use crate::authentication::EmbeddedAuthenticator;
 
-/// Our own clients and roles. The endpoints are served only where they are kept.
-fn embedded(call: &Call) -> Result<&Embedded, ApiError> {
+/// Our own clients and roles. Without them the endpoints are not served.
+fn embedded(call: &Call) -> Result<&EmbeddedAuthenticator, ApiError> {
     call.app
-        .gate
+        .authenticator
         .embedded()
         .ok_or_else(|| ApiError::not_found("Clients and roles are kept by another service"))
 }
@@ -31,7 +31,7 @@ fn refuse_double_stars(scopes: &[String]) -> Result<(), ApiError> {
     }
 }
 
-/// Those that were not there before: only these must the caller hold itself.
+/// The added scopes: the caller must hold only these itself.
 fn added(before: &[String], after: &[String]) -> Vec<String> {
     after
         .iter()

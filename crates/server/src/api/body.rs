@@ -1,4 +1,4 @@
-//! The body of a response: whole, or as it comes.
+//! The body of a response: complete, or a stream.
 
 use std::fmt;
 use std::io;
@@ -10,18 +10,18 @@ use engine::artifacts::ByteStream;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::piece::Piece;
+use super::body_chunk::BodyChunk;
 
-/// Most replies are whole and cost no more than their bytes.
+/// Most replies are complete and cost no more than their bytes.
 pub enum Body {
     /// Empty once it has been sent.
-    Whole(Piece),
+    Whole(BodyChunk),
     Stream(Streaming),
 }
 
 pub struct Streaming {
     bytes: ByteStream,
-    /// How much is still to come, if that is known.
+    /// The number of bytes that are still to come, if known.
     left: Option<u64>,
     stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
@@ -35,8 +35,8 @@ impl Body {
         })
     }
 
-    /// A stream without an end of its own breaks off when the server stops; all others have the
-    /// time that requests under way are given.
+    /// A stream of unknown length breaks off when the server stops. All others may use the time
+    /// that running requests get.
     pub(super) fn until(self, stop: &CancellationToken) -> Self {
         match self {
             Self::Whole(piece) => Self::Whole(piece),
@@ -52,7 +52,7 @@ impl Body {
 
 impl Default for Body {
     fn default() -> Self {
-        Self::Whole(Piece::default())
+        Self::Whole(BodyChunk::default())
     }
 }
 
@@ -72,13 +72,13 @@ impl fmt::Debug for Body {
 }
 
 impl http_body::Body for Body {
-    type Data = Piece;
+    type Data = BodyChunk;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Piece>>>> {
+    ) -> Poll<Option<io::Result<Frame<BodyChunk>>>> {
         match &mut *self {
             Self::Whole(piece) if piece.is_empty() => Poll::Ready(None),
             Self::Whole(piece) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(piece))))),
@@ -104,7 +104,7 @@ impl http_body::Body for Body {
 }
 
 impl Streaming {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<BodyChunk>>>> {
         if let Some(stopped) = &mut self.stopped
             && stopped.as_mut().poll(context).is_ready()
         {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_body_is_sent_once() {
+    async fn a_complete_body_is_sent_once() {
         let body = Body::from(Bytes::from_static(b"all"));
         assert_eq!(body.size_hint().exact(), Some(3));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "all");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_tells_how_much_is_left() {
+    async fn a_stream_reports_how_much_is_left() {
         let mut body = Body::stream(bytes(&["ab", "c"]), Some(3));
         assert_eq!(body.size_hint().exact(), Some(3));
         body.frame().await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! One request on its way to its handler: who, what, with which parameters.
+//! One request on its way to its handler: the endpoint, the caller and the parameters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,38 +17,38 @@ use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
 use crate::app::App;
-use crate::gate::{Asking, Caller};
+use crate::authentication::{Caller, RequestToAuthenticate};
 use crate::limits::BodyShare;
 
 pub struct Call {
     pub app: Arc<App>,
-    /// What the endpoint is called.
+    /// The name of the endpoint.
     pub name: &'static str,
-    /// What its caller must hold; `None`: it is open to the world.
+    /// The scopes that the caller must hold. `None`: no credentials are needed.
     pub required_scopes: Option<Template>,
     pub parameters: Vec<(&'static str, String)>,
     pub query: Vec<(&'static str, String)>,
     pub body: Value,
-    /// The body of an endpoint that takes anything but JSON; the handler reads it.
+    /// The body of an endpoint that does not take JSON. The handler reads it.
     pub raw: Mutex<Option<RawBody>>,
-    /// What the body takes of the memory for bodies; given back when the call has been handled.
+    /// The share of the memory budget that the body uses. It is returned after the call.
     pub memory: Option<BodyShare>,
-    /// The moment of this request; every decision in it uses this one.
+    /// The time of this request; every decision in it uses this value.
     pub now: Timestamp,
     pub request_id: String,
-    /// The client has hung up, or the server stops: whoever waits need not wait any longer.
+    /// Cancelled when the client disconnects or the server stops.
     pub gone: CancellationToken,
-    pub asking: Asking,
-    /// Where in a stream of events the client was when its last connection ended.
+    pub asking: RequestToAuthenticate,
+    /// The client's position in the event stream when its last connection ended.
     pub last_event_id: Option<String>,
-    /// What the client has of the reply already, by its tags.
+    /// The entity tags of the replies that the client already has.
     pub if_none_match: Option<String>,
-    /// Who is asking, once that has been found out.
+    /// The caller, once it has been authenticated.
     pub caller: Option<Caller>,
 }
 
 impl Call {
-    /// Writes one change at the moment of this request.
+    /// Writes one change at the time of this request.
     pub async fn change<T, E, F>(&self, name: &'static str, f: F) -> Result<T, E>
     where
         F: FnMut(&mut Change<'_, '_>) -> Result<T, E> + Send + 'static,
@@ -73,7 +73,7 @@ impl Call {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A query parameter that names something.
+    /// A query parameter that is an id.
     pub fn query_id<T: std::str::FromStr<Err = BadId>>(
         &self,
         name: &str,
@@ -99,13 +99,13 @@ impl Call {
         })
     }
 
-    /// The body as the wire shape that its schema has already checked.
+    /// The body as the wire shape. Its schema has already been checked.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         T::deserialize(&self.body)
             .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
     }
 
-    /// The raw body, at most this many bytes of it.
+    /// The raw body, limited to this many bytes.
     pub fn raw_body(&mut self, limit: u64) -> Result<RawBody, ApiError> {
         let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
         let body = raw.take();
@@ -122,7 +122,7 @@ impl Call {
             })
     }
 
-    /// Refuses the call unless its caller satisfies the endpoint's scopes.
+    /// Refuses the call unless the caller's scopes satisfy the endpoint's.
     pub async fn authorize(&mut self, params: Params) -> Result<(), ApiError> {
         let Some(template) = self.required_scopes else {
             return Ok(());
@@ -139,22 +139,27 @@ impl Call {
         }
     }
 
-    /// Finds out who is asking.
+    /// Authenticates the caller.
     pub async fn authenticate(&mut self) -> Result<(), ApiError> {
         if self.caller.is_none() {
-            self.caller = Some(self.app.gate.authenticate(&self.asking, self.now).await?);
+            self.caller = Some(
+                self.app
+                    .authenticator
+                    .authenticate(&self.asking, self.now)
+                    .await?,
+            );
         }
         Ok(())
     }
 
-    /// The scopes of the caller; those of nobody in particular, if the endpoint asks for none.
+    /// The scopes of the caller, or of an anonymous caller if the endpoint needs none.
     pub fn scopes(&self) -> Arc<ScopeSet> {
         self.caller
             .as_ref()
             .map_or_else(Default::default, |caller| Arc::clone(&caller.scopes))
     }
 
-    /// A line for the audit table.
+    /// An entry of the audit log.
     pub fn audit(&self, entity_type: EntityType, entity_id: &str, action: &str) -> AuditEntry {
         let client_id = self
             .caller

@@ -1,7 +1,7 @@
-//! The documents that do not change while the server runs: references, schemas, the OpenAPI document.
+//! Documents that never change while the server runs: references, schemas, the OpenAPI document.
 //!
-//! Each is made when it is first asked for. All replies share its bytes, so however many clients do not take
-//! theirs, there is one copy of it.
+//! Each is made on its first request. All replies share its bytes, so slow clients cost no further
+//! copies.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,17 +16,17 @@ const OPENAPI: &str = "/openapi.json";
 const REFERENCES: &str = "/references/";
 const SCHEMAS: &str = "/schemas/";
 
-/// By path. Only paths of documents are in it, so their number is known.
+/// By path. It has entries for documents only, so its size is bounded.
 #[derive(Debug, Default)]
 pub struct Documents(Mutex<BTreeMap<String, Bytes>>);
 
 impl Documents {
-    /// `None`: there is no document at this path.
+    /// `None`: no document has this path.
     pub(super) fn get(&self, app: &App, path: &str) -> Option<Bytes> {
         if path != OPENAPI && !path.starts_with(REFERENCES) && !path.starts_with(SCHEMAS) {
             return None;
         }
-        // Made under the lock: those who ask meanwhile wait for it instead of making it as well.
+        // Made under the lock: concurrent requests wait for it instead of making it again.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.get(path) {
             return Some(known.clone());

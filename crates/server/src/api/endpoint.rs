@@ -1,7 +1,7 @@
-//! What one endpoint is.
+//! The declaration of one endpoint.
 //!
-//! The table of these is the router, the scope check, the references, the OpenAPI document and the
-//! source of the command line's help.
+//! The table of endpoints is the router, the scope check, the references, the OpenAPI document and
+//! the source of the command line's help.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::reply::Reply;
 
 pub use crate::service::Service;
 
-/// Runs an endpoint once its caller, parameters, query and body have been checked.
+/// Runs an endpoint after the checks of caller, parameters, query and body.
 pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +48,19 @@ pub struct Endpoint {
     pub method: Verb,
     /// With `<parameter>`s, as in the references.
     pub route: &'static str,
-    /// The parameter that may contain slashes that are not percent-encoded.
+    /// The parameter whose value may contain slashes that are not percent-encoded.
     pub wildcard: Option<&'static str>,
     /// An older route of the same endpoint, for clients that still use it.
     pub alias: Option<Alias>,
     pub query: &'static [Query],
-    /// File names of schemas, relative to the service's.
+    /// File names of schemas, relative to the service's folder.
     pub input: Option<&'static str>,
     pub output: Option<&'static str>,
-    /// The body is not JSON: the handler reads it as it comes.
+    /// The body is not JSON: the handler reads it as a stream.
     pub takes_raw_body: bool,
     /// The content type of replies that are not JSON.
     pub streams: Option<&'static str>,
-    /// `None`: open to the world.
+    /// `None`: no credentials are needed.
     pub scopes: Option<Template>,
     pub payload: Payload,
     pub stability: Stability,
@@ -70,7 +70,7 @@ pub struct Endpoint {
     pub handler: Handler,
 }
 
-/// A second route; errors name the endpoint by `name` there.
+/// A second route. Errors use `name` as the endpoint's name there.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
     pub name: &'static str,
@@ -118,7 +118,7 @@ impl Verb {
 }
 
 impl Endpoint {
-    /// An endpoint with nothing said about it yet but where it is and what runs.
+    /// An endpoint with its route and its handler, and nothing else yet.
     pub const fn new(
         service: Service,
         name: &'static str,
@@ -178,7 +178,7 @@ impl Endpoint {
         self
     }
 
-    /// Answers with a stream of this content type instead of JSON.
+    /// The reply is a stream of this content type instead of JSON.
     pub const fn streams(mut self, content_type: &'static str) -> Self {
         self.streams = Some(content_type);
         self
@@ -225,8 +225,8 @@ impl Endpoint {
             .collect()
     }
 
-    /// Can the caller be authorised by the URL alone? Otherwise the handler does it, once the body
-    /// has been read.
+    /// Whether the URL alone tells which scopes are needed. Otherwise the handler authorises the
+    /// caller after reading the body.
     pub fn authorized_by_url(&self) -> bool {
         let parameters = self.parameters();
         self.scopes.is_some_and(|scopes| {
@@ -237,7 +237,7 @@ impl Endpoint {
         })
     }
 
-    /// A schema's name as the registry of schemas knows it.
+    /// A schema's name in the registry of schemas.
     pub fn schema_name(&self, file: &str) -> String {
         format!("{}/v1/{file}", self.service.as_str())
     }

@@ -1,6 +1,6 @@
 //! Errors of the API: codes, HTTP statuses and the body that clients read.
 //!
-//! The only place that knows HTTP statuses.
+//! Only this file knows HTTP statuses.
 
 use std::error::Error;
 use std::io;
@@ -22,10 +22,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use store::StoreError;
 
-use crate::gate::GateError;
+use crate::authentication::AuthenticationError;
 use crate::limits::{NoMemory, TooManyCalls};
 
-/// A client that is refused because there is too much to do may try again after this time.
+/// A client that is refused because of load may try again after this time.
 const RETRY_SECONDS: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,18 +45,18 @@ pub enum Code {
     ProviderSetupFailed,
     QueueUnavailable,
     LaunchPending,
-    /// One address asks too often.
+    /// One address sends too many requests.
     TooManyRequests,
-    /// All together ask for more than we have memory for.
+    /// All requests together need more memory than the server has for them.
     ServerBusy,
 }
 
-/// Why a request was not carried out.
+/// The reason why a request was refused.
 #[derive(Debug)]
 pub struct ApiError {
     pub code: Code,
     pub message: String,
-    /// For our log only: what lies behind an internal error.
+    /// For our log only: the cause of an internal error.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -107,7 +107,7 @@ impl Code {
 }
 
 impl Code {
-    /// When to try again, where we know that.
+    /// When to try again, if known.
     pub fn retry_after_seconds(self) -> Option<u32> {
         matches!(self, Self::TooManyRequests | Self::ServerBusy).then_some(RETRY_SECONDS)
     }
@@ -134,7 +134,7 @@ impl ApiError {
         Self::new(Code::RequestConflict, message)
     }
 
-    /// The queue of another deployment does not say what waits there.
+    /// Another deployment's queue does not report its pending tasks.
     pub fn queue_unavailable(problem: &str) -> Self {
         let message = format!(
             "The queue at `queue.taskcluster.root_url` does not answer as it should: {problem}. See \
@@ -148,7 +148,7 @@ impl ApiError {
         Self::new(Code::InputValidationError, invalid.message(root_url))
     }
 
-    /// The caller is known and may not do this.
+    /// The caller is known but lacks scopes.
     pub fn insufficient_scopes(
         client_id: &str,
         missing: &Expression,
@@ -164,7 +164,7 @@ impl ApiError {
         Self::new(Code::InsufficientScopes, message)
     }
 
-    /// The caller gave no credentials, and what anybody may do is not enough.
+    /// The caller sent no credentials, and the scopes of `anonymous` do not suffice.
     pub fn credentials_needed(required: &Expression) -> Self {
         let message = format!(
             "This request requires Taskcluster credentials that satisfy the following scope \
@@ -174,7 +174,7 @@ impl ApiError {
         Self::new(Code::InsufficientScopes, message)
     }
 
-    /// What goes wrong on our side is told by an id, under which our log has the rest.
+    /// The client gets only an id for an error of ours; the log has the details under that id.
     pub fn internal(incident: &str) -> Self {
         Self::new(
             Code::InternalServerError,
@@ -192,7 +192,7 @@ impl ApiError {
         }
     }
 
-    /// The body, for the endpoint and the request that it happened to.
+    /// The body of the error, with its endpoint and its request.
     pub fn body(
         &self,
         method: &str,
@@ -237,13 +237,13 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<GateError> for ApiError {
-    fn from(problem: GateError) -> Self {
+impl From<AuthenticationError> for ApiError {
+    fn from(problem: AuthenticationError) -> Self {
         match problem {
-            GateError::Refused(message) => Self::new(Code::AuthenticationFailed, message),
-            GateError::NotExpanded(message) => Self::input(message),
-            GateError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
-            GateError::Store(problem) => problem.into(),
+            AuthenticationError::Refused(message) => Self::new(Code::AuthenticationFailed, message),
+            AuthenticationError::NotExpanded(message) => Self::input(message),
+            AuthenticationError::NoAnswer(message) => Self::new(Code::InternalServerError, message),
+            AuthenticationError::Store(problem) => problem.into(),
         }
     }
 }
@@ -260,7 +260,7 @@ impl From<TooManyCalls> for ApiError {
     }
 }
 
-/// A disk that is full or broken.
+/// A full or broken disk.
 impl From<io::Error> for ApiError {
     fn from(cause: io::Error) -> Self {
         Self::caused_by(cause.into())

@@ -1,4 +1,4 @@
-//! What is ours alone: live events, the logs of tasks, and why things are as they are.
+//! Fleetwright's own API: live events, logs of tasks, and explanations of decisions.
 
 mod events;
 mod explain;
@@ -24,7 +24,7 @@ const LISTENING: &[Query] = &[
     query("follow", "^(true|false)$"),
 ];
 
-/// In the order in which they are published.
+/// In the order of the published references.
 pub const ENDPOINTS: &[Endpoint] = &[on("listenEvents", Get, "/events", |call| {
     Box::pin(events::listen(call))
 })
@@ -34,10 +34,10 @@ pub const ENDPOINTS: &[Endpoint] = &[on("listenEvents", Get, "/events", |call| {
 .about(
     EVENTS,
     "Listen to events",
-    "Streams what happens, as server-sent events: what the caller could read anyway, of that what \
-     the query asks for. `exchange` is a list with commas between. A listener resumes with \
-     `Last-Event-ID` or `after`, begins in the past with `since`, and with `follow=false` ends with \
-     the last event there is.",
+    "Streams events as server-sent events. The caller gets the events that it could read anyway \
+     and that match the query. `exchange` is a list, separated by commas. A listener resumes with \
+     `Last-Event-ID` or `after`, begins in the past with `since`, and with `follow=false` ends \
+     after the last stored event.",
 ),
 on("explainPool", Get, "/explain/pool/<workerPoolId>", |call| {
     Box::pin(explain::pool(call))
@@ -47,8 +47,8 @@ on("explainPool", Get, "/explain/pool/<workerPoolId>", |call| {
 .about(
     REASONS,
     "Explain a pool",
-    "What would be decided about the pool now, with the reasons, and what was decided before: the last plans and \
-     what became of their launches. Nothing is changed by asking.",
+    "Shows the decision that would be made about the pool now, with its reasons, and earlier \
+     decisions: the last plans and the results of their launches. The request changes nothing.",
 ),
 on(
     "explainWorker",
@@ -60,7 +60,7 @@ on(
 .about(
     REASONS,
     "Explain a worker",
-    "Why the worker was launched, what happened to it, and why it was told to go.",
+    "Why the worker was launched, what happened to it, and why it was asked to stop.",
 ),
 ];
 

@@ -1,4 +1,4 @@
-//! Connections: accepted, limited, served, and drained when the server stops.
+//! Accepts, limits and serves connections, and drains them when the server stops.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,26 +24,27 @@ use tracing::Instrument;
 
 use super::body::Body;
 use super::documents::Documents;
-use super::head::{Head, Tags};
-use super::impatient::Impatient;
 use super::request;
+use super::request_head::{RequestHead, RequestTags};
 use super::response::{Private, Response, with_status};
 use super::route::Router;
+use super::write_timeout::WriteTimeout;
 use super::{endpoint::Service, pages};
 use crate::app::App;
 use crate::config::Role;
 
-/// A request's head may be this large, and have so many headers.
+/// Limits of a request's head: its size and its number of headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
-/// After a connection could not be accepted (too many open files, say), the next try.
+/// Time until the next try after accepting a connection failed, for example with too many open
+/// files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// Who takes nothing of a reply for so long is given up.
-const TAKES_NOTHING: Duration = Duration::from_secs(120);
-/// A trace id that a client gives is taken over up to this length.
+/// Close a connection whose client reads nothing for this long.
+const STALLED_WRITE_LIMIT: Duration = Duration::from_secs(120);
+/// Maximum length of a trace id that a client may set.
 const MAX_TRACE_ID: usize = 64;
 
-/// Clients in browsers may call us from anywhere: it is the signature that counts.
+/// Browsers of any site may call the API: requests are authenticated by their signature.
 const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store no-cache must-revalidate"),
     ("access-control-allow-origin", "*"),
@@ -69,7 +70,7 @@ pub struct Server {
     app: Arc<App>,
     router: Router,
     documents: Documents,
-    /// Ends the replies that would never end by themselves.
+    /// Ends replies that have no end of their own.
     stopping: CancellationToken,
 }
 
@@ -87,7 +88,7 @@ impl Server {
         }
     }
 
-    /// Serves connections until told to stop, then lets requests under way end.
+    /// Serves connections until `stop`, then lets running requests end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let limits = &self.app.config.server;
         let places = Arc::new(Semaphore::new(limits.max_connections));
@@ -117,7 +118,7 @@ impl Server {
             .await
             .is_err()
         {
-            tracing::warn!("some requests were still under way after {drain:?}");
+            tracing::warn!("some requests were still running after {drain:?}");
         }
     }
 
@@ -128,7 +129,7 @@ impl Server {
         place: OwnedSemaphorePermit,
         graceful: &GracefulShutdown,
     ) {
-        // Replies are written whole; waiting to fill packets would only delay them.
+        // Replies are written at once. Waiting for full packets would only delay them.
         let _ = stream.set_nodelay(true);
         let watcher = graceful.watcher();
         tokio::spawn(async move {
@@ -137,7 +138,8 @@ impl Server {
                 Some(tls) => match tls.accept(stream).await {
                     Ok(stream) => self.clone().speak(stream, peer, true, watcher).await,
                     Err(problem) => {
-                        tracing::debug!(peer = %peer, error = %problem, "no TLS: {problem}");
+                        tracing::debug!(peer = %peer, error = %problem, "TLS handshake failed: \
+                            {problem}");
                     }
                 },
             }
@@ -154,7 +156,7 @@ impl Server {
         let service = service_fn(move |request: Request<Incoming>| {
             let server = Arc::clone(&self);
             let answering = server.guarded(request, peer, is_tls);
-            // A connection keeps room for this future while it idles, too.
+            // An idle connection keeps room for this future, too.
             Box::pin(async move { Ok::<_, Infallible>(answering.await) })
         });
         let connection = http1::Builder::new()
@@ -162,14 +164,17 @@ impl Server {
             .header_read_timeout(head_limit)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(Impatient::new(TokioIo::new(stream), TAKES_NOTHING), service);
+            .serve_connection(
+                WriteTimeout::new(TokioIo::new(stream), STALLED_WRITE_LIMIT),
+                service,
+            );
         if let Err(problem) = watcher.watch(connection).await {
             tracing::debug!(peer = %peer, error = %problem, "connection ended: {problem}");
         }
     }
 
-    /// Answers one request, whatever happens: a panic ends no other request, and a client that
-    /// hangs up does not leave a change half told, because changes go on in a task of their own.
+    /// Answers one request. A panic affects no other request. Changes run in a task of their own,
+    /// so a client that disconnects does not interrupt them.
     async fn guarded(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -221,7 +226,7 @@ impl Server {
         let tags = self.tags(&parts.headers);
         let head_only = parts.method == Method::HEAD;
         let (method, uri, headers) = (parts.method, parts.uri, parts.headers);
-        let head = Head {
+        let head = RequestHead {
             method,
             uri,
             headers,
@@ -254,29 +259,29 @@ impl Server {
         response.map(|body| body.until(&self.stopping))
     }
 
-    fn tags(&self, headers: &HeaderMap) -> Tags {
+    fn tags(&self, headers: &HeaderMap) -> RequestTags {
         let fresh = || self.app.engine.random.uuid();
         let given = headers
             .get("x-taskcluster-trace-id")
             .and_then(|value| value.to_str().ok())
             .filter(|id| !id.is_empty() && id.len() <= MAX_TRACE_ID);
-        Tags {
+        RequestTags {
             request_id: fresh(),
             trace_id: given.map_or_else(fresh, str::to_owned),
         }
     }
 }
 
-/// Is this service answered here, and not by a Taskcluster deployment?
+/// Whether this server answers the service, not a Taskcluster deployment.
 fn is_ours(app: &App, service: Service) -> bool {
     match service {
-        Service::Auth => app.gate.embedded().is_some(),
+        Service::Auth => app.authenticator.embedded().is_some(),
         Service::Queue | Service::PurgeCache => !app.engine.demand_source.is_outside(),
         Service::WorkerManager | Service::Fleetwright => true,
     }
 }
 
-/// Waits for a place before the next connection, so that the rest queues in the kernel.
+/// Waits for a free slot before the next connection, so that further ones queue in the kernel.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -289,9 +294,9 @@ async fn accept(
     Ok((stream, peer, place))
 }
 
-/// The headers that every reply has, unless it knows better. Those by which pages of other sites may
-/// read it are not on private replies.
-fn dress(headers: &mut HeaderMap, tags: &Tags, is_private: bool) {
+/// Adds the headers that every reply has unless it sets them itself. Private replies get no headers
+/// that let pages of other sites read them.
+fn dress(headers: &mut HeaderMap, tags: &RequestTags, is_private: bool) {
     let is_wanted = |name: &str| !(is_private && name.starts_with("access-control-"));
     for (name, value) in HEADERS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let value = HeaderValue::from_static(value);

@@ -8,31 +8,31 @@ use super::endpoints;
 use super::worker_manager::monitoring::version_document;
 use crate::config::Limits;
 
-/// Where the document's own schemas stand.
+/// Where the document's own schemas are.
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// What every API operation may answer besides success.
+/// The error responses of every API operation.
 const ERRORS: [(&str, &str); 8] = [
     (
         "400",
-        "The request is malformed, or what it asks for makes no sense.",
+        "The request is malformed, or it asks for something impossible.",
     ),
-    ("401", "The credentials are not good."),
-    ("403", "The credentials are good and do not allow this."),
-    ("404", "What the request is about is not there."),
+    ("401", "The credentials are not valid."),
+    ("403", "The credentials are valid but lack scopes."),
+    ("404", "The object of the request does not exist."),
     (
         "409",
-        "Something of this name is there already, or was changed meanwhile.",
+        "An object of this name exists already, or it was changed at the same time.",
     ),
     ("413", "The body is too large."),
     (
         "500",
-        "Something went wrong on our side; the log has it under the incident's id.",
+        "The server failed. Its log has the details under the incident's id.",
     ),
     ("503", "The provider cannot be reached."),
 ];
 
-/// `root_url` is where the servers are; empty for a document that is good for any of them.
+/// `root_url` is the address of the servers. If it is empty, the document fits any deployment.
 pub fn document(root_url: &str) -> Value {
     let schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
@@ -132,8 +132,8 @@ fn query_parameter(query: &Query) -> Value {
     })
 }
 
-/// The same pattern in the dialect that all readers of OpenAPI share: `[a-z-_]` has a dash that
-/// newer ECMAScript takes for a range, and a slash needs no escape.
+/// The same pattern in the dialect that all readers of OpenAPI share. Newer ECMAScript reads the
+/// dash in `[a-z-_]` as a range, and a slash needs no escape.
 fn portable(pattern: &str) -> String {
     pattern.replace("9-_]", "9_-]").replace("\\/", "/")
 }
@@ -191,7 +191,7 @@ fn components(schemas: &Schemas) -> Value {
     Value::Object(components)
 }
 
-/// Makes a draft-06 schema one of OpenAPI 3.1: no ids of its own, references into the components.
+/// Converts a draft-06 schema to OpenAPI 3.1: no ids of its own, references into the components.
 fn adapt(schema: &mut Value, service: &str, this: &str) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(|item| adapt(item, service, this)),
@@ -226,15 +226,15 @@ fn error_schema() -> Value {
     json!({
         "type": "object",
         "title": "Error",
-        "description": "What every error looks like.",
+        "description": "The form of every error.",
         "required": ["code", "message", "requestInfo"],
         "additionalProperties": false,
         "properties": {
             "code": {"type": "string", "description": "The kind of error, for programs."},
-            "message": {"type": "string", "description": "What is wrong, for people."},
+            "message": {"type": "string", "description": "The error message, for people."},
             "requestInfo": {
                 "type": "object",
-                "description": "The request that it is about.",
+                "description": "The request that failed.",
                 "required": ["method", "params", "payload", "time"],
                 "properties": {
                     "method": {"type": "string"},

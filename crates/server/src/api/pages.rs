@@ -1,4 +1,4 @@
-//! Everything outside `/api/`: health, metrics, references, schemas, and where to go from here.
+//! Everything outside `/api/`: health, metrics, references, schemas and the start page.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::documents::Documents;
-use super::head::Head;
 use super::request::split_host;
+use super::request_head::RequestHead;
 use super::response::{Private, Response, json_response, not_found, with_status};
 use super::worker_manager::monitoring::version_document;
 use crate::app::App;
 
-/// Headers that proxies add to requests that they pass on, beside `X-Forwarded-…`.
+/// Headers that proxies add to forwarded requests, besides `X-Forwarded-…`.
 const FORWARDED: [&str; 6] = [
     "forwarded",
     "via",
@@ -26,7 +26,7 @@ const FORWARDED: [&str; 6] = [
 ];
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-pub async fn answer(app: &Arc<App>, documents: &Documents, head: &Head) -> Response {
+pub async fn answer(app: &Arc<App>, documents: &Documents, head: &RequestHead) -> Response {
     if head.method != Method::GET && head.method != Method::HEAD {
         return not_found();
     }
@@ -63,15 +63,15 @@ fn welcome(root_url: &str) -> Value {
     })
 }
 
-/// A process is ready if it can do its work, for which the database must take writes. What is wrong with
-/// the clock is said, and does not keep it from serving.
+/// A process is ready if the database accepts writes. Problems of the clock are reported but do not
+/// make the process unready.
 async fn ready(app: &App) -> Response {
     let health = app
-        .vitals
+        .health
         .check(&app.engine.store, &*app.engine.clock)
         .await;
     if health.database.is_err() {
-        // Why, the log says: anybody may ask here.
+        // The log has the reason: this page is open to everybody.
         let problem = "the database cannot be written\n";
         return text(StatusCode::SERVICE_UNAVAILABLE, problem);
     }
@@ -82,11 +82,11 @@ async fn ready(app: &App) -> Response {
     with_type(with_status(StatusCode::OK, body.into()), PLAIN)
 }
 
-/// Metrics name pools, so only programs on this machine may read them.
+/// Metrics contain names of pools, so only programs on this machine may read them.
 ///
-/// A request that a proxy has passed on comes from elsewhere, and a browser here may ask in the name of a
-/// site that has given itself the address of this machine: its `Host` is the site's.
-fn metrics(app: &App, head: &Head) -> Response {
+/// A forwarded request comes from elsewhere. A browser on this machine may send a request for a
+/// site whose name points at this machine: then its `Host` is the site's name.
+fn metrics(app: &App, head: &RequestHead) -> Response {
     let is_forwarded = |name: &HeaderName| {
         let name = name.as_str();
         FORWARDED.contains(&name) || name.starts_with("x-forwarded-")
@@ -102,8 +102,8 @@ fn metrics(app: &App, head: &Head) -> Response {
     response
 }
 
-/// The one `Host` is `localhost` or an address of this machine's own network.
-fn names_this_machine(head: &Head) -> bool {
+/// The one `Host` is `localhost` or a loopback address.
+fn names_this_machine(head: &RequestHead) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return false;

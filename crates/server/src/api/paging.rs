@@ -1,7 +1,7 @@
-//! Pages of lists: how many, and after what.
+//! Pages of lists.
 //!
-//! A token is the key of the last item that was given, so a page costs the same wherever it is,
-//! and what is inserted or deleted meanwhile neither repeats nor hides another item.
+//! A continuation token is the key of the last item on the page. So every page costs the same, and
+//! concurrent inserts and deletes neither repeat nor hide other items.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,13 +11,14 @@ use store::Part;
 
 use super::error::ApiError;
 
-/// The most that a page holds, and what it holds when nothing else is asked for.
+/// Maximum and default size of a page.
 pub const MAX_PAGE: u32 = 1_000;
 
-/// Pages of what may be large end here: read and made into a reply, it takes several times as much memory.
+/// A page of large items ends at this size. Reading it and making a reply takes several times as
+/// much memory.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
-/// How many items, and after which key; `K` is the key that the list is ordered by.
+/// How many items, and after which key; `K` is the key by which the list is ordered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page<K> {
     pub limit: u32,
@@ -34,12 +35,12 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         Ok(Self { limit, after })
     }
 
-    /// One more than fits, by which we see whether there is another page.
+    /// One more than fits: it shows whether another page follows.
     pub fn limit_and_one(&self) -> u32 {
         self.limit + 1
     }
 
-    /// Cuts the one too many off, and makes the token of the next page if there was one.
+    /// Removes the item that does not fit and makes the token of the next page.
     pub fn cut<T>(&self, items: &mut Vec<T>, key: impl Fn(&T) -> K) -> Option<String> {
         let limit = self.limit as usize;
         if items.len() <= limit {
@@ -49,7 +50,7 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         items.last().map(|last| encode(&key(last)))
     }
 
-    /// The same for a list that may have ended earlier, because more would have been too large.
+    /// The same for a list that may have ended earlier because of its size.
     pub fn cut_part<T>(&self, part: Part<T>, key: impl Fn(&T) -> K) -> (Vec<T>, Option<String>) {
         let Part { mut items, is_cut } = part;
         let token = self.cut(&mut items, &key);
@@ -68,7 +69,7 @@ fn decode<K: DeserializeOwned>(token: &str) -> Result<K, ApiError> {
     URL_SAFE_NO_PAD
         .decode(token)
         .ok()
-        // PostgreSQL has no texts with this character, so no key of ours has it.
+        // PostgreSQL stores no texts with U+0000, so no key of ours contains it.
         .filter(|text| !text.windows(6).any(|part| part == br"\u0000"))
         .and_then(|text| serde_json::from_slice(&text).ok())
         .ok_or_else(|| ApiError::input("Invalid continuation token"))
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_never_larger_than_the_largest_and_never_empty() {
+    fn a_page_is_never_above_the_maximum_and_never_empty() {
         for count in testing::sizes_around("server::api::paging::MAX_PAGE", MAX_PAGE as usize) {
             let expected = match count {
                 0 => MAX_PAGE as usize,
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_any_length_comes_in_pages_of_the_largest_size() {
+    fn a_list_of_any_length_comes_in_pages_of_the_maximum_size() {
         const LARGEST: usize = MAX_PAGE as usize;
         for count in testing::sizes_around("server::api::paging::MAX_PAGE", LARGEST) {
             let all: Vec<String> = (0..count).map(|number| format!("{number:05}")).collect();
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_not_ours_is_refused() {
+    fn an_invalid_token_is_refused() {
         for token in ["!", "bm90IGpzb24", "WzFd", ""] {
             let refused = Names::parse(None, Some(token)).unwrap_err();
             assert_eq!(refused.message, "Invalid continuation token", "{token}");

@@ -1,7 +1,6 @@
-//! Purge requests: which caches the workers of a pool are to delete before they run their next task.
+//! Purge requests: the caches that the workers of a pool must delete before their next task.
 //!
-//! Workers ask on their own; nothing is sent to them. A request is of use until the caches that it means are gone, and is
-//! kept for a day.
+//! Workers ask for these requests; nothing is sent to them. A request is kept for a day.
 
 use access::scope::Template::Scope;
 use domain::id::PoolId;
@@ -18,7 +17,7 @@ use super::error::{ApiError, Code};
 use super::reply::Reply;
 use super::worker_manager::{LIMIT, MONITORING, TOKEN, monitoring};
 
-/// The longest name of a cache, in bytes.
+/// Maximum length of a cache name, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
 
 const CATEGORY: &str = "Purge-Cache Service";
@@ -41,7 +40,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Ping the service",
-        "Answers at once if the service is alive, with the seconds it has been up.",
+        "Answers at once if the service is alive, with its uptime in seconds.",
     ),
     on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
         Box::pin(monitoring::heartbeat(call))
@@ -49,7 +48,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Heartbeat for load balancers",
-        "Answers 200 as long as requests are being served.",
+        "Answers 200 while the service serves requests.",
     ),
     on("version", Get, "/__version__", |call| {
         Box::pin(monitoring::version(call))
@@ -57,7 +56,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Version of the service",
-        "Which version is running, built from which commit.",
+        "The running version and the commit that it was built from.",
     ),
     on("purgeCache", Post, "/purge-cache/<workerPoolId>", |call| {
         Box::pin(purge(call))
@@ -68,8 +67,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CATEGORY,
         "Purge a cache",
-        "Lets the workers of a pool delete their caches of this name that were made before now. \
-         The request is kept for a day; repeated, it means the caches that are there by then.",
+        "Makes the workers of a pool delete their caches of this name that were made before now. \
+         The request is kept for a day. The same request again applies to all caches made before \
+         then.",
     ),
     on("allPurgeRequests", Get, "/purge-cache/list", |call| {
         Box::pin(list_all(call))
@@ -80,12 +80,15 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CATEGORY,
         "List the purge requests of all pools",
-        "All requests that have not expired, by pool and cache. For people; workers ask for those of \
-         their own pool.",
+        "All requests that have not expired, by pool and cache. For people; workers list the \
+         requests of their own pool.",
     ),
-    on("purgeRequests", Get, "/purge-cache/<workerPoolId>", |call| {
-        Box::pin(list(call))
-    })
+    on(
+        "purgeRequests",
+        Get,
+        "/purge-cache/<workerPoolId>",
+        |call| Box::pin(list(call)),
+    )
     .wildcard("workerPoolId")
     .query(&[Query {
         name: "since",
@@ -96,8 +99,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CATEGORY,
         "List the purge requests of a pool",
-        "The caches that workers of this pool are to delete. With `since`, only requests of that \
-         moment or later.",
+        "The caches that workers of this pool must delete. With `since`, only requests from then \
+         on.",
     ),
     on("heartbeat", Get, "/__heartbeat__", |call| {
         Box::pin(monitoring::heartbeat(call))

@@ -1,11 +1,11 @@
-//! The query of a request, checked against what its endpoint knows.
+//! Checks the query of a request against the endpoint's parameters.
 
 use contract::patterns;
 
 use super::endpoint::Endpoint;
 use super::error::{ApiError, Code};
 
-/// A refusal names this many errors at most, and the number of the others.
+/// An error message lists at most this many problems, and the number of the others.
 const MAX_PROBLEMS: usize = 10;
 
 /// The parameters by name, decoded.
@@ -34,7 +34,7 @@ pub(super) fn checked(
     Err(ApiError::new(Code::InvalidRequestArguments, text))
 }
 
-/// One parameter, unless it belongs to the signature.
+/// Checks one parameter, unless it belongs to the signature.
 fn check(
     endpoint: &Endpoint,
     pair: &str,

@@ -1,5 +1,4 @@
-//! The endpoints of the queue: tasks from their making to their end, the workers that claim them, and what they
-//! leave behind.
+//! The endpoints of the queue: tasks, claims, artifacts, logs and workers.
 
 mod artifact_content;
 mod artifacts;
@@ -36,7 +35,7 @@ use super::reply::Reply;
 
 pub use files_table::FILES;
 
-/// In the order in which the contract declares them, which mixes tasks and views.
+/// In the order of the contract, which mixes tasks and views.
 pub fn endpoints() -> Vec<Endpoint> {
     [
         tasks_table::TASKS,
@@ -49,7 +48,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     .concat()
 }
 
-/// The task that the route names.
+/// The task in the route.
 async fn load(call: &Call) -> Result<Task, ApiError> {
     let id: TaskId = call.parameter("taskId").parse()?;
     let named = id.clone();
@@ -61,7 +60,7 @@ async fn load(call: &Call) -> Result<Task, ApiError> {
     Ok(read.await?.ok_or(TaskError::NoSuchTask(named))?)
 }
 
-/// The run that the route names, which may be any number.
+/// The run in the route. It may be any number.
 fn run_id(call: &Call) -> Result<u32, ApiError> {
     let digits = call.parameter("runId");
     digits

@@ -1,4 +1,4 @@
-//! The body of an upload: not JSON, read piece by piece, never all of it in memory.
+//! The body of an upload: not JSON, read in chunks, never completely in memory.
 
 use std::error::Error;
 use std::fmt;
@@ -22,11 +22,11 @@ pub struct RawBody {
     announced: Option<u64>,
     read: u64,
     limit: u64,
-    /// How the client says that it has packed the body.
+    /// The content encoding that the client declared.
     encoding: Option<String>,
-    /// Wait at most this long for the next byte.
+    /// Maximum wait for the next byte.
     patience: Duration,
-    /// All of it must be there by then.
+    /// The body must be complete by then.
     until: Instant,
     whole_seconds: u64,
     memory: BodyShare,
@@ -56,7 +56,7 @@ impl RawBody {
         }
     }
 
-    /// The length that the client has announced.
+    /// The length that the client announced.
     pub fn announced(&self) -> Option<u64> {
         self.announced
     }
@@ -65,7 +65,8 @@ impl RawBody {
         self.encoding.as_deref()
     }
 
-    /// Until this has been said, nothing may come. What is announced as too large need not arrive.
+    /// Nothing is received before this call. A body that is announced as too large is refused at
+    /// once.
     pub fn limited(mut self, limit: u64) -> Result<Self, ApiError> {
         self.limit = limit;
         if self.announced.is_some_and(|announced| announced > limit) {
@@ -74,7 +75,7 @@ impl RawBody {
         Ok(self)
     }
 
-    /// The next piece; `None` when the body is complete.
+    /// The next chunk; `None` when the body is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             let until = self.until.min(Instant::now() + self.patience);
@@ -102,7 +103,7 @@ impl RawBody {
         }
     }
 
-    /// All of it, in memory.
+    /// The complete body, in memory.
     pub async fn whole(&mut self) -> Result<Bytes, ApiError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_comes_piece_by_piece() {
+    async fn a_body_comes_in_chunks() {
         let mut body = pieces(vec![Ok("ab"), Ok(""), Ok("c")]).limited(3).unwrap();
         assert_eq!(body.next().await.unwrap().unwrap(), "ab");
         assert_eq!(body.next().await.unwrap().unwrap(), "c");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_refused_as_soon_as_that_is_known() {
+    async fn a_body_that_is_too_large_is_refused_as_soon_as_this_is_known() {
         let whole = || raw(Full::new(Bytes::from_static(b"four")));
         let refused = whole().limited(3).unwrap_err();
         assert_eq!(refused.code, Code::InputTooLarge);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_trickles_in_has_an_end() {
+    async fn a_slow_body_has_a_time_limit() {
         let mut beat = tokio::time::interval(Duration::from_secs(1));
         let trickle = stream::poll_fn(move |context| {
             let piece = Bytes::from_static(b"x");

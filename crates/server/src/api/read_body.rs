@@ -1,4 +1,4 @@
-//! Reads the body of a request as JSON: only as much as the caller may send, and within a budget.
+//! Reads the body of a request as JSON, within the caller's limits and the memory budget.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value};
 
 use super::error::{ApiError, Code};
-use super::json_weight::weight;
+use super::json_memory::estimate;
 use crate::config::Limits;
 use crate::limits::{BodyBudget, BodyShare};
 
-/// A body of a call that anybody can make.
+/// Maximum body of a call without credentials.
 const OPEN_BYTES: usize = 64 * 1024;
-/// The same as text and parsed: it holds some thousand values at most.
+/// Maximum memory of such a body, as text and parsed: about a thousand values.
 const OPEN_WEIGHT_BYTES: usize = 1024 * 1024;
-/// And it arrives within this time.
+/// Such a body must arrive within this time.
 const OPEN_SECONDS: u64 = 10;
-/// A client that is refused before its body was read sends the rest of it, and would not see the reply
-/// if the connection were closed meanwhile. It has this long.
+/// A client that is refused before its body was read still sends the rest. It would not see the
+/// reply if the connection were closed meanwhile. It has this long.
 const DISCARD: Duration = Duration::from_secs(5);
 
-/// How much may come.
+/// The limits of a body.
 #[derive(Clone, Debug)]
 pub(super) struct BodyLimits {
     bytes: usize,
-    /// As text and parsed, as far as that can be estimated.
+    /// Estimated memory as text and parsed.
     weight: usize,
     seconds: u64,
 }
 
-/// A body that is JSON, or empty.
+/// A JSON body, or an empty one.
 pub(super) struct Received {
     pub(super) json: Value,
     pub(super) text: Bytes,
@@ -42,7 +42,7 @@ pub(super) struct Received {
 }
 
 impl BodyLimits {
-    /// For calls that anybody can make.
+    /// For calls that need no credentials.
     pub(super) fn open(limits: &Limits) -> Self {
         Self {
             bytes: OPEN_BYTES.min(limits.max_body_bytes),
@@ -51,7 +51,7 @@ impl BodyLimits {
         }
     }
 
-    /// For clients that are known.
+    /// For authenticated clients.
     pub(super) fn admitted(limits: &Limits, budget: &BodyBudget) -> Self {
         Self {
             bytes: limits.max_body_bytes,
@@ -88,7 +88,7 @@ where
             memory,
         });
     }
-    let parsed = weight(&text);
+    let parsed = estimate(&text);
     if text.len() + parsed > limits.weight {
         let text = format!(
             "The body has too many values: it would take about {parsed} bytes of memory, and at most \
@@ -107,7 +107,7 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // What is announced as too large need not arrive first.
+    // A body that is announced as too large is refused at once.
     if body.size_hint().lower() > limits.bytes as u64 {
         return Err(limits.too_large());
     }
@@ -126,13 +126,13 @@ where
             return Err(limits.too_large());
         }
         memory.grow_text(piece.len()).await?;
-        // A copy, because a piece keeps the buffer of the connection from which it is cut.
+        // A copy, because a chunk keeps the connection's buffer alive.
         text.extend_from_slice(&piece);
     }
     Ok(text.into())
 }
 
-/// Reads the rest of a body and keeps nothing of it, unless the client waits to be asked for it.
+/// Reads and drops the rest of a body, unless the client waits for a request to send it.
 pub(super) async fn discard<B>(limits: &Limits, headers: &HeaderMap, body: B)
 where
     B: Body<Data = Bytes> + Send,
@@ -151,7 +151,7 @@ where
             }
         }
     };
-    // The reply goes out either way.
+    // The reply is sent in either case.
     let _ = tokio::time::timeout(DISCARD, reading).await;
 }
 
@@ -169,8 +169,8 @@ fn parse(text: &[u8]) -> Result<Value, ApiError> {
     Ok(json)
 }
 
-/// PostgreSQL has no texts with U+0000, so nobody may store one. A plain look at the bytes would
-/// miss the escaped form, so the parsed texts are looked at.
+/// PostgreSQL stores no texts with U+0000, so nobody may send one. The parsed texts are checked,
+/// because the bytes may contain it in an escaped form.
 fn refuse_nul(json: &Value) -> Result<(), ApiError> {
     let has_nul = match json {
         Value::String(text) => text.contains('\0'),

@@ -7,7 +7,7 @@ use super::endpoint::{Endpoint, Service};
 use super::endpoints_of;
 use crate::telemetry::catalogue::{LOG_TYPES, METRICS, concerns};
 
-/// What there is of each service.
+/// The kinds of references of each service.
 const KINDS: [&str; 4] = ["api", "exchanges", "logs", "metrics"];
 
 /// A document below `/references/`, by its path there.
@@ -113,13 +113,13 @@ fn exchanges(service: Service, root_url: &str) -> Value {
         "apiVersion": "v1",
         "serviceName": service.as_str(),
         "title": format!("{} events", service.title()),
-        "description": "What is published when something has changed.",
+        "description": "Messages that are published when something has changed.",
         "exchangePrefix": exchange_prefix(service),
         "entries": entries,
     })
 }
 
-/// Ours has the name of no service of Taskcluster's.
+/// The prefix of our own exchanges is not the name of a Taskcluster service.
 fn exchange_prefix(service: Service) -> String {
     match service {
         Service::Fleetwright => "exchange/fleetwright/v1/".to_owned(),

@@ -1,4 +1,4 @@
-//! What an endpoint answers when all is well.
+//! The successful replies of endpoints.
 
 use std::future::ready;
 
@@ -15,32 +15,32 @@ use super::error::ApiError;
 
 #[derive(Debug)]
 pub enum Reply {
-    /// JSON, indented by two spaces as clients are used to.
+    /// JSON, indented by two spaces as clients expect.
     Json(Bytes),
-    /// JSON that must be heard, and what is to be done if it is not.
+    /// JSON that must be delivered, and the action to take if it is not.
     MustBeHeard(Bytes, UndoGuard),
-    /// Nothing to say (204).
+    /// No content (204).
     Empty,
-    /// What is asked for is elsewhere (303); programs that do not follow read the JSON.
-    Redirect(Elsewhere),
-    /// What is asked for could not be made (424), as the JSON says. Not an error of this request.
+    /// The content is elsewhere (303). Programs that do not follow redirects read the JSON.
+    Redirect(Redirect),
+    /// The content could not be made (424); the JSON has the reason. Not an error of this request.
     NeverMade(Bytes),
-    /// The client has it already (304).
+    /// The client's copy is current (304).
     NotModified(HeaderMap),
-    /// Anything else than JSON, as it comes.
-    Stream(Streamed),
+    /// A stream of another content type than JSON.
+    Stream(StreamReply),
 }
 
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct Redirect {
     pub location: String,
     pub storage_type: &'static str,
     pub json: Bytes,
 }
 
-/// A reply that is sent while it is made. It has no time limit; its connection counts as any other.
-/// Without a length, it breaks off when the server stops.
-pub struct Streamed {
+/// A reply that is sent while it is made. It has no time limit, and its connection counts as any
+/// other. A reply without a length breaks off when the server stops.
+pub struct StreamReply {
     /// At least the content type.
     pub headers: HeaderMap,
     pub length: Option<u64>,
@@ -56,12 +56,12 @@ impl Reply {
         Ok(Self::MustBeHeard(pretty(body), if_unheard))
     }
 
-    /// `{}`, of calls that only do something.
+    /// `{}`, for calls without a result.
     pub fn done() -> Result<Self, ApiError> {
         Self::json(&Value::Object(serde_json::Map::new()))
     }
 
-    /// What could not be made, and why.
+    /// Content that could not be made, with the reason.
     pub fn never_made(body: &impl Serialize) -> Result<Self, ApiError> {
         Ok(Self::NeverMade(pretty(body)))
     }
@@ -71,16 +71,16 @@ impl Reply {
         storage_type: &'static str,
         body: &impl Serialize,
     ) -> Result<Self, ApiError> {
-        Ok(Self::Redirect(Elsewhere {
+        Ok(Self::Redirect(Redirect {
             location: location.to_owned(),
             storage_type,
             json: pretty(body),
         }))
     }
 
-    /// Bytes that are no JSON, whole.
+    /// Complete bytes of another content type than JSON.
     pub fn whole(headers: HeaderMap, bytes: Bytes) -> Self {
-        Self::Stream(Streamed {
+        Self::Stream(StreamReply {
             headers,
             length: Some(bytes.len() as u64),
             bytes: Box::pin(stream::once(ready(Ok(bytes)))),
@@ -90,7 +90,7 @@ impl Reply {
     /// A stream of unknown length.
     pub fn stream(content_type: &'static str, bytes: ByteStream) -> Self {
         let content_type = HeaderValue::from_static(content_type);
-        Self::Stream(Streamed {
+        Self::Stream(StreamReply {
             headers: HeaderMap::from_iter([(CONTENT_TYPE, content_type)]),
             length: None,
             bytes,
@@ -98,9 +98,13 @@ impl Reply {
     }
 }
 
-impl std::fmt::Debug for Streamed {
+impl std::fmt::Debug for StreamReply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Streamed({:?}, {:?} bytes)", self.headers, self.length)
+        write!(
+            f,
+            "StreamReply({:?}, {:?} bytes)",
+            self.headers, self.length
+        )
     }
 }
 

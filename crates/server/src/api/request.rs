@@ -1,7 +1,7 @@
-//! The steps of a request, in the order that clients of Taskcluster know.
+//! The steps of a request, in the order of Taskcluster.
 //!
-//! Credentials, body, parameters, query, schema, handler: the first that refuses decides the error.
-//! Credentials come first, so that those who may not call do not make us read or keep anything.
+//! Credentials, body, parameters, query, schema, handler: the first refusal decides the error.
+//! Credentials come first, so that callers without scopes do not make us read or keep anything.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,26 +16,26 @@ use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 
 use super::call::Call;
+use super::client_address;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
-use super::head::Head;
 use super::query;
 use super::raw_body::RawBody;
 use super::read_body::{self, BodyLimits};
 use super::reply::Reply;
+use super::request_head::RequestHead;
 use super::response::{Response, error_reply, not_found, options, reply_with};
-use super::route::{Found, Router};
-use super::sender;
+use super::route::{RouteMatch, Router};
 use crate::app::App;
-use crate::gate::{Asking, Caller};
+use crate::authentication::{Caller, RequestToAuthenticate};
 use crate::limits::BodyShare;
 
 const JSON: &str = "application/json";
-/// An error repeats the body that it is about only if that is not larger than this.
+/// An error repeats the body of its request only up to this size.
 const MAX_PAYLOAD_IN_ERROR: usize = 64 * 1024;
 
 /// Answers a request whose path begins with `/api/`.
-pub async fn answer<B>(app: &Arc<App>, router: &Router, head: Head, body: B) -> Response
+pub async fn answer<B>(app: &Arc<App>, router: &Router, head: RequestHead, body: B) -> Response
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -75,13 +75,13 @@ where
     response
 }
 
-async fn run<B>(app: &Arc<App>, head: &Head, found: Found, body: B) -> Response
+async fn run<B>(app: &Arc<App>, head: &RequestHead, found: RouteMatch, body: B) -> Response
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let now = app.engine.clock.now();
-    let Found {
+    let RouteMatch {
         endpoint,
         name,
         parameters,
@@ -115,11 +115,11 @@ where
     }
 }
 
-/// The steps in their order. `payload` becomes what an error repeats of the body.
+/// The steps in their order. `payload` becomes the part of the body that an error repeats.
 async fn answer_call<B>(
     mut call: Call,
     endpoint: &Endpoint,
-    head: &Head,
+    head: &RequestHead,
     body: B,
     payload: &mut Value,
 ) -> Result<Reply, ApiError>
@@ -153,13 +153,13 @@ where
     check_and_handle(call, endpoint, head.uri.query().unwrap_or(""), is_json).await
 }
 
-/// Lets a call in before anything of its body is read, as far as its head says enough: by its scopes
-/// where the URL decides which, else by its credentials. What needs none may come only so often.
-async fn admit(call: &mut Call, endpoint: &Endpoint, head: &Head) -> Result<(), ApiError> {
+/// Admits a call before its body is read. If the URL decides the scopes, the caller needs them;
+/// otherwise it needs valid credentials. Calls that need no credentials are rate-limited.
+async fn admit(call: &mut Call, endpoint: &Endpoint, head: &RequestHead) -> Result<(), ApiError> {
     if endpoint.scopes.is_none() {
-        // Without input there is nothing to work on, and signed URLs count as credentials.
+        // Without input no resources are used, and signed URLs count as credentials.
         if endpoint.input.is_some() {
-            let address = sender::address(&call.app, head);
+            let address = client_address::address(&call.app, head);
             call.app.open_calls.take(address, call.now)?;
         }
         return Ok(());
@@ -170,22 +170,22 @@ async fn admit(call: &mut Call, endpoint: &Endpoint, head: &Head) -> Result<(), 
     call.authenticate().await
 }
 
-/// Is it known which client calls? What anybody may do, by the role `anonymous` say, lets a call in, too,
-/// but does not make its sender one who may send much.
+/// Whether a known client sent the call. The role `anonymous` may admit a call, but its sender may
+/// not send much.
 fn is_by_known_client(call: &Call) -> bool {
     let is_known = |caller: &Caller| caller.client_id.is_some();
     call.caller.as_ref().is_some_and(is_known)
 }
 
-fn share(call: &Call, head: &Head) -> BodyShare {
+fn share(call: &Call, head: &RequestHead) -> BodyShare {
     let budget = &call.app.body_budget;
     if is_by_known_client(call) {
         return budget.admitted();
     }
-    budget.open(sender::address(&call.app, head))
+    budget.open(client_address::address(&call.app, head))
 }
 
-/// A body where none is expected is read for its signature alone, so it may only be small.
+/// Where no body is expected, it is read for its signature alone, so it must be small.
 fn body_limits(call: &Call, endpoint: &Endpoint) -> BodyLimits {
     let limits = &call.app.config.server;
     if is_by_known_client(call) && endpoint.input.is_some() {
@@ -194,7 +194,7 @@ fn body_limits(call: &Call, endpoint: &Endpoint) -> BodyLimits {
     BodyLimits::open(limits)
 }
 
-/// What follows once the body is there.
+/// The steps after the body has been read.
 async fn check_and_handle(
     mut call: Call,
     endpoint: &Endpoint,
@@ -221,7 +221,7 @@ async fn check_and_handle(
     (endpoint.handler)(call).await
 }
 
-/// `/api/<service>/v1/<path>`.
+/// Parses `/api/<service>/v1/<path>`.
 fn service_of(path: &str) -> Option<(Service, &str)> {
     let rest = path.strip_prefix("/api/")?;
     Service::ALL.into_iter().find_map(|service| {
@@ -235,7 +235,7 @@ fn text_header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// In lower case, without parameters; empty if there is none.
+/// In lower case, without parameters; empty if the header is missing.
 fn content_type(headers: &HeaderMap) -> String {
     let given = headers
         .get(CONTENT_TYPE)
@@ -244,7 +244,7 @@ fn content_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
-fn asking(app: &App, head: &Head) -> Asking {
+fn asking(app: &App, head: &RequestHead) -> RequestToAuthenticate {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = head
         .headers
@@ -255,7 +255,7 @@ fn asking(app: &App, head: &Head) -> Asking {
     let forwarded_port = text("x-forwarded-port").and_then(|port| port.trim().parse().ok());
     let forwarded_tls = text("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https");
     let usual_port = if head.is_tls { 443 } else { 80 };
-    Asking {
+    RequestToAuthenticate {
         method: head.method.as_str().to_owned(),
         resource: head
             .uri
@@ -268,19 +268,19 @@ fn asking(app: &App, head: &Head) -> Asking {
             .or(port)
             .unwrap_or(usual_port),
         authorization: authorization(&head.headers),
-        source_ip: sender::address(app, head).to_string(),
+        source_ip: client_address::address(app, head).to_string(),
         content_type: content_type(&head.headers),
         body: Bytes::new(),
     }
 }
 
-/// What is no text is no place either, which the handler then says.
+/// A header that is not text is not a position; the handler then reports it.
 fn last_event_id(headers: &HeaderMap) -> Option<String> {
     let given = headers.get("last-event-id")?;
     Some(String::from_utf8_lossy(given.as_bytes()).into_owned())
 }
 
-/// Several headers count as one that no scheme understands, and so does one that is not text.
+/// Several headers count as a single header of no known scheme, as does a header that is not text.
 fn authorization(headers: &HeaderMap) -> Option<String> {
     let given: Vec<_> = headers
         .get_all(AUTHORIZATION)
@@ -360,7 +360,7 @@ fn payload_for_errors(call: &Call, shown: Payload) -> Value {
     }
 }
 
-/// Gives an internal error its id, and our log what lies behind it.
+/// Gives an internal error its id and logs its cause.
 fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
     let Some(cause) = error.cause.take() else {
         return;

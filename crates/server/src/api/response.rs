@@ -1,4 +1,4 @@
-//! Turns what an endpoint answers, or why it does not, into HTTP.
+//! Converts a reply or an error to HTTP.
 
 use bytes::Bytes;
 use domain::time::Timestamp;
@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::body::Body;
+use super::body_chunk::BodyChunk;
 use super::endpoint::{Endpoint, Verb};
 use super::error::{ApiError, Code};
-use super::piece::Piece;
-use super::reply::{Elsewhere, Reply, Streamed};
+use super::reply::{Redirect, Reply, StreamReply};
 use crate::app::App;
 
 pub type Response = http::Response<Body>;
@@ -19,7 +19,7 @@ pub type Response = http::Response<Body>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Private;
 
-/// By which programs that fetch artifacts tell the kinds of replies apart.
+/// Clients that fetch artifacts use this header to distinguish the kinds of replies.
 const STORAGE_TYPE: HeaderName = HeaderName::from_static("x-taskcluster-artifact-storage-type");
 
 pub(super) fn reply_with(
@@ -43,19 +43,19 @@ pub(super) fn reply_with(
         && let Some(problem) = wrong_reply(app, endpoint, &bytes)
     {
         let incident = app.engine.random.slugid();
-        tracing::error!(incident.id = %incident, "{} answered wrongly: {problem}", endpoint.name);
+        tracing::error!(incident.id = %incident, "{} sent an invalid reply: {problem}", endpoint.name);
         let error = ApiError::internal(&incident);
         return error_reply(&error, endpoint.name, parameters, payload, now);
     }
     let mut response = json_response(StatusCode::OK, Bytes::new());
-    *response.body_mut() = Body::Whole(Piece::new(bytes, if_unheard));
+    *response.body_mut() = Body::Whole(BodyChunk::new(bytes, if_unheard));
     response
 }
 
-fn redirect(elsewhere: Elsewhere) -> Response {
+fn redirect(elsewhere: Redirect) -> Response {
     let mut response = json_response(StatusCode::SEE_OTHER, elsewhere.json);
     let headers = response.headers_mut();
-    // Where clients are sent was a URL when it was stored; what is no header cannot be sent.
+    // The location was a URL when it was stored. A value that is not a valid header cannot be sent.
     if let Ok(location) = HeaderValue::from_str(&elsewhere.location) {
         headers.insert(LOCATION, location);
     }
@@ -77,7 +77,7 @@ fn not_modified(headers: HeaderMap) -> Response {
     response
 }
 
-fn stream(streamed: Streamed) -> Response {
+fn stream(streamed: StreamReply) -> Response {
     let mut response = http::Response::new(Body::stream(streamed.bytes, streamed.length));
     *response.headers_mut() = streamed.headers;
     response
@@ -146,7 +146,7 @@ pub fn with_status(status: StatusCode, body: Bytes) -> Response {
     response
 }
 
-/// Of paths that we do not know; not in the format of the API's errors, as upstream.
+/// The reply for an unknown path. As upstream, it does not have the format of API errors.
 pub fn not_found() -> Response {
     json_response(
         StatusCode::NOT_FOUND,

@@ -1,7 +1,7 @@
-//! Finds the endpoint for a method and a path, and takes the parameters out of the path.
+//! Finds the endpoint of a method and a path, and extracts the path's parameters.
 //!
-//! Paths are matched as they were sent, segment by segment, so that `%2F` is not a slash; a
-//! parameter's value is decoded afterwards. Declared order decides between overlapping routes.
+//! Paths are matched as sent, segment by segment, so `%2F` is not a slash. Values are decoded
+//! afterwards. The order of declaration decides between overlapping routes.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use percent_encoding::percent_decode_str;
 use super::endpoint::{Endpoint, Service, Verb};
 use super::endpoints;
 
-/// No path that we serve has more segments; longer ones are not looked at.
+/// No served path has more segments; longer paths are not matched.
 const MAX_SEGMENTS: usize = 32;
 
-/// One route of the table, taken apart.
+/// One parsed route of the table.
 struct Route {
     endpoint: &'static Endpoint,
     /// The endpoint's name, or that of the alias.
@@ -23,12 +23,12 @@ struct Route {
 
 enum Segment {
     Literal(&'static str),
-    /// One segment; what follows the parameter in it (a colon, in the aliases).
+    /// One segment; `suffix` follows the parameter in it (a colon, in the aliases).
     Parameter {
         name: &'static str,
         suffix: &'static str,
     },
-    /// Any number of segments, also none.
+    /// Any number of segments, including none.
     Wildcard(&'static str),
 }
 
@@ -36,8 +36,8 @@ pub struct Router {
     routes: Vec<Route>,
 }
 
-/// An endpoint that was found, and the values of its parameters in the route's order.
-pub struct Found {
+/// The endpoint of a request, and the values of its parameters in the route's order.
+pub struct RouteMatch {
     pub endpoint: &'static Endpoint,
     pub name: &'static str,
     pub parameters: Vec<(&'static str, String)>,
@@ -54,7 +54,7 @@ impl Router {
             .iter()
             .filter(|endpoint| services.contains(&endpoint.service));
         for endpoint in served {
-            // An alias is tried first: it is the more special one.
+            // An alias is tried first because it is more specific.
             if let Some(alias) = endpoint.alias {
                 let segments = take_apart(alias.route, None);
                 routes.push(Route {
@@ -70,18 +70,18 @@ impl Router {
                 segments,
             });
         }
-        // Aliases precede every plain route, whichever endpoint they belong to.
+        // Aliases precede every plain route of all endpoints.
         routes.sort_by_key(|route| route.name == route.endpoint.name);
         Self { routes }
     }
 
-    /// `path` is what follows `/api/<service>/v1`.
+    /// `path` is the part after `/api/<service>/v1`.
     pub fn find(
         &self,
         service: Service,
         verb: Verb,
         path: &str,
-    ) -> Result<Option<Found>, BadEncoding> {
+    ) -> Result<Option<RouteMatch>, BadEncoding> {
         let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         if segments.len() > MAX_SEGMENTS {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Router {
                     .into_iter()
                     .map(|(name, raw)| Ok((name, decode(&raw)?)))
                     .collect::<Result<_, BadEncoding>>()?;
-                return Ok(Some(Found {
+                return Ok(Some(RouteMatch {
                     endpoint,
                     name: route.name,
                     parameters,
@@ -107,7 +107,7 @@ impl Router {
         Ok(None)
     }
 
-    /// The verbs that some route answers at this path, for OPTIONS.
+    /// The verbs that the routes at this path accept, for OPTIONS.
     pub fn verbs(&self, service: Service, path: &str) -> Vec<Verb> {
         [Verb::Get, Verb::Put, Verb::Post, Verb::Delete]
             .into_iter()
@@ -136,8 +136,8 @@ fn take_apart(route: &'static str, wildcard: Option<&'static str>) -> Vec<Segmen
 
 type Values<'a> = Vec<(&'static str, Cow<'a, str>)>;
 
-/// Matches what is left of a route with what is left of a path; a trailing slash is tolerated,
-/// except behind a wildcard, which takes it.
+/// Matches the rest of a route with the rest of a path. A trailing slash is accepted, except after
+/// a wildcard, which includes it.
 fn match_segments<'a>(route: &[Segment], path: &[&'a str], values: &mut Values<'a>) -> bool {
     let Some((first, rest)) = route.split_first() else {
         return path.is_empty() || path == [""];
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_too_many_segments_is_not_looked_at() {
+    fn a_path_of_too_many_segments_is_not_matched() {
         for count in testing::sizes_around("server::api::route::MAX_SEGMENTS", MAX_SEGMENTS) {
             let mut segments = vec!["worker-pool"; count.min(1)];
             segments.extend(vec!["x"; count.saturating_sub(1)]);

@@ -46,7 +46,7 @@ pub struct Email {
     pub password_file: Option<PathBuf>,
     pub from: String,
     #[serde(default)]
-    pub tls: Tls,
+    pub tls: MailTls,
     /// The whole conversation about one mail takes no longer.
     #[serde(default = "thirty")]
     pub time_limit_seconds: u64,
@@ -55,7 +55,7 @@ pub struct Email {
 /// How the way to the mail server is encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tls {
+pub enum MailTls {
     /// Begins in the clear and must switch before anything is said.
     #[default]
     Starttls,
@@ -87,7 +87,7 @@ pub struct Webhook {
 pub struct MailServer {
     pub host: String,
     pub port: u16,
-    pub tls: Tls,
+    pub tls: MailTls,
     pub login: Option<(String, Secret)>,
     pub from: Mailbox,
     pub time_limit: Duration,
@@ -177,14 +177,14 @@ impl Email {
         if host.is_empty() {
             return Err(wrong(key, form));
         }
-        if self.tls == Tls::None && !is_this_machine(&host) {
+        if self.tls == MailTls::None && !is_this_machine(&host) {
             let problem = "may only be \"none\" towards this machine (localhost, 127.0.0.1, ::1)";
             return Err(wrong("notify.email.tls", problem));
         }
         let standard = match self.tls {
-            Tls::Starttls => 587,
-            Tls::Implicit => 465,
-            Tls::None => 25,
+            MailTls::Starttls => 587,
+            MailTls::Implicit => 465,
+            MailTls::None => 25,
         };
         let from = self.from.parse::<Mailbox>().map_err(|_| {
             let problem = "must be an address like Fleetwright <fleet@example.com>";

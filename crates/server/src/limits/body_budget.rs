@@ -1,11 +1,11 @@
-//! How much memory the bodies of all requests may take together, as text and parsed.
+//! Limits the memory of all requests' bodies together, as text and parsed.
 //!
-//! Calls whose senders are unknown have a budget of their own, so they take nothing from the others, and
-//! each address has a share of that. A body holds what has come of it, not what was announced: a
-//! connection that sends nothing holds nothing.
+//! Calls without known clients have a budget of their own, of which each address has a share. A
+//! body holds memory for the bytes that have arrived, not for its announced length: a connection
+//! that sends nothing holds nothing.
 //!
-//! Texts take at most half of a budget. The other half is for parsing, so texts that have arrived never
-//! wait for each other. Nor does a small body wait behind a large one: the first that fits goes on.
+//! Texts take at most half of a budget. The other half is for parsing, so complete texts never wait
+//! for each other. A small body does not wait behind a large one: the first that fits continues.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 use super::open_calls;
 
-/// For all calls of unknown senders, together.
+/// For all calls without known clients, together.
 const OPEN_BYTES: usize = 32 * 1024 * 1024;
-/// For those from one address, behind which thousands of machines may come up at once.
+/// For such calls from one address, behind which thousands of machines may start at once.
 const ADDRESS_BYTES: usize = 8 * 1024 * 1024;
 /// A body waits at most this long for memory.
 const WAIT: Duration = Duration::from_secs(5);
@@ -29,17 +29,17 @@ pub struct BodyBudget {
     admitted: Arc<Pool>,
 }
 
-/// What one request holds of it; given back when it is dropped.
+/// The share of one request; dropping it returns the memory.
 #[derive(Debug)]
 pub struct BodyShare {
     pool: Arc<Pool>,
-    /// The address whose share it takes from, if that is counted.
+    /// The address whose share it uses, if addresses are counted.
     address: Option<IpAddr>,
     held: Taken,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("The bodies of other requests take all the memory there is for bodies")]
+#[error("The bodies of other requests use all the memory that is reserved for bodies")]
 pub struct NoMemory;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct Pool {
     given_back: Notify,
 }
 
-/// Addresses that hold nothing are not in it, so there are no more of them than connections.
+/// Addresses without memory are removed, so there are at most as many as connections.
 #[derive(Debug, Default)]
 struct Ledger {
     together: Taken,
@@ -63,7 +63,7 @@ struct Taken {
 }
 
 impl BodyBudget {
-    /// `admitted_bytes`: for all requests whose senders are known clients.
+    /// `admitted_bytes`: for all requests of known clients.
     pub fn new(admitted_bytes: usize) -> Self {
         Self {
             open: Pool::new(OPEN_BYTES),
@@ -79,14 +79,14 @@ impl BodyBudget {
         BodyShare::of(&self.admitted, None)
     }
 
-    /// What one request may weigh: a part of the budget, so that a few heavy ones leave room for the
-    /// others, but enough for an ordinary body of the largest size, as text and parsed.
+    /// The maximum memory of one request: a part of the budget, so that large requests leave room
+    /// for others, but enough for an ordinary body of the maximum size, as text and parsed.
     pub fn admitted_weight(&self, max_body_bytes: usize) -> usize {
         let bytes = self.admitted.bytes;
         (bytes / 4).max(2 * max_body_bytes).min(bytes)
     }
 
-    /// How much is free for requests of known clients, and for calls of unknown senders.
+    /// The free memory for requests of known clients, and for other calls.
     pub fn free(&self) -> (usize, usize) {
         (self.admitted.free(), self.open.free())
     }
@@ -101,7 +101,7 @@ impl BodyShare {
         }
     }
 
-    /// Takes this many bytes more for text, if need be when others have given some back.
+    /// Takes this many more bytes for text; waits for other requests if necessary.
     pub async fn grow_text(&mut self, bytes: usize) -> Result<(), NoMemory> {
         let text = Taken {
             text: bytes,
@@ -110,7 +110,7 @@ impl BodyShare {
         self.grow(text).await
     }
 
-    /// The same for what is made of the text.
+    /// The same for the parsed values.
     pub async fn grow_parsed(&mut self, bytes: usize) -> Result<(), NoMemory> {
         let parsed = Taken {
             text: 0,
@@ -125,7 +125,7 @@ impl BodyShare {
             let waiting = async {
                 loop {
                     let mut given_back = std::pin::pin!(pool.given_back.notified());
-                    // From here on nothing that is given back is missed.
+                    // From here on, no returned memory is missed.
                     given_back.as_mut().enable();
                     if self.take(more) {
                         return;
@@ -173,7 +173,7 @@ impl Pool {
 }
 
 impl Ledger {
-    /// Takes it, if there is room both in the budget and in the share of the address.
+    /// Takes it, if both the budget and the share of the address have room.
     fn take(&mut self, bytes: usize, address: Option<IpAddr>, more: Taken) -> bool {
         let together = self.together.plus(more);
         if !together.fits(bytes, more) {
@@ -226,7 +226,7 @@ impl Taken {
         }
     }
 
-    /// Is there room for so much, the last of which is `more`?
+    /// Whether this many bytes fit, the last of which is `more`.
     fn fits(self, bytes: usize, more: Self) -> bool {
         self.all() <= bytes && (more.text == 0 || self.text <= bytes / 2)
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_take_what_there_is_and_not_more() {
+    async fn bodies_take_at_most_the_budget() {
         for bytes in [0, 1, LIMIT / 2 - 1, LIMIT / 2] {
             let budget = BodyBudget::new(LIMIT);
             let mut share = budget.admitted();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_waits_for_others_a_while_and_no_longer() {
+    async fn a_body_waits_for_others_for_a_limited_time() {
         let budget = BodyBudget::new(LIMIT);
         let (mut first, mut second) = (budget.admitted(), budget.admitted());
         first.grow_text(LIMIT / 2 - 1).await.unwrap();
@@ -286,13 +286,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn texts_leave_room_for_parsing_so_heavy_bodies_do_not_block_each_other() {
+    async fn texts_leave_room_for_parsing_so_large_bodies_do_not_block_each_other() {
         let budget = BodyBudget::new(LIMIT);
         let mut shares: Vec<_> = (0..5).map(|_| budget.admitted()).collect();
         for share in &mut shares {
             share.grow_text(LIMIT / 10).await.unwrap();
         }
-        // Each takes all the room for parsing, so they go on one after the other.
+        // Each takes all the room for parsing, so they continue one after the other.
         let parsed = shares.into_iter().map(|mut share| async move {
             share.grow_parsed(LIMIT / 2).await.unwrap();
             tokio::task::yield_now().await;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_light_body_does_not_wait_behind_a_heavy_one() {
+    async fn a_small_body_does_not_wait_behind_a_large_one() {
         let budget = BodyBudget::new(LIMIT);
         let (mut first, mut heavy) = (budget.admitted(), budget.admitted());
         first.grow_parsed(LIMIT / 2).await.unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_weighs_a_quarter_or_what_the_largest_ordinary_body_does() {
+    fn one_request_takes_a_quarter_or_the_size_of_the_largest_ordinary_body() {
         let budget = BodyBudget::new(LIMIT);
         for (max_body, expected) in [(1, 250), (125, 250), (126, 252), (500, 1_000)] {
             assert_eq!(budget.admitted_weight(max_body), expected, "{max_body}");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_has_a_share_of_what_there_is_for_open_calls() {
+    async fn an_address_has_a_share_of_the_budget_for_open_calls() {
         for bytes in [
             0,
             1,

@@ -1,7 +1,8 @@
-//! How often an address may make calls that need no authorisation.
+//! Limits how often an address may make calls that need no authorisation.
 //!
-//! Each address has a bucket of tokens that fills up evenly; a call takes one. Machines behind one NAT share
-//! a bucket, so buckets are large. A bucket without calls is forgotten in time, which is the same as full.
+//! Each address has a bucket of tokens that refills evenly; a call takes one token. Machines behind
+//! one NAT share a bucket, so buckets are large. An unused bucket is dropped, which is the same as
+//! a full one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,11 +12,11 @@ use domain::time::{MINUTE_MS, Timestamp};
 
 /// Two generations of at most this many addresses are kept.
 const MAX_ADDRESSES: usize = 32 * 1024;
-/// A token, in the unit in which buckets are filled: each of a minute's calls comes back in a minute.
+/// The size of a token in milliseconds: each of a minute's calls is refilled within a minute.
 const TOKEN_MS: i64 = MINUTE_MS;
 
 pub struct OpenCalls {
-    /// Also how many may come at once. Zero: any number.
+    /// Also the maximum burst. Zero: no limit.
     per_minute: i64,
     max_addresses: usize,
     buckets: Mutex<Buckets>,
@@ -25,8 +26,8 @@ pub struct OpenCalls {
 #[error("Too many calls without credentials came from this address")]
 pub struct TooManyCalls;
 
-/// Addresses move from the old ones to the young ones when they are asked about; when there are too many
-/// young ones, the old ones are forgotten and the young ones are old.
+/// Addresses move to the young generation when they are used. When it is full, the old generation
+/// is dropped and the young one becomes the old one.
 #[derive(Default)]
 struct Buckets {
     young: HashMap<IpAddr, Bucket>,
@@ -62,7 +63,7 @@ impl OpenCalls {
             at_ms: now.as_millis(),
         };
         let bucket = buckets.bucket(network, fresh, self.max_addresses);
-        // A clock that was set back fills nothing.
+        // A clock that was set back refills nothing.
         let passed = now.as_millis().saturating_sub(bucket.at_ms).max(0);
         let more = passed.saturating_mul(self.per_minute);
         bucket.filled = bucket.filled.saturating_add(more).min(full);
@@ -86,13 +87,13 @@ impl Buckets {
     }
 }
 
-/// Whose calls count together with those from this address; `None`: this machine's, which do not count.
+/// The network that is counted for this address; `None`: this machine, which is not counted.
 pub(super) fn counted(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     (!address.is_loopback()).then(|| network(address))
 }
 
-/// One customer has one address of IPv4, and at least 2^64 of IPv6.
+/// A customer has one address of IPv4, and at least 2^64 of IPv6.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -121,14 +122,14 @@ mod tests {
         Ipv4Addr::from_bits(0xC000_0200 + number).into()
     }
 
-    /// How many of so many calls at once are let in.
+    /// How many of this many calls at once are accepted.
     fn let_in(calls: &OpenCalls, address: IpAddr, n_calls: u32, ms: i64) -> usize {
         let tries = (0..n_calls).map(|_| calls.take(address, at(ms)));
         tries.filter(Result::is_ok).count()
     }
 
     #[test]
-    fn an_address_makes_so_many_calls_at_once_and_no_more() {
+    fn an_address_makes_a_bounded_number_of_calls_at_once() {
         for n_calls in [0, 1, LIMIT - 1, LIMIT, LIMIT + 1, 10 * LIMIT] {
             let calls = OpenCalls::new(LIMIT);
             let expected = n_calls.min(LIMIT) as usize;
@@ -138,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bucket_fills_up_evenly_up_to_its_limit() {
+    fn the_bucket_refills_evenly_up_to_its_limit() {
         let calls = OpenCalls::new(LIMIT);
         assert_eq!(let_in(&calls, client(1), LIMIT, 0), 60);
         assert_eq!(let_in(&calls, client(1), 1, 999), 0);
         assert_eq!(let_in(&calls, client(1), 2, 1_000), 1);
         assert_eq!(let_in(&calls, client(1), 20, 11_500), 10);
         assert_eq!(let_in(&calls, client(1), 100, 3_600_000), 60);
-        // The clock is set back by an hour, and goes on from there.
+        // The clock is set back by an hour, and continues from there.
         assert_eq!(let_in(&calls, client(1), 1, 0), 0);
         assert_eq!(let_in(&calls, client(1), 2, 1_000), 1);
     }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_number_of_addresses_is_remembered_and_those_that_call_again_stay() {
+    fn a_bounded_number_of_addresses_is_kept_and_active_ones_stay() {
         let max = 10;
         for n_addresses in sizes_around("server::limits::open_calls::MAX_ADDRESSES", max) {
             let calls = OpenCalls {

@@ -14,8 +14,8 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executo
 use reqwest::Url;
 
 use super::message::{subject, text};
-use super::{Channel, Letter, SendError};
-use crate::config::{MailServer, Tls};
+use super::{Channel, Notification, SendError};
+use crate::config::{MailServer, MailTls};
 
 /// RFC 5321 allows no longer address.
 const MAX_ADDRESS: usize = 254;
@@ -36,9 +36,9 @@ impl MailChannel {
         root_url: &str,
     ) -> Result<Self, lettre::transport::smtp::Error> {
         let tls = match server.tls {
-            Tls::Starttls => SmtpTls::Required(TlsParameters::new(server.host.clone())?),
-            Tls::Implicit => SmtpTls::Wrapper(TlsParameters::new(server.host.clone())?),
-            Tls::None => SmtpTls::None,
+            MailTls::Starttls => SmtpTls::Required(TlsParameters::new(server.host.clone())?),
+            MailTls::Implicit => SmtpTls::Wrapper(TlsParameters::new(server.host.clone())?),
+            MailTls::None => SmtpTls::None,
         };
         let url = Url::parse(root_url).ok();
         let domain = url.and_then(|url| url.host_str().map(str::to_owned));
@@ -79,7 +79,7 @@ impl MailChannel {
         )
     }
 
-    fn message(&self, letter: &Letter<'_>) -> Result<Message, SendError> {
+    fn message(&self, letter: &Notification<'_>) -> Result<Message, SendError> {
         let refused = |problem: String| SendError::Refused(problem);
         let to = address(letter.recipient)
             .ok_or_else(|| refused(format!("{:?} is no address", letter.recipient)))?;
@@ -125,7 +125,7 @@ impl Channel for MailChannel {
         owner.map(|owner| owner.to_string())
     }
 
-    async fn send(&self, letter: &Letter<'_>) -> Result<(), SendError> {
+    async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
         let message = self.message(letter)?;
         match tokio::time::timeout(self.time_limit, self.server.send(message)).await {
             Ok(Ok(_)) => Ok(()),
@@ -171,7 +171,7 @@ mod tests {
         let server = MailServer {
             host: "localhost".to_owned(),
             port: 1,
-            tls: Tls::None,
+            tls: MailTls::None,
             login: Some(("me".to_owned(), Secret::new("hunter2"))),
             from: "Fleet <fleet@example.com>".parse().unwrap(),
             time_limit: Duration::from_secs(1),
@@ -181,7 +181,7 @@ mod tests {
 
     fn written(title: &str, recipient: &str) -> Result<String, String> {
         let content = content(vec![described("a/b", title)]);
-        let letter = Letter {
+        let letter = Notification {
             id: "n-1",
             recipient,
             content: &content,

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::advice::advice;
 use super::content::{Described, error_url};
-use super::{Channel, Letter, SendError};
+use super::{Channel, Notification, SendError};
 use crate::config::Hook;
 
 /// `t=<seconds since 1970>,v1=<HMAC-SHA256 of "<t>.<body>" in hexadecimal>`
@@ -109,7 +109,7 @@ impl WebhookChannel {
         })
     }
 
-    fn body(&self, letter: &Letter<'_>) -> Option<String> {
+    fn body(&self, letter: &Notification<'_>) -> Option<String> {
         let mut causes = letter.content.causes.iter().map(|cause| self.cause(cause));
         let first = causes.next()?;
         let described: Vec<Cause<'_>> = causes.collect();
@@ -172,7 +172,7 @@ impl Channel for WebhookChannel {
         is_wanted.then(|| self.id.clone())
     }
 
-    async fn send(&self, letter: &Letter<'_>) -> Result<(), SendError> {
+    async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
         let empty = || SendError::Refused("there is nothing in it".to_owned());
         let body = self.body(letter).ok_or_else(empty)?;
         let mut request = self

@@ -1,4 +1,4 @@
-//! What there is to measure and to read: every metric, and the kinds of log records.
+//! Every metric, and the kinds of log records.
 
 use engine::measures::{
     CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, LAUNCHES, LIFETIME_SECONDS, PROVISION_SECONDS,
@@ -23,7 +23,7 @@ pub enum Kind {
 /// A metric at `/metrics`.
 #[derive(Debug)]
 pub struct Metric {
-    /// `None`: of the whole process.
+    /// `None`: of the entire process.
     pub service: Option<Service>,
     pub name: &'static str,
     pub kind: Kind,
@@ -113,7 +113,7 @@ const fn metric(
 const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
-/// Every metric that we have; a test compares it with what is measured.
+/// Every metric; a test compares this list with the recorded metrics.
 pub static METRICS: [Metric; 39] = [
     metric(
         None,
@@ -134,14 +134,14 @@ pub static METRICS: [Metric; 39] = [
         Kind::Counter,
         AUTH_SUCCESS,
         &[],
-        "Signatures that were good, in authenticateHawk.",
+        "Valid signatures in authenticateHawk.",
     ),
     metric(
         AUTH,
         Kind::Counter,
         AUTH_FAILURE,
         &[],
-        "Signatures that were not, in authenticateHawk.",
+        "Invalid signatures in authenticateHawk.",
     ),
     metric(
         WM,
@@ -211,7 +211,7 @@ pub static METRICS: [Metric; 39] = [
         Kind::Counter,
         REGISTRATIONS_REFUSED,
         PROVIDER,
-        "Registrations that were refused; `unknown` for providers that there are not.",
+        "Refused registrations; `unknown` for providers that are not configured.",
     ),
     metric(
         WM,
@@ -225,7 +225,7 @@ pub static METRICS: [Metric; 39] = [
         Kind::Gauge,
         CLOUD_RATE,
         CLOUD_CALL,
-        "How many calls a second are made at most now; fewer after a cloud asked to slow down.",
+        "Current limit of calls per second; lower after a cloud asked to slow down.",
     ),
     metric(
         WM,
@@ -246,14 +246,14 @@ pub static METRICS: [Metric; 39] = [
         Kind::Gauge,
         PROVIDER_UP,
         PROVIDER,
-        "1 if the provider is in service, 0 if its set-up has not succeeded.",
+        "1 if the provider is ready, 0 if its set-up has not succeeded.",
     ),
     metric(
         None,
         Kind::Gauge,
         OUTBOX_DEPTH,
         &[],
-        "Events that wait to be told.",
+        "Events that wait to be published.",
     ),
     metric(
         None,
@@ -326,35 +326,35 @@ pub static METRICS: [Metric; 39] = [
         Kind::Counter,
         DEMAND_FAILURES,
         &[],
-        "Questions about a pool that an outside queue did not answer.",
+        "Failed requests for a pool's demand to an outside queue.",
     ),
     metric(
         WM,
         Kind::Counter,
         OUTCOMES,
         &[("outcome", "completed, failed or exception")],
-        "Task runs on workers of pools, of which this process took note when they had ended.",
+        "Task runs on workers of pools whose outcome this process recorded.",
     ),
     metric(
         WM,
         Kind::Counter,
         BAD_OUTCOMES,
         &[],
-        "Messages of the queue about runs that made no sense.",
+        "Invalid messages of the queue about runs.",
     ),
     metric(
         None,
         Kind::Histogram,
         TASK_SECONDS,
         &[("name", "The task"), ("status", "success or exception")],
-        "Seconds that a task's activations took.",
+        "Durations of background tasks' activations, in seconds.",
     ),
     metric(
         None,
         Kind::Gauge,
         TASK_AGE,
         TASK,
-        "When a task last succeeded, in seconds since 1970.",
+        "When a background task last succeeded, in seconds since 1970.",
     ),
     metric(
         None,
@@ -368,14 +368,14 @@ pub static METRICS: [Metric; 39] = [
         Kind::Histogram,
         "fleetwright_store_seconds",
         STORE,
-        "Seconds that transactions took.",
+        "Durations of transactions, in seconds.",
     ),
     metric(
         None,
         Kind::Histogram,
         "fleetwright_store_wait_seconds",
         &[("engine", "sqlite or postgres")],
-        "Seconds that transactions waited for a connection.",
+        "How long transactions waited for a connection, in seconds.",
     ),
     metric(
         None,
@@ -390,16 +390,13 @@ pub static METRICS: [Metric; 39] = [
         "fleetwright_store_conflicts_total",
         &[
             ("name", "The transaction"),
-            (
-                "statement",
-                "The statement at which another one was in the way",
-            ),
+            ("statement", "The statement that conflicted"),
         ],
-        "Attempts of transactions that lost to another one.",
+        "Attempts of transactions that failed with a conflict.",
     ),
 ];
 
-/// The kinds of records; all carry `request.id` and `trace.id` where a request caused them.
+/// The kinds of records; all carry `request.id` and `trace.id` if a request caused them.
 pub static LOG_TYPES: [LogType; 4] = [
     LogType {
         service: None,
@@ -409,7 +406,7 @@ pub static LOG_TYPES: [LogType; 4] = [
         title: "Something has changed",
         description: "One record for each event; the message begins with its exchange.",
         fields: &[
-            ("event.id", "By which repeats can be dropped"),
+            ("event.id", "The event's id, to drop repeats"),
             ("event.topic", "The exchange's full name"),
             ("event.key", "The routing key"),
             ("event.payload", "The message"),
@@ -421,13 +418,14 @@ pub static LOG_TYPES: [LogType; 4] = [
         kind: "registration-error-warning",
         level: "warning",
         title: "A registration was refused",
-        description: "What was wrong with a worker's registration; the worker itself is told less.",
+        description: "The problem with a worker's registration; the worker itself gets fewer \
+                      details.",
         fields: &[
-            ("worker.pool", "The worker pool that was named"),
+            ("worker.pool", "The worker pool in the request"),
             ("worker.group", "The worker group"),
             ("worker.id", "The worker"),
-            ("provider.id", "The provider that was named"),
-            ("reason", "What was wrong"),
+            ("provider.id", "The provider in the request"),
+            ("reason", "The problem"),
         ],
     },
     LogType {
@@ -448,8 +446,8 @@ pub static LOG_TYPES: [LogType; 4] = [
         name: "errorReport",
         kind: "error-report",
         level: "err",
-        title: "Something went wrong on our side",
-        description: "The caller was told only the incident's id.",
+        title: "An internal error",
+        description: "The caller got only the incident's id.",
         fields: &[
             ("incident.id", "The incident"),
             ("api.method", "The endpoint"),
@@ -457,7 +455,7 @@ pub static LOG_TYPES: [LogType; 4] = [
     },
 ];
 
-/// Is this said of the service?
+/// Whether the metric or log record belongs to the service.
 pub fn concerns(of: Option<Service>, service: Service) -> bool {
     of.is_none_or(|of| of == service)
 }

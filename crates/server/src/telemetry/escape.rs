@@ -1,7 +1,7 @@
-//! Log records for people: one line each, whatever is in them.
+//! Log records for people, one line each.
 //!
-//! What others gave us may stand in any value. A line break in it must not begin a line that looks like a
-//! record of ours, and no control character may reach a terminal.
+//! Values may contain text from others. A line break in them must not begin a line that looks like
+//! a record of ours, and no control character may reach a terminal.
 
 use std::fmt::{self, Write as _};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// Written as `message name=value …`, with every control character of every value escaped.
+/// Writes `message name=value …`, with every control character of every value escaped.
 pub(super) fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     debug_fn(write_field).delimited(" ")
 }
@@ -43,7 +43,7 @@ impl fmt::Write for Escaped<'_, '_> {
     }
 }
 
-/// Control characters, other ends of lines, and what changes the direction of a text.
+/// Control characters, other line ends, and characters that change the direction of text.
 fn is_dangerous(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -69,7 +69,7 @@ mod tests {
         }
     }
 
-    /// What is logged with these fields.
+    /// The log record with these fields.
     fn logged(log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_others_say_begins_a_line_or_reaches_the_terminal() {
+    fn text_from_others_cannot_begin_a_line_or_reach_the_terminal() {
         let evil = "a\nERROR forged\r\u{1b}[31m\u{7}\u{85}\u{9b}\u{2028}\u{202e}\0é🦀";
         let all = logged(|| {
             let span = tracing::info_span!("request", id = %evil);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_values_are_written_as_they_are() {
+    fn harmless_values_are_not_escaped() {
         let line =
             logged(|| tracing::warn!(pool.id = %"a/b", n = 3, text = "x y", "größe: {}", "ok"));
         assert_eq!(line.trim(), "WARN größe: ok pool.id=a/b n=3 text=\"x y\"");

@@ -17,7 +17,7 @@ use engine::fleet;
 use http::Method;
 use serde_json::{Value, json};
 use server::api::listener::Server;
-use server::tasks::driver::{Driver, Task};
+use server::background::driver::{BackgroundTask, Driver};
 use server::telemetry::TASK_AGE;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -478,7 +478,7 @@ struct Slow {
 }
 
 #[async_trait]
-impl Task for Slow {
+impl BackgroundTask for Slow {
     const NAME: &'static str = "slow";
 
     async fn activate(&mut self) -> Result<Value, String> {

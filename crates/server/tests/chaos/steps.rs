@@ -8,10 +8,10 @@ use domain::id::{PoolId, WorkerKey};
 use domain::plan::Plan;
 use domain::time::Timestamp;
 use engine::fleet;
-use server::tasks::driver::Task;
-use server::tasks::{
-    Housekeeping, Provision, Publish, QueueClaims, QueueDeadlines, QueueHousekeeping,
-    QueueReleases, Rounds, Scan,
+use server::background::driver::BackgroundTask;
+use server::background::{
+    EventPublisher, Housekeeping, Provision, ProvisionRounds, QueueClaims, QueueDeadlines,
+    QueueHousekeeping, QueueReleases, Scan,
 };
 use store::StoreError;
 
@@ -24,7 +24,7 @@ const MAX_PROCESSES: usize = 2;
 
 impl Process {
     /// Runs a task once. What it says when its process dies or a cloud fails is no news.
-    pub(crate) async fn run(&self, mut task: impl Task) {
+    pub(crate) async fn run(&self, mut task: impl BackgroundTask) {
         let _ = task.activate().await;
     }
 
@@ -46,7 +46,8 @@ impl Process {
     }
 
     pub(crate) async fn round(&self) {
-        self.run(Rounds(Arc::clone(&self.app.engine))).await;
+        self.run(ProvisionRounds(Arc::clone(&self.app.engine)))
+            .await;
     }
 
     pub(crate) async fn scan(&self) {
@@ -56,7 +57,7 @@ impl Process {
     }
 
     pub(crate) async fn publish(&self) {
-        self.run(Publish(Arc::clone(&self.app))).await;
+        self.run(EventPublisher(Arc::clone(&self.app))).await;
     }
 
     pub(crate) async fn mind_the_queue(&self) {

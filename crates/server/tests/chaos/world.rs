@@ -13,9 +13,9 @@ use engine::random::Random;
 use http::Method;
 use server::api::listener::Server;
 use server::app::App;
+use server::background::MachineTermination;
 use server::config::{Config, OutsideQueue};
 use server::start::{start_on, start_with};
-use server::tasks::Ending;
 use store::{Options, Store};
 use tempfile::TempDir;
 
@@ -51,7 +51,7 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) app: Arc<App>,
     pub(crate) life: Arc<Life>,
-    pub(crate) endings: tokio::sync::Mutex<Vec<Ending>>,
+    pub(crate) endings: tokio::sync::Mutex<Vec<MachineTermination>>,
     pub(crate) random: Chance,
     server: Arc<Server>,
 }
@@ -253,7 +253,7 @@ impl World {
         let process = Process {
             number: number as usize,
             server: Arc::new(Server::new(Arc::clone(&app))),
-            endings: tokio::sync::Mutex::new(Ending::each(&app.engine)),
+            endings: tokio::sync::Mutex::new(MachineTermination::each(&app.engine)),
             app,
             life,
             random,

@@ -9,10 +9,10 @@ use domain::id::TaskId;
 use domain::task::Requires;
 use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
-use server::tasks::driver::Task;
-use server::tasks::{
-    Batches, Housekeeping, Measure, MeasureLimits, OutcomeLimits, Outcomes, Publish, QueueClaims,
-    QueueDeadlines, QueueHousekeeping, QueueReleases, ReleaseLimits,
+use server::background::driver::BackgroundTask;
+use server::background::{
+    Batches, EventPublisher, Housekeeping, Measure, MeasureLimits, OutcomeLimits, Outcomes,
+    QueueClaims, QueueDeadlines, QueueHousekeeping, QueueReleases, ReleaseLimits,
 };
 use testing::sizes_around;
 
@@ -72,7 +72,7 @@ on_both!(
     an_activation_ends_so_many_claims_and_the_next_the_rest,
     |world| {
         let mut first = 0;
-        for count in sizes_around("server::tasks::queue_claims::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::queue_claims::MAX_BATCHES", MOST) {
             let deadline = world.now().plus_millis(HOUR_MS).to_string();
             let changes = json!({"retries": 0, "deadline": deadline});
             create(world, first, SIZE * count, &changes).await;
@@ -95,7 +95,7 @@ on_both!(
     an_activation_ends_so_many_tasks_past_their_deadline_and_the_next_the_rest,
     |world| {
         let mut first = 0;
-        for count in sizes_around("server::tasks::queue_deadlines::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::queue_deadlines::MAX_BATCHES", MOST) {
             let deadline = world.now().plus_millis(HOUR_MS).to_string();
             create(world, first, SIZE * count, &json!({"deadline": deadline})).await;
             first += number(SIZE * count);
@@ -125,7 +125,7 @@ async fn resolved(world: &World, from: u32, count: usize) {
 
 on_both!(expired_tasks_are_forgotten_in_batches, |world| {
     const BATCH: usize = 200;
-    for count in sizes_around("server::tasks::queue_housekeeping::BATCH", BATCH) {
+    for count in sizes_around("server::background::queue_housekeeping::BATCH", BATCH) {
         resolved(world, 0, count).await;
         world.clock.advance_ms(2 * DAY_MS);
         let mut task = QueueHousekeeping(Arc::clone(&world.app.engine));
@@ -139,7 +139,7 @@ on_both!(expired_tasks_are_forgotten_in_batches, |world| {
 on_both!(
     an_activation_forgets_so_many_tasks_and_the_next_the_rest,
     |world| {
-        for count in sizes_around("server::tasks::queue_housekeeping::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::queue_housekeeping::MAX_BATCHES", MOST) {
             resolved(world, 0, SIZE * count).await;
             world.clock.advance_ms(2 * DAY_MS);
             let task = QueueHousekeeping(Arc::clone(&world.app.engine));
@@ -154,7 +154,7 @@ on_both!(
 on_both!(
     housekeeping_forgets_so_much_of_a_kind_and_then_the_rest,
     |world| {
-        for count in sizes_around("server::tasks::housekeeping::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::housekeeping::MAX_BATCHES", MOST) {
             let ended = world.now();
             pause(world, SIZE * count, ended, Some(ended)).await;
             world.clock.advance_ms(100 * DAY_MS);
@@ -219,9 +219,9 @@ async fn events(world: &World, count: usize) {
 on_both!(
     an_activation_places_so_many_events_and_the_next_the_rest,
     |world| {
-        for count in sizes_around("server::tasks::publish::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::publish::MAX_BATCHES", MOST) {
             events(world, SIZE * count).await;
-            let task = Publish(Arc::clone(&world.app));
+            let task = EventPublisher(Arc::clone(&world.app));
             let mut left = SIZE * count;
             while left > 0 {
                 let head = world.app.events.head();
@@ -279,7 +279,7 @@ on_both!(outcomes_are_written_in_batches, |world| {
         span: 1_000_000,
     };
     let mut first = 0;
-    for count in sizes_around("server::tasks::outcomes::BATCH", LIMIT) {
+    for count in sizes_around("server::background::outcomes::BATCH", LIMIT) {
         outcomes(world, first, count).await;
         first += count;
         let task = Outcomes(Arc::clone(&world.app));
@@ -302,7 +302,7 @@ on_both!(
             },
             span: 5,
         };
-        for (round, count) in sizes_around("server::tasks::outcomes::SPAN", LIMIT)
+        for (round, count) in sizes_around("server::background::outcomes::SPAN", LIMIT)
             .into_iter()
             .enumerate()
         {
@@ -326,7 +326,7 @@ on_both!(
             span: 1_000_000,
         };
         let mut first = 0;
-        for count in sizes_around("server::tasks::outcomes::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::outcomes::MAX_BATCHES", MOST) {
             outcomes(world, first, SIZE * count).await;
             first += SIZE * count;
             let task = Outcomes(Arc::clone(&world.app));
@@ -340,7 +340,7 @@ on_both!(
 
 on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
     const LIMIT: usize = 1_000;
-    for count in sizes_around("server::tasks::queue_releases::MAX_TASKS", LIMIT) {
+    for count in sizes_around("server::background::queue_releases::MAX_TASKS", LIMIT) {
         let (noted, all) = (world.now(), 10 * number(LIMIT));
         world
             .write(move |tx| {
@@ -396,7 +396,7 @@ on_both!(
             tasks: 1_000,
             batches: LIMIT,
         };
-        let sizes = sizes_around("server::tasks::queue_releases::MAX_BATCHES", LIMIT);
+        let sizes = sizes_around("server::background::queue_releases::MAX_BATCHES", LIMIT);
         let mut required = 0;
         // Ten times as much would be two thousand tasks.
         for count in sizes.into_iter().filter(|count| *count <= LIMIT + 1) {
@@ -448,7 +448,7 @@ on_both!(pools_are_measured_page_by_page, |world| {
         pages: PLENTY,
     };
     let mut n_there = 0;
-    for count in sizes_around("server::tasks::measure::PAGE", LIMIT) {
+    for count in sizes_around("server::background::measure::PAGE", LIMIT) {
         pools(world, n_there, count).await;
         n_there = count;
         let task = Measure(Arc::clone(&world.app));
@@ -468,7 +468,7 @@ on_both!(
             pages: MOST,
         };
         let mut n_there = 0;
-        for count in sizes_around("server::tasks::measure::MAX_PAGES", MOST) {
+        for count in sizes_around("server::background::measure::MAX_PAGES", MOST) {
             pools(world, n_there, SIZE * count).await;
             n_there = SIZE * count;
             let task = Measure(Arc::clone(&world.app));

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use domain::artifact::{Artifact, Content};
 use domain::id::TaskId;
 use engine::artifacts::ArtifactFolder;
-use server::tasks::driver::Task;
-use server::tasks::{ArtifactLimits, Artifacts, Batches};
+use server::background::driver::BackgroundTask;
+use server::background::{ArtifactCleanup, ArtifactLimits, Batches};
 use testing::sizes_around;
 
 use crate::activations::{done, in_steps};
@@ -73,10 +73,10 @@ fn lost_file(world: &World, shelf: u32, number: usize) {
 
 on_both!(artifacts_are_ended_in_batches, |world| {
     const BATCH: usize = 200;
-    for count in sizes_around("server::tasks::artifacts::BATCH", BATCH) {
+    for count in sizes_around("server::background::artifact_cleanup::BATCH", BATCH) {
         rows(world, count, elsewhere()).await;
         world.clock.advance_ms(2 * DAY_MS);
-        let mut task = Artifacts::new(Arc::clone(&world.app.engine));
+        let mut task = ArtifactCleanup::new(Arc::clone(&world.app.engine));
         let (ended, counts) = world.counted(task.activate()).await;
         assert_eq!(ended.unwrap(), done("artifacts expired", count));
         let n_looks = (count / BATCH + 1) as u64;
@@ -95,10 +95,10 @@ on_both!(
             },
             ..ArtifactLimits::default()
         };
-        for count in sizes_around("server::tasks::artifacts::MAX_BATCHES", SMALL) {
+        for count in sizes_around("server::background::artifact_cleanup::MAX_BATCHES", SMALL) {
             rows(world, SIZE * count, elsewhere()).await;
             world.clock.advance_ms(2 * DAY_MS);
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
+            let mut task = ArtifactCleanup::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps(
                 "artifacts expired",
                 SIZE * count,
@@ -117,11 +117,11 @@ on_both!(
             shelves: u32::try_from(SMALL).unwrap(),
             ..ArtifactLimits::default()
         };
-        for count in sizes_around("server::tasks::artifacts::MAX_SHELVES", SMALL) {
+        for count in sizes_around("server::background::artifact_cleanup::MAX_SHELVES", SMALL) {
             for shelf in 0..u32::try_from(count).unwrap() {
                 lost_file(world, shelf, 0);
             }
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
+            let mut task = ArtifactCleanup::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps("lost files removed", count, SMALL, async || {
                 task.activate().await.unwrap()
             })
@@ -137,11 +137,11 @@ on_both!(
             tasks: SMALL,
             ..ArtifactLimits::default()
         };
-        for count in sizes_around("server::tasks::artifacts::MAX_TASKS", SMALL) {
+        for count in sizes_around("server::background::artifact_cleanup::MAX_TASKS", SMALL) {
             for number in 0..count {
                 lost_file(world, 7, number);
             }
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
+            let mut task = ArtifactCleanup::with_limits(Arc::clone(&world.app.engine), limits);
             in_steps("lost files removed", count, SMALL, async || {
                 task.activate().await.unwrap()
             })
@@ -173,7 +173,7 @@ async fn end_of_run(world: &World) -> usize {
         std::fs::remove_dir_all(run).unwrap();
     }
     world.clock.advance_ms(2 * DAY_MS);
-    Artifacts::new(Arc::clone(&world.app.engine))
+    ArtifactCleanup::new(Arc::clone(&world.app.engine))
         .activate()
         .await
         .unwrap();
@@ -192,13 +192,13 @@ on_both!(
     a_lost_file_is_found_among_the_artifacts_of_its_run_page_by_page,
     |world| {
         const LIMIT: usize = 5;
-        for count in sizes_around("server::tasks::artifacts::PAGE", LIMIT) {
+        for count in sizes_around("server::background::artifact_cleanup::PAGE", LIMIT) {
             run_with_files(world, count).await;
             let limits = ArtifactLimits {
                 page: 5,
                 ..everywhere()
             };
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
+            let mut task = ArtifactCleanup::with_limits(Arc::clone(&world.app.engine), limits);
             let (removed, counts) = world.counted(task.activate()).await;
             assert_eq!(removed.unwrap(), done("lost files removed", 1));
             let n_pages = (count / LIMIT + 1) as u64;
@@ -212,14 +212,14 @@ on_both!(
     a_run_that_fills_too_many_pages_keeps_all_its_files,
     |world| {
         const SIZE: usize = 2;
-        for count in sizes_around("server::tasks::artifacts::MAX_PAGES", SMALL) {
+        for count in sizes_around("server::background::artifact_cleanup::MAX_PAGES", SMALL) {
             run_with_files(world, SIZE * count).await;
             let limits = ArtifactLimits {
                 page: 2,
                 pages: u32::try_from(SMALL).unwrap(),
                 ..everywhere()
             };
-            let mut task = Artifacts::with_limits(Arc::clone(&world.app.engine), limits);
+            let mut task = ArtifactCleanup::with_limits(Arc::clone(&world.app.engine), limits);
             let is_searched = count < SMALL;
             let removed = usize::from(is_searched);
             assert_eq!(

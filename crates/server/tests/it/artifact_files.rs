@@ -12,8 +12,8 @@ use http::{HeaderMap, Method, Request};
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
-use server::tasks::Artifacts;
-use server::tasks::driver::Task;
+use server::background::ArtifactCleanup;
+use server::background::driver::BackgroundTask;
 
 use crate::artifacts::{FOREVER, RUN, link, path, s3};
 use crate::ask::{Answer, Ask};
@@ -45,7 +45,7 @@ impl World {
     }
 
     pub(crate) async fn tidy_artifacts(&self) -> Value {
-        let mut task = Artifacts::new(self.app.engine.clone());
+        let mut task = ArtifactCleanup::new(self.app.engine.clone());
         let mut done = json!({});
         // All shelves once.
         for _ in 0..16 {
@@ -173,7 +173,7 @@ on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
     world.running_task().await;
     let put = world.upload_url("public/a", "text/plain").await;
     let refused = |answer: Answer| {
-        let text = "This URL is not valid, or not any more: ask for the artifact again";
+        let text = "This URL is invalid or has expired: ask for the artifact again";
         answer.refused(401, "AuthenticationFailed", text);
     };
     let get = put.replace("name=public%2Fa", "name=public%2Fb");

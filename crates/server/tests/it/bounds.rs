@@ -44,7 +44,7 @@ fn constants() -> BTreeSet<String> {
     found
 }
 
-/// `crates/server/src/tasks/publish.rs` is `server::tasks::publish`.
+/// `crates/server/src/background/publish.rs` is `server::background::publish`.
 fn module(file: &str) -> String {
     let path = file.strip_prefix("crates/").unwrap();
     let path = path.strip_suffix(".rs").unwrap();

@@ -95,7 +95,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "worker::artifacts::MAX_ATTEMPTS",
             "worker::aws::MAX_ATTEMPTS",
             "worker::stragglers::MAX_ROUNDS",
-            "server::tasks::notify::MAX_REFUSALS",
+            "server::background::notifier::MAX_REFUSALS",
             "engine::rate_limit::bucket::MAX_DOUBLINGS",
             "fleetwright::commands::task::log::MAX_TRIES",
             "fleetwright::client::send::MAX_REDIRECTS",

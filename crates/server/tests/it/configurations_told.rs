@@ -241,7 +241,7 @@ on_both!(so_many_conditions_can_be_presented_at_once, |world| {
         let asked = world.post("/evaluate-rules", body);
         if count > LIMIT {
             let text = refused(asked, 400).await;
-            assert_eq!(text, "At most 64 conditions can be presented");
+            assert_eq!(text, "At most 64 conditions can be given");
             continue;
         }
         let expected = if count == 0 {

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::json;
+use server::background::QueueReleases;
+use server::background::driver::BackgroundTask as _;
 use server::config::Config;
-use server::tasks::QueueReleases;
-use server::tasks::driver::Task as _;
 use tokio::task::JoinSet;
 
 use crate::ask::Ask;

@@ -10,9 +10,9 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::body::Body;
 use server::app::App;
+use server::background::EventPublisher;
+use server::background::driver::BackgroundTask;
 use server::start::start_with;
-use server::tasks::Publish;
-use server::tasks::driver::Task;
 use testing::sizes_around;
 
 use crate::ask::Ask;
@@ -114,7 +114,7 @@ fn parse(text: &str) -> Message {
 }
 
 async fn publish(app: &Arc<App>) {
-    Publish(Arc::clone(app)).activate().await.unwrap();
+    EventPublisher(Arc::clone(app)).activate().await.unwrap();
 }
 
 async fn make_pool(world: &World, id: &str) {
@@ -350,7 +350,7 @@ on_both!(what_another_process_writes_is_heard_here, |world| {
     assert_eq!(
         world
             .log
-            .lines("server::tasks::publish: worker-pool-created")
+            .lines("server::background::publish: worker-pool-created")
             .len(),
         3
     );
@@ -369,7 +369,7 @@ on_both!(
         );
         assert_eq!(
             end.payload,
-            json!({"reason": "come again with your credentials"})
+            json!({"reason": "reconnect with your credentials"})
         );
     }
 );

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use server::tasks::driver::Task;
-use server::tasks::{Measure, Publish};
+use server::background::driver::BackgroundTask;
+use server::background::{EventPublisher, Measure};
 
 use crate::database::on_both;
 use crate::samples::{STATIC_SECRET, aws_pool, launch_config, static_pool, static_worker, worker};
 use crate::world::World;
 
 async fn publish(world: &World) {
-    let told = Publish(Arc::clone(&world.app)).activate().await.unwrap();
+    let told = EventPublisher(Arc::clone(&world.app))
+        .activate()
+        .await
+        .unwrap();
     assert_eq!(told, Value::Null);
 }
 
 /// The events that were written to the log.
 fn told(world: &World) -> Vec<String> {
-    let lines = world.log.lines("server::tasks::publish: ");
+    let lines = world.log.lines("server::background::publish: ");
     let names = lines.iter().map(|line| {
         let rest = line.split("publish: ").nth(1).unwrap();
         rest.split(' ').next().unwrap().to_owned()

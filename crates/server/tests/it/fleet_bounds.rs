@@ -284,8 +284,8 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
     };
     let config = Arc::new(config.await.unwrap());
     for count in sizes_around("engine::fleet::launches::MAX_AT_ONCE", AT_ONCE) {
-        let gate = Arc::new(Semaphore::new(0));
-        *fleet.one.gate.lock().unwrap() = Some(Arc::clone(&gate));
+        let launch_permits = Arc::new(Semaphore::new(0));
+        *fleet.one.launch_permits.lock().unwrap() = Some(Arc::clone(&launch_permits));
         let launches = new_launches(fleet, &template, count).await;
         let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
         fleet.one.launches.take_most();
@@ -293,16 +293,20 @@ fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
         for n_done in 0..count {
             let expected = (count - n_done).min(AT_ONCE);
             until(|| fleet.one.launches.now() == expected).await;
-            gate.add_permits(1);
+            launch_permits.add_permits(1);
             until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
         }
         until(|| fleet.one.launches.now() == 0).await;
         fleet.app.engine.launch_tracker.finish().await;
         assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
     }
-    *fleet.one.gate.lock().unwrap() = None;
-    let mut accepted = fleet.launches(POOL).await.into_iter();
-    assert!(accepted.all(|launch| launch.state == LaunchState::Accepted));
+    *fleet.one.launch_permits.lock().unwrap() = None;
+    let accepted = fleet.launches(POOL).await.into_iter();
+    assert!(
+        accepted
+            .map(|launch| launch.state)
+            .all(|state| state == LaunchState::Accepted)
+    );
 });
 
 /// Launches like the given one that no cloud was asked for yet.

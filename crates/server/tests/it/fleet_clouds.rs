@@ -32,7 +32,7 @@ pub(crate) struct TestCloud {
     pub(crate) looks: AtOnce,
     pub(crate) launches: AtOnce,
     /// Launches wait here for as long as there is one.
-    pub(crate) gate: Mutex<Option<Arc<Semaphore>>>,
+    pub(crate) launch_permits: Mutex<Option<Arc<Semaphore>>>,
 }
 
 /// How many calls of a kind are under way.
@@ -84,7 +84,7 @@ impl TestCloud {
             meanwhile: Mutex::default(),
             looks: AtOnce::default(),
             launches: AtOnce::default(),
-            gate: Mutex::default(),
+            launch_permits: Mutex::default(),
         })
     }
 
@@ -133,10 +133,10 @@ impl Machines for TestCloud {
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
-        let gate = self.gate.lock().unwrap().clone();
+        let launch_permits = self.launch_permits.lock().unwrap().clone();
         let passing = async {
-            if let Some(gate) = gate {
-                gate.acquire().await.unwrap().forget();
+            if let Some(launch_permits) = launch_permits {
+                launch_permits.acquire().await.unwrap().forget();
             }
             self.fake.launch(order).await
         };

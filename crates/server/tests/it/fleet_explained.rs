@@ -135,10 +135,10 @@ fleet_test!(
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
     requested: one has it
-    proved itself and got credentials
+    registered and got credentials
     asked the queue for work for the first time
     ended a task; 1 remembered
-    told to go: over capacity
+    asked to stop: over capacity
     ended: it stopped by itself after the advice: over capacity
     now it is stopped
     ");

@@ -10,9 +10,9 @@ use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
+use server::background::Housekeeping;
+use server::background::driver::BackgroundTask;
 use server::start::start_with;
-use server::tasks::Housekeeping;
-use server::tasks::driver::Task;
 
 use crate::fleet_world::{
     Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool, worker_path,

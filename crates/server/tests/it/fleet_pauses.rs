@@ -9,8 +9,8 @@ use domain::plan::FIRST_CLAIM_MS;
 use domain::time::HOUR_MS;
 use domain::worker::{Advice, StoredWorker};
 use serde_json::json;
-use server::tasks::Provision;
-use server::tasks::driver::Task;
+use server::background::Provision;
+use server::background::driver::BackgroundTask;
 
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
 

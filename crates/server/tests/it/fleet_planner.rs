@@ -16,9 +16,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use server::app::App;
+use server::background::driver::BackgroundTask;
+use server::background::{EventPublisher, PageLimits, Provision, ProvisionRounds};
 use server::config::OutsideQueue;
-use server::tasks::driver::Task;
-use server::tasks::{PageLimits, Provision, Publish, Rounds};
 use testing::sizes_around;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -71,7 +71,7 @@ fleet_test!(
             fleet.make_pool(&name(number), plain_pool(10)).await;
         }
         fleet.provision().await;
-        for count in sizes_around("server::tasks::provision::decisions::AT_ONCE", LIMIT) {
+        for count in sizes_around("server::background::provision::decisions::AT_ONCE", LIMIT) {
             for (number, planned) in planned.iter_mut().enumerate().take(count) {
                 fleet.tasks(&name(number), 1).await;
                 *planned += 1;
@@ -114,12 +114,12 @@ fleet_test!(
         fleet.database.raw(
         "UPDATE launch_configs SET configuration = 'nonsense' WHERE worker_pool_id = 'pp/broken'",
     );
-        let failed = Rounds(Arc::clone(&fleet.app.engine))
+        let failed = ProvisionRounds(Arc::clone(&fleet.app.engine))
             .activate()
             .await
             .unwrap_err();
         assert!(
-            failed.starts_with("cannot decide about pp/broken: "),
+            failed.starts_with("cannot decide on pp/broken: "),
             "{failed}"
         );
         fleet.app.engine.launch_tracker.finish().await;
@@ -165,7 +165,7 @@ fleet_test!(rounds_see_all_pools_whatever_a_page_holds, |fleet| {
                 launch_configs,
                 queues: pools,
             };
-            let rounds = Rounds(Arc::clone(&fleet.app.engine));
+            let rounds = ProvisionRounds(Arc::clone(&fleet.app.engine));
             let done = rounds.with_pages(limits).await.unwrap();
             fleet.app.engine.launch_tracker.finish().await;
             let expected = match (launch_configs, count) {
@@ -190,14 +190,14 @@ fleet_test!(
 
 async fn other_process(fleet: &Fleet) -> Arc<App> {
     let other = second(fleet).await;
-    Publish(Arc::clone(&other)).activate().await.unwrap();
+    EventPublisher(Arc::clone(&other)).activate().await.unwrap();
     other.engine.wakeups.take_pools();
     other
 }
 
 /// What another process does with the events of this one.
 async fn hear(other: &Arc<App>) {
-    Publish(Arc::clone(other)).activate().await.unwrap();
+    EventPublisher(Arc::clone(other)).activate().await.unwrap();
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use server::app::App;
+use server::background::ProvisionRounds;
+use server::background::driver::BackgroundTask;
 use server::start::start_with;
-use server::tasks::Rounds;
-use server::tasks::driver::Task;
 
 use crate::database::Database;
 use crate::fleet_world::{Fleet, MINUTE_MS, REGISTRATION_MS, machine, plain_pool, pool, round};
@@ -38,7 +38,10 @@ pub(crate) async fn second(fleet: &Fleet) -> Arc<App> {
 /// Both make their round at once, again and again, until the clouds have answered.
 pub(crate) async fn both_at_once(fleet: &Fleet, other: &Arc<App>) {
     for _ in 0..ROUNDS {
-        let (ours, mut theirs) = (Arc::clone(&fleet.app), Rounds(Arc::clone(&other.engine)));
+        let (ours, mut theirs) = (
+            Arc::clone(&fleet.app),
+            ProvisionRounds(Arc::clone(&other.engine)),
+        );
         let ours = tokio::spawn(async move { round(&ours).await });
         let theirs = tokio::spawn(async move { theirs.activate().await });
         ours.await.unwrap();

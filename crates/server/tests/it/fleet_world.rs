@@ -14,8 +14,8 @@ use domain::worker::{StoredWorker, Worker};
 use http::Method;
 use serde_json::{Value, json};
 use server::app::App;
-use server::tasks::driver::Task;
-use server::tasks::{Ending, Provision, Rounds, Scan};
+use server::background::driver::BackgroundTask;
+use server::background::{MachineTermination, Provision, ProvisionRounds, Scan};
 use store::{PlanRecord, WorkerFilter};
 
 use crate::ask::{Ask, Who};
@@ -74,7 +74,7 @@ pub(crate) struct Fleet {
     /// With at most `MAX_MACHINES`.
     pub(crate) two: Arc<TestCloud>,
     pub(crate) three: Arc<TestCloud>,
-    endings: tokio::sync::Mutex<Vec<Ending>>,
+    endings: tokio::sync::Mutex<Vec<MachineTermination>>,
     n_tasks: Cell<u32>,
 }
 
@@ -139,7 +139,7 @@ impl Fleet {
         .await;
         let [one, two, three] = clouds.try_into().ok().unwrap();
         Self {
-            endings: tokio::sync::Mutex::new(Ending::each(&world.app.engine)),
+            endings: tokio::sync::Mutex::new(MachineTermination::each(&world.app.engine)),
             world,
             one,
             two,
@@ -217,7 +217,7 @@ impl Fleet {
 }
 
 /// One after the other; what they did, together.
-async fn all(tasks: &mut [impl Task]) -> Value {
+async fn all(tasks: &mut [impl BackgroundTask]) -> Value {
     let mut sums = serde_json::Map::new();
     for task in tasks {
         let done = task.activate().await.unwrap();
@@ -234,7 +234,10 @@ async fn all(tasks: &mut [impl Task]) -> Value {
 
 /// Looks at all pools without waiting for what the clouds say.
 pub(crate) async fn round(app: &Arc<App>) -> Value {
-    Rounds(Arc::clone(&app.engine)).activate().await.unwrap()
+    ProvisionRounds(Arc::clone(&app.engine))
+        .activate()
+        .await
+        .unwrap()
 }
 
 /// What people do.

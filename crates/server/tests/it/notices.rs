@@ -6,10 +6,10 @@ use std::time::Duration;
 use access::Secret;
 use domain::time::{HOUR_MS, MINUTE_MS};
 use serde_json::{Value, json};
+use server::background::Notifier;
+use server::background::driver::BackgroundTask;
 use server::config::{Config, Hook};
 use server::notify::{Channel, WebhookChannel};
-use server::tasks::Notify;
-use server::tasks::driver::Task;
 
 use crate::database::on_both;
 use crate::receivers::{Inbox, Posted, Reaction};
@@ -58,14 +58,14 @@ fn hook(inbox: &Inbox, pools: &[&str]) -> Arc<dyn Channel> {
 }
 
 /// A task that listens from now on.
-async fn telling(world: &World, channel: Arc<dyn Channel>) -> Notify {
-    let mut task = Notify::new(Arc::clone(&world.app), channel);
+async fn telling(world: &World, channel: Arc<dyn Channel>) -> Notifier {
+    let mut task = Notifier::new(Arc::clone(&world.app), channel);
     task.activate().await.unwrap();
     task
 }
 
 /// What is sent once errors have had the time to gather.
-async fn after(world: &World, task: &mut Notify, inbox: &Inbox, millis: i64) -> Vec<Posted> {
+async fn after(world: &World, task: &mut Notifier, inbox: &Inbox, millis: i64) -> Vec<Posted> {
     task.activate().await.unwrap();
     world.clock.advance_ms(millis);
     task.activate().await.unwrap();

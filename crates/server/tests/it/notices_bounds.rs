@@ -9,9 +9,9 @@ use domain::Version;
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use serde_json::{Value, json};
-use server::notify::{Channel, Content, Letter, SendError};
-use server::tasks::driver::Task;
-use server::tasks::{Batches, Notify, NotifyLimits};
+use server::background::driver::BackgroundTask;
+use server::background::{Batches, Notifier, NotifierLimits};
+use server::notify::{Channel, Content, Notification, SendError};
 use store::NoticeCause;
 use testing::sizes_around;
 
@@ -42,25 +42,25 @@ impl Channel for Kept {
         Some(pool.id.to_string())
     }
 
-    async fn send(&self, letter: &Letter<'_>) -> Result<(), SendError> {
+    async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
         self.0.lock().unwrap().push(letter.content.clone());
         Ok(())
     }
 }
 
 /// A task that listens from now on, and what it sends.
-async fn telling(world: &World, limits: NotifyLimits) -> (Notify, Arc<Kept>) {
+async fn telling(world: &World, limits: NotifierLimits) -> (Notifier, Arc<Kept>) {
     let kept = Arc::new(Kept::default());
     let channel: Arc<dyn Channel> = Arc::clone(&kept) as _;
-    let mut task = Notify::with_limits(Arc::clone(&world.app), channel, limits);
+    let mut task = Notifier::with_limits(Arc::clone(&world.app), channel, limits);
     task.activate().await.unwrap();
     (task, kept)
 }
 
-fn errors(size: u32, most: usize) -> NotifyLimits {
-    NotifyLimits {
+fn errors(size: u32, most: usize) -> NotifierLimits {
+    NotifierLimits {
         errors: Batches { size, most },
-        ..NotifyLimits::default()
+        ..NotifierLimits::default()
     }
 }
 
@@ -116,7 +116,7 @@ on_both!(
         with_pool(world, "a/b", json!({})).await;
         let (mut task, _) = telling(world, errors(2, MOST)).await;
         let mut n_counted = 0;
-        for count in sizes_around("server::tasks::notify::MAX_BATCHES", MOST) {
+        for count in sizes_around("server::background::notifier::MAX_BATCHES", MOST) {
             report_all(world, "a/b", SIZE * count, false).await;
             let mut left = SIZE * count;
             while left > 0 {
@@ -131,9 +131,9 @@ on_both!(
 );
 
 on_both!(so_many_causes_of_a_pool_are_kept_apart, |world| {
-    let limits = NotifyLimits {
+    let limits = NotifierLimits {
         causes: LIMIT as u64,
-        ..NotifyLimits::default()
+        ..NotifierLimits::default()
     };
     let (mut task, _) = telling(world, limits).await;
     let mut n_before = 0;
@@ -155,10 +155,10 @@ on_both!(so_many_causes_of_a_pool_are_kept_apart, |world| {
 on_both!(
     a_notice_tells_of_so_many_causes_and_the_next_of_the_others,
     |world| {
-        let limits = NotifyLimits {
+        let limits = NotifierLimits {
             due: 5,
             causes: 1_000,
-            ..NotifyLimits::default()
+            ..NotifierLimits::default()
         };
         let (mut task, kept) = telling(world, limits).await;
         for count in sizes_around("server::notify::compose::MAX_DUE", LIMIT) {
@@ -184,12 +184,12 @@ on_both!(
     an_activation_sends_so_many_notices_and_the_next_the_rest,
     |world| {
         const MOST: usize = 3;
-        let limits = NotifyLimits {
+        let limits = NotifierLimits {
             sent: MOST,
-            ..NotifyLimits::default()
+            ..NotifierLimits::default()
         };
         let (mut task, kept) = telling(world, limits).await;
-        for count in sizes_around("server::tasks::notify::MAX_SENT", MOST) {
+        for count in sizes_around("server::background::notifier::MAX_SENT", MOST) {
             for number in 0..count {
                 let pool = format!("a/of-{count}-{number}");
                 with_pool(world, &pool, json!({})).await;
@@ -239,12 +239,12 @@ async fn old_causes(world: &World, count: usize, moment: Timestamp) {
 on_both!(
     what_nobody_tells_any_more_is_forgotten_in_batches,
     |world| {
-        let limits = NotifyLimits {
+        let limits = NotifierLimits {
             forgotten: 5,
-            ..NotifyLimits::default()
+            ..NotifierLimits::default()
         };
         let (mut task, _) = telling(world, limits).await;
-        for count in sizes_around("server::tasks::notify::FORGET_BATCH", LIMIT) {
+        for count in sizes_around("server::background::notifier::FORGET_BATCH", LIMIT) {
             old_causes(world, count, world.now()).await;
             world.clock.advance_ms(8 * DAY_MS);
             let mut left = count;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use access::Secret;
 use domain::time::MINUTE_MS;
 use serde_json::{Value, json};
-use server::config::{Config, MailServer, Tls};
+use server::background::Notifier;
+use server::background::driver::BackgroundTask;
+use server::config::{Config, MailServer, MailTls};
 use server::doctor::{State, examine};
 use server::notify::MailChannel;
-use server::tasks::Notify;
-use server::tasks::driver::Task;
 
 use crate::database::{Database, on_both};
 use crate::notices::{report, with_pool};
@@ -25,21 +25,21 @@ fn server(address: SocketAddr) -> MailServer {
     MailServer {
         host: address.ip().to_string(),
         port: address.port(),
-        tls: Tls::None,
+        tls: MailTls::None,
         login: None,
         from: "Fleet <fleet@example.com>".parse().unwrap(),
         time_limit: Duration::from_secs(5),
     }
 }
 
-async fn telling(world: &World, server: &MailServer) -> Notify {
+async fn telling(world: &World, server: &MailServer) -> Notifier {
     let channel = Arc::new(MailChannel::new(server, ROOT_URL).unwrap());
-    let mut task = Notify::new(Arc::clone(&world.app), channel);
+    let mut task = Notifier::new(Arc::clone(&world.app), channel);
     task.activate().await.unwrap();
     task
 }
 
-async fn after(world: &World, task: &mut Notify, room: &MailRoom, millis: i64) -> Vec<Mail> {
+async fn after(world: &World, task: &mut Notifier, room: &MailRoom, millis: i64) -> Vec<Mail> {
     task.activate().await.unwrap();
     world.clock.advance_ms(millis);
     task.activate().await.unwrap();
@@ -237,7 +237,7 @@ async fn without_encryption_nothing_is_said_to_a_server_that_must_offer_it() {
     let room = MailRoom::open().await;
     with_pool(&world, "a/b", owned_by("ann@example.com")).await;
     let strict = MailServer {
-        tls: Tls::Starttls,
+        tls: MailTls::Starttls,
         login: Some(("me".to_owned(), Secret::new("hunter2"))),
         ..server(room.address)
     };

@@ -12,9 +12,9 @@ use domain::demand::Demand;
 use domain::id::PoolId;
 use rand::SeedableRng;
 use serde_json::{Value, json};
+use server::background::driver::BackgroundTask;
+use server::background::{BrokerPublisher, EventPublisher, PendingTaskListener};
 use server::config::OutsideQueue;
-use server::tasks::driver::Task;
-use server::tasks::{Hints, Publish, PublishToBroker};
 use testing::sizes_around;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -392,17 +392,17 @@ async fn a_task_that_comes_there_makes_us_look_here() {
     let two = Two::start(ALL, Some(&url)).await;
     let queue = &two.queue.app;
     let mut publisher =
-        PublishToBroker::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
+        BrokerPublisher::new(Arc::clone(queue), queue.events.broker.clone().unwrap());
     publisher.activate().await.unwrap();
     let fleet = &two.fleet.app;
-    let mut hints = Hints::new(
+    let mut hints = PendingTaskListener::new(
         Arc::clone(fleet),
         fleet.engine.demand_source.pulse().unwrap(),
     );
     assert_eq!(hints.activate().await.unwrap(), Value::Null);
     let pool = unique("pp/p");
     two.task(&pool).await;
-    Publish(Arc::clone(queue)).activate().await.unwrap();
+    EventPublisher(Arc::clone(queue)).activate().await.unwrap();
     publisher.activate().await.unwrap();
     let heard = async {
         loop {
@@ -432,7 +432,7 @@ async fn a_broker_that_is_away_is_told_once_and_tried_again() {
         Some("amqp://127.0.0.1:1/%2f"),
     )
     .await;
-    let mut hints = Hints::new(
+    let mut hints = PendingTaskListener::new(
         Arc::clone(&fleet.app),
         fleet.app.engine.demand_source.pulse().unwrap(),
     );

@@ -3,8 +3,8 @@
 use domain::overrides::Override;
 use engine::fleet;
 use serde_json::{Value, json};
-use server::tasks::Overrides;
-use server::tasks::driver::Task;
+use server::background::Overrides;
+use server::background::driver::BackgroundTask;
 
 use crate::database::assert_snapshot;
 use crate::fleet_two_processes::second;

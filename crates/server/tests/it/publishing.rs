@@ -12,9 +12,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::app::App;
+use server::background::driver::BackgroundTask;
+use server::background::{
+    BROKER_READER, Batches, BrokerPublisher, EventPublisher, Measure, leave_broker,
+};
 use server::start::start_with;
-use server::tasks::driver::Task;
-use server::tasks::{BROKER_READER, Batches, Measure, Publish, PublishToBroker, leave_broker};
 use store::StoreError;
 use testing::sizes_around;
 use tokio::time::timeout;
@@ -48,13 +50,13 @@ async fn second_app(world: &World) -> Arc<App> {
         .unwrap()
 }
 
-fn publisher(app: &Arc<App>) -> PublishToBroker {
+fn publisher(app: &Arc<App>) -> BrokerPublisher {
     let broker = app.events.broker.clone().unwrap();
-    PublishToBroker::new(Arc::clone(app), broker)
+    BrokerPublisher::new(Arc::clone(app), broker)
 }
 
-async fn tell(app: &Arc<App>, publisher: &mut PublishToBroker) -> Value {
-    Publish(Arc::clone(app)).activate().await.unwrap();
+async fn tell(app: &Arc<App>, publisher: &mut BrokerPublisher) -> Value {
+    EventPublisher(Arc::clone(app)).activate().await.unwrap();
     publisher.activate().await.unwrap()
 }
 
@@ -160,10 +162,13 @@ async fn events_are_published_in_batches() {
             size: 5,
             most: 1_000,
         };
-        let mut publisher = PublishToBroker::in_batches(Arc::clone(&world.app), broker, batches);
-        for count in sizes_around("server::tasks::publish::broker::BATCH", LIMIT) {
+        let mut publisher = BrokerPublisher::in_batches(Arc::clone(&world.app), broker, batches);
+        for count in sizes_around("server::background::publish::broker::BATCH", LIMIT) {
             write(&world.app, "pp/p", some_ids(&world, count)).await;
-            Publish(Arc::clone(&world.app)).activate().await.unwrap();
+            EventPublisher(Arc::clone(&world.app))
+                .activate()
+                .await
+                .unwrap();
             let (published, counts) = world.counted(publisher.activate()).await;
             published.unwrap();
             let n_reads = (count / LIMIT + 1) as u64;
@@ -193,10 +198,13 @@ async fn an_activation_publishes_so_many_events_and_the_next_the_rest() {
             size: 2,
             most: MOST,
         };
-        let mut publisher = PublishToBroker::in_batches(Arc::clone(&world.app), broker, batches);
-        for count in sizes_around("server::tasks::publish::broker::MAX_BATCHES", MOST) {
+        let mut publisher = BrokerPublisher::in_batches(Arc::clone(&world.app), broker, batches);
+        for count in sizes_around("server::background::publish::broker::MAX_BATCHES", MOST) {
             write(&world.app, "pp/p", some_ids(&world, 2 * count)).await;
-            Publish(Arc::clone(&world.app)).activate().await.unwrap();
+            EventPublisher(Arc::clone(&world.app))
+                .activate()
+                .await
+                .unwrap();
             let mut left = SIZE * i64::try_from(count).unwrap();
             while left > 0 {
                 publisher.activate().await.unwrap();
@@ -469,7 +477,10 @@ fn check(ids: Vec<String>, n_pools: usize, n_events: usize) {
 async fn a_broker_that_is_new_hears_what_happens_from_now_on() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     write(&world.app, "pp/ee", vec!["past".to_owned()]).await;
-    Publish(Arc::clone(&world.app)).activate().await.unwrap();
+    EventPublisher(Arc::clone(&world.app))
+        .activate()
+        .await
+        .unwrap();
     let mut config = world.app.config.clone();
     publish_to(&mut config, "amqp://127.0.0.1:1/%2f");
     let clock = Arc::clone(&world.clock) as _;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use domain::time::MINUTE_MS;
 use engine::queue::release_worker_claims;
 use serde_json::{Value, json};
-use server::tasks::driver::Task;
-use server::tasks::{QueueClaims, QueueDeadlines, QueueHousekeeping};
+use server::background::driver::BackgroundTask;
+use server::background::{QueueClaims, QueueDeadlines, QueueHousekeeping};
 
 use crate::database::on_both;
 use crate::queue_samples::{HOUR_MS, task_id};

@@ -6,8 +6,8 @@ use domain::id::{PoolId, TaskGroupId, TaskId};
 use domain::task::{Requires, Task};
 use engine::queue::release_worker_claims_up_to;
 use serde_json::json;
-use server::tasks::QueueReleases;
-use server::tasks::driver::Task as _;
+use server::background::QueueReleases;
+use server::background::driver::BackgroundTask as _;
 use testing::sizes_around;
 
 use crate::database::on_both;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use server::tasks::QueueReleases;
-use server::tasks::driver::Task;
+use server::background::QueueReleases;
+use server::background::driver::BackgroundTask;
 
 use crate::database::on_both;
 use crate::queue_samples::{numbered, stored_task, task_id};

@@ -11,9 +11,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use server::api::listener::Server;
+use server::background::EventPublisher;
+use server::background::driver::BackgroundTask as _;
 use server::start::start_with;
-use server::tasks::Publish;
-use server::tasks::driver::Task as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Answer, Ask};
@@ -145,7 +145,10 @@ on_both!(
             )
         });
         assert_eq!(lost.await, 1);
-        Publish(Arc::clone(&world.app)).activate().await.unwrap();
+        EventPublisher(Arc::clone(&world.app))
+            .activate()
+            .await
+            .unwrap();
         assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(1)]);
     }
 );

@@ -8,8 +8,8 @@ use http_body_util::BodyExt;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use server::api::openapi;
-use server::tasks::Measure;
-use server::tasks::driver::Task;
+use server::background::Measure;
+use server::background::driver::BackgroundTask;
 use server::telemetry::catalogue::METRICS;
 
 use crate::database::{Database, on_both};

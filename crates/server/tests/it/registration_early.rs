@@ -10,8 +10,8 @@ use http::Method;
 use serde_json::{Value, json};
 use server::api::listener::Server;
 use server::app::App;
-use server::tasks::driver::Task as _;
-use server::tasks::{Provision, Publish};
+use server::background::driver::BackgroundTask as _;
+use server::background::{EventPublisher, Provision};
 use tokio::task::JoinHandle;
 
 use crate::ask::{Answer, Ask};
@@ -175,7 +175,7 @@ async fn across_processes(fleet: &Fleet) {
     until_waiting(&other, &token, &registering).await;
     fleet.pass_ms(ANSWER_MS);
     fleet.app.engine.launch_tracker.finish().await;
-    Publish(Arc::clone(&other)).activate().await.unwrap();
+    EventPublisher(Arc::clone(&other)).activate().await.unwrap();
     registering.await.unwrap().expect(200);
     assert_eq!(fleet.states(POOL).await, "1 running");
     other.engine.store.close().await;

@@ -173,8 +173,8 @@ on_both!(
         let problem = lost.err().unwrap().to_string();
         assert_eq!(
             problem,
-            "the access token of static/taskcluster/worker-manager cannot be opened: is its key still \
-         in keys.file?"
+            "cannot decrypt the access token of static/taskcluster/worker-manager: is its key still in \
+             keys.file?"
         );
     }
 );
@@ -194,10 +194,10 @@ on_both!(each_unusable_configuration_is_named, |world| {
         problems.push(format!("{failed}: {}", source.unwrap_or_default()));
     }
     assert_snapshot!(problems.join("\n"), @r#"
-    the configuration is not usable: database.url: is missing: give sqlite:<path> or postgres://…
+    the configuration is not valid: database.url: is missing: give sqlite:<path> or postgres://…
     the database is not usable: the database address is wrong: it must begin with `sqlite:` or `postgres://`
-    the configuration is not usable: cannot read /no/such/file
-    the configuration is not usable: keys.file: the secret of key `k1` is not 32 bytes in base64
+    the configuration is not valid: cannot read /no/such/file
+    the configuration is not valid: keys.file: the secret of key `k1` is not 32 bytes in base64
     "static/not a client" is not a client id:
     "#);
 });

@@ -7,8 +7,8 @@ use domain::event::{Event, EventBody};
 use domain::overrides::{Effect, Override, Target};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use server::tasks::driver::Task;
-use server::tasks::{Overrides, Publish, QueueClaims, QueueDeadlines};
+use server::background::driver::BackgroundTask;
+use server::background::{EventPublisher, Overrides, QueueClaims, QueueDeadlines};
 use testing::sizes_around;
 
 use crate::database::on_both;
@@ -47,7 +47,7 @@ async fn create(world: &World, from: u32, count: usize, changes: &Value) {
 on_both!(claims_that_run_out_are_ended_in_batches, |world| {
     const BATCH: usize = 100;
     let mut number = 0;
-    for count in sizes_around("server::tasks::queue_claims::BATCH", BATCH) {
+    for count in sizes_around("server::background::queue_claims::BATCH", BATCH) {
         let deadline = world.now().plus_millis(HOUR_MS).to_string();
         create(
             world,
@@ -76,7 +76,7 @@ on_both!(claims_that_run_out_are_ended_in_batches, |world| {
 on_both!(tasks_past_their_deadline_are_ended_in_batches, |world| {
     const BATCH: usize = 100;
     let mut number = 0;
-    for count in sizes_around("server::tasks::queue_deadlines::BATCH", BATCH) {
+    for count in sizes_around("server::background::queue_deadlines::BATCH", BATCH) {
         let deadline = world.now().plus_millis(HOUR_MS).to_string();
         create(world, number, count, &json!({"deadline": deadline})).await;
         number += u32::try_from(count).unwrap();
@@ -119,7 +119,7 @@ pub(crate) async fn pause(world: &World, count: usize, until: Timestamp, ended: 
 
 on_both!(overrides_that_end_are_written_down_in_batches, |world| {
     const BATCH: usize = 200;
-    for count in sizes_around("server::tasks::overrides::BATCH", BATCH) {
+    for count in sizes_around("server::background::overrides::BATCH", BATCH) {
         pause(world, count, world.now(), None).await;
         // One batch for each activation; the rest waits for the next.
         let mut left = count;
@@ -140,7 +140,7 @@ on_both!(overrides_that_end_are_written_down_in_batches, |world| {
 on_both!(what_has_had_its_time_is_forgotten_in_batches, |world| {
     const BATCH: usize = 500;
     let long_ago = world.now().plus_millis(-100 * DAY_MS);
-    for count in sizes_around("server::tasks::housekeeping::BATCH", BATCH) {
+    for count in sizes_around("server::background::housekeeping::BATCH", BATCH) {
         pause(world, count, long_ago, Some(long_ago)).await;
         let (forgotten, counts) = world.counted(world.keep_house()).await;
         assert_eq!(forgotten, done("overrides", count));
@@ -153,8 +153,11 @@ on_both!(what_has_had_its_time_is_forgotten_in_batches, |world| {
 
 on_both!(events_get_their_places_in_batches, |world| {
     const BATCH: usize = 500;
-    Publish(Arc::clone(&world.app)).activate().await.unwrap();
-    for count in sizes_around("server::tasks::publish::BATCH", BATCH) {
+    EventPublisher(Arc::clone(&world.app))
+        .activate()
+        .await
+        .unwrap();
+    for count in sizes_around("server::background::publish::BATCH", BATCH) {
         let created = world.now();
         world
             .write(move |tx| {
@@ -171,7 +174,7 @@ on_both!(events_get_their_places_in_batches, |world| {
                 })
             })
             .await;
-        let mut task = Publish(Arc::clone(&world.app));
+        let mut task = EventPublisher(Arc::clone(&world.app));
         let (published, counts) = world.counted(task.activate()).await;
         published.unwrap();
         assert_eq!(counts.transactions("event_place"), n_batches(count, BATCH));

@@ -258,7 +258,7 @@ fn only_the_api_and_the_client_name_http_statuses() {
     let status = Regex::new(r"StatusCode::[A-Z_]{2,}").unwrap();
     for (name, text) in rust_files(&["src"]) {
         let place = name.starts_with("crates/server/src/api/")
-            || name == "crates/server/src/gate/remote.rs"
+            || name == "crates/server/src/authentication/remote.rs"
             || name.starts_with("crates/fleetwright/src/");
         assert!(
             place || !status.is_match(&text),

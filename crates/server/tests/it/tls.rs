@@ -10,10 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use server::background::TlsReload;
+use server::background::driver::BackgroundTask;
 use server::config::{Config, TlsFiles};
-use server::tasks::TlsReload;
-use server::tasks::driver::Task;
-use server::tls::{Reloaded, Tls};
+use server::tls::{ReloadOutcome, TlsAcceptor};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -299,14 +299,14 @@ fn files_that_cannot_be_used_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder);
     let problem = || {
-        let problem = Tls::new(files.clone()).unwrap_err();
+        let problem = TlsAcceptor::new(files.clone()).unwrap_err();
         problem.to_string()
     };
     assert!(problem().contains("certificate.pem"), "{}", problem());
     let (one, other) = (Identity::new(1), Identity::new(2));
     one.write(&files);
-    let tls = Tls::new(files.clone()).unwrap();
-    assert_eq!(tls.reload(), Reloaded::Unchanged);
+    let tls = TlsAcceptor::new(files.clone()).unwrap();
+    assert_eq!(tls.reload(), ReloadOutcome::Unchanged);
     std::fs::write(&files.certificate_file, "nothing").unwrap();
     assert!(problem().ends_with("certificate.pem holds no certificate in PEM format"));
     other.write(&files);

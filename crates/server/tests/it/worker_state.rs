@@ -10,9 +10,9 @@ use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use server::background::driver::BackgroundTask;
+use server::background::{Outcomes, QueueClaims};
 use server::start::start_with;
-use server::tasks::driver::Task;
-use server::tasks::{Outcomes, QueueClaims};
 use testing::sizes_around;
 
 use crate::database::on_both;
@@ -295,11 +295,7 @@ on_both!(a_configuration_has_the_runs_of_all_its_pools, |world| {
     world
         .get("/worker-state/configuration/nosuch")
         .await
-        .refused_with(
-            404,
-            "ResourceNotFound",
-            "There is no worker configuration nosuch",
-        );
+        .refused_with(404, "ResourceNotFound", "No worker configuration nosuch");
     world
         .get("/worker-state/configuration/no%20such")
         .await
@@ -410,7 +406,10 @@ on_both!(of_a_worker_the_last_runs_are_kept, |world| {
     const KEPT: usize = 20;
     begin(world).await;
     let mut first = 1;
-    for count in sizes_around("server::tasks::outcomes::forget::KEPT_OF_WORKER", KEPT) {
+    for count in sizes_around(
+        "server::background::outcomes::retention::KEPT_OF_WORKER",
+        KEPT,
+    ) {
         let worker = format!("w{count}");
         let last = first + u32::try_from(count).unwrap();
         let told = (first..last)

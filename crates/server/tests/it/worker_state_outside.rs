@@ -12,9 +12,9 @@ use backplane::{Message, Publisher};
 use domain::run_outcome::OUTCOME_EXCHANGES;
 use domain::task::EndReason;
 use serde_json::{Value, json};
+use server::background::driver::BackgroundTask;
+use server::background::{Batches, OutsideOutcomes};
 use server::config::OutsideQueue;
-use server::tasks::driver::Task;
-use server::tasks::{Batches, OutsideOutcomes};
 use testing::sizes_around;
 
 use crate::broker::{PrivateBroker, address, amqp, delete_queue, unique};
@@ -269,7 +269,10 @@ async fn pools_of_others_and_nonsense_are_passed_over() {
     two.tell(&[told(3, "w", EndReason::Completed)]).await;
     two.until_counted(1).await;
     assert_eq!(runs(&two.state().await), ["w 3 completed"]);
-    let told = two.world.log.lines("make no sense and were dropped");
+    let told = two
+        .world
+        .log
+        .lines("invalid messages about runs were dropped");
     assert!(!told.is_empty() && told.len() <= 2, "{told:?}");
     assert!(told[0].contains("expected ident"), "{told:?}");
     two.end().await;
@@ -301,7 +304,7 @@ async fn messages_are_taken_note_of_in_batches() {
         two.outcomes =
             OutsideOutcomes::in_batches(Arc::clone(&two.world.app.engine), broker, batches);
         let mut n_told = 0;
-        for count in sizes_around("server::tasks::outcomes::outside::BATCH", LIMIT) {
+        for count in sizes_around("server::background::outcomes::outside::BATCH", LIMIT) {
             let count = u32::try_from(count).unwrap();
             let all: Vec<_> = (n_told..n_told + count)
                 .map(|task| told(task, "w", EndReason::Completed))

@@ -1,4 +1,4 @@
-//! Who changed what.
+//! The audit log: changes and their authors.
 
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;

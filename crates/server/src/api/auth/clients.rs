@@ -1,4 +1,4 @@
-//! Clients: made, changed, switched on and off, given new tokens, deleted.
+//! Clients: creates, updates, enables, disables, resets and deletes them.
 
 use access::Secret;
 use domain::access::ClientRecord;
@@ -17,7 +17,7 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{added, embedded, refuse_double_stars};
 
-/// Clients that exist by configuration.
+/// The prefix of clients from the configuration.
 const STATIC: &str = "static/";
 
 #[derive(Deserialize)]
@@ -70,14 +70,14 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let asked = asked(body, scopes)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "created");
     let (created, token) = create_client(&call.app.engine, id, asked, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     with_token(&call, &created, &token).await
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (client_id(&call)?, call.body::<ClientBody>()?);
     refuse_static(&id)?;
-    // Who may not change the client at all need not learn whether there is one.
+    // A caller that may not change the client does not learn whether it exists.
     let nothing_added = call.url_params().list("scopesAdded", Vec::new());
     call.authorize(nothing_added).await?;
     let before = load(&call).await?;
@@ -88,7 +88,7 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
         .list("scopesAdded", added(&before.scopes, &scopes));
     call.authorize(params).await?;
     let asked = asked(body, scopes)?;
-    // What was authorised was a change of the client as it was read: no other is made.
+    // The caller was authorised for a change of the version that was read, so only that is changed.
     let audit = call.audit(EntityType::Client, id.as_str(), "updated");
     let updated = update_client(&call.app.engine, id, before.version, asked, audit).await?;
     changed(&call, &updated).await
@@ -115,7 +115,7 @@ pub(super) async fn reset(call: Call) -> Result<Reply, ApiError> {
     refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "reset");
     let (record, token) = reset_client(&call.app.engine, id, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     with_token(&call, &record, &token).await
 }
 
@@ -124,12 +124,12 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), "deleted");
     delete_client(&call.app.engine, id, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     Ok(Reply::Empty)
 }
 
 async fn changed(call: &Call, record: &ClientRecord) -> Result<Reply, ApiError> {
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     Reply::json(&shown(call, record).await?)
 }
 

@@ -1,4 +1,4 @@
-//! Who signed a request? Asked by other services, and by clients that test themselves.
+//! Authenticates requests for other services and for clients that test themselves.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::embedded;
-use crate::gate::{Caller, GateError};
+use crate::authentication::{AuthenticationError, Caller};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -36,7 +36,7 @@ struct TestBody {
     required_scopes: Vec<String>,
 }
 
-/// Always 200: it is the answer that says whether the request was good.
+/// Always 200: the reply says whether the signature was valid.
 pub(super) async fn authenticate(call: Call) -> Result<Reply, ApiError> {
     let body: HawkBody = call.body()?;
     let (method, host) = (body.method.to_uppercase(), body.host.to_lowercase());
@@ -46,19 +46,19 @@ pub(super) async fn authenticate(call: Call) -> Result<Reply, ApiError> {
         host: &host,
         port: body.port,
     };
-    let gate = embedded(&call)?;
-    let reply = match gate
+    let authenticator = embedded(&call)?;
+    let reply = match authenticator
         .verify(&line, body.authorization.as_deref(), call.now)
         .await
     {
-        Err(GateError::Refused(message)) => {
+        Err(AuthenticationError::Refused(message)) => {
             metrics::counter!(crate::telemetry::AUTH_FAILURE).increment(1);
             json!({"status": "auth-failed", "message": message})
         }
-        // Something is wrong with us, not with the request that is asked about.
+        // An error of ours, not of the request in question.
         Err(ours) => return Err(ours.into()),
         Ok(None) => {
-            let (scopes, expires) = gate.anonymous(call.now).await?;
+            let (scopes, expires) = authenticator.anonymous(call.now).await?;
             json!({"status": "no-auth", "scheme": "none", "scopes": scopes.to_vec(),
                 "expires": expires.to_string()})
         }
@@ -93,14 +93,15 @@ pub(super) async fn test_get(call: Call) -> Result<Reply, ApiError> {
     )
 }
 
-/// Authenticates the request with a client that everybody knows: it holds what the request says.
+/// Authenticates the request with a well-known client: it holds the scopes that the request names.
 fn test_client(
     call: &Call,
     client_scopes: Vec<String>,
     required: Vec<String>,
 ) -> Result<Reply, ApiError> {
     let line = call.asking.line();
-    let presented = read(&line, call.asking.authorization.as_deref()).map_err(GateError::from)?;
+    let presented =
+        read(&line, call.asking.authorization.as_deref()).map_err(AuthenticationError::from)?;
     let tester = Client {
         client_id: "tester".to_owned(),
         access_token: Secret::new("no-secret"),
@@ -115,8 +116,8 @@ fn test_client(
     let as_given = |scopes: &[String]| Ok(Arc::new(ScopeSet::new(scopes.iter().cloned())));
     let now_ms = call.now.as_millis();
     let policy = Policy::default();
-    let authenticated =
-        verify(&presented, &line, client, &as_given, now_ms, &policy).map_err(GateError::from)?;
+    let authenticated = verify(&presented, &line, client, &as_given, now_ms, &policy)
+        .map_err(AuthenticationError::from)?;
     let with_credentials = !matches!(presented, RequestAuth::Nothing);
     let caller = Caller {
         client_id: with_credentials.then(|| authenticated.client_id.clone()),

@@ -59,13 +59,13 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let asked = asked(body)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "created");
     let created = create_role(&call.app.engine, id, asked, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     Reply::json(&shown(&call, &created).await?)
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (role_id(&call)?, call.body::<RoleBody>()?);
-    // Who may not change the role at all need not learn whether there is one.
+    // A caller that may not change the role does not learn whether it exists.
     let nothing_added = call.url_params().list("scopesAdded", Vec::new());
     call.authorize(nothing_added).await?;
     let before = load(&call).await?;
@@ -73,10 +73,10 @@ pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let params = call.url_params().list("scopesAdded", added);
     call.authorize(params).await?;
     let asked = asked(body)?;
-    // What was authorised was a change of the role as it was read: no other is made.
+    // The caller was authorised for a change of the version that was read, so only that is changed.
     let audit = call.audit(EntityType::Role, id.as_str(), "updated");
     let updated = update_role(&call.app.engine, id, before.version, asked, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     Reply::json(&shown(&call, &updated).await?)
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     let id = role_id(&call)?;
     let audit = call.audit(EntityType::Role, id.as_str(), "deleted");
     delete_role(&call.app.engine, id, audit).await?;
-    call.app.gate.forget();
+    call.app.authenticator.forget();
     Ok(Reply::Empty)
 }
 
@@ -96,7 +96,8 @@ fn asked(body: RoleBody) -> Result<RoleRequest, ApiError> {
     })
 }
 
-/// The scopes that the role does not satisfy yet, by a pattern or through another role: only these must the caller hold.
+/// The scopes that the role does not satisfy yet, by a pattern or through another role. The caller
+/// must hold only these.
 async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<String>, ApiError> {
     let satisfied = embedded(call)?.expand(before, call.now).await?;
     let is_beyond = |scope: &&String| !satisfied.satisfies(scope);
@@ -105,7 +106,7 @@ async fn beyond(call: &Call, before: &[String], after: &[String]) -> Result<Vec<
 
 async fn page(call: &Call) -> Result<(Vec<RoleRecord>, Option<String>), ApiError> {
     let page = call.page::<(String,)>()?;
-    // Without a limit a token has always been ignored, and everything is returned.
+    // Without a limit, a token is ignored and everything is returned, as upstream.
     if call.query("limit").is_none() {
         let all = call
             .app

@@ -1,4 +1,4 @@
-//! What scopes amount to once roles are applied.
+//! Expands scopes by the roles.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -41,7 +41,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Ping the service",
-        "Answers at once if the service is alive, with the seconds it has been up.",
+        "Answers at once if the service is alive, with its uptime in seconds.",
     ),
     on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
         Box::pin(monitoring::heartbeat(call))
@@ -49,7 +49,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Heartbeat for load balancers",
-        "Answers 200 as long as requests are being served.",
+        "Answers 200 while the service serves requests.",
     ),
     on("version", Get, "/__version__", |call| {
         Box::pin(monitoring::version(call))
@@ -57,7 +57,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         MONITORING,
         "Version of the service",
-        "Which version is running, built from which commit.",
+        "The running version and the commit that it was built from.",
     ),
     on("listClients", Get, "/clients/", |call| {
         Box::pin(clients::list(call))
@@ -85,8 +85,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CLIENTS,
         "Show a client",
-        "A client and its scopes, as given and expanded. Access tokens are never \
-             shown again.",
+        "A client and its scopes, as given and expanded. Access tokens are never shown again.",
     ),
     on("createClient", Put, "/clients/<clientId>", |call| {
         Box::pin(clients::create(call))
@@ -97,9 +96,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CLIENTS,
         "Create a client",
-        "Makes a client. The reply holds its access token, which is not stored in \
-             clear and cannot be read later. The caller must hold every scope that the \
-             client gets.",
+        "Creates a client. The reply holds its access token, which is stored encrypted and cannot \
+         be read later. The caller must hold every scope of the client.",
     ),
     on(
         "getEntityHistory",
@@ -112,8 +110,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .scopes(Scope("auth:audit-history:<entityType>"))
     .about(
         AUDIT,
-        "Show the history of something",
-        "Who changed something, oldest first: a client, a role, a worker pool, a worker, a worker configuration, an override, a secret or a hook.",
+        "Show the audit history",
+        "The changes of an object and their authors, oldest first: a client, a role, a worker \
+         pool, a worker, a worker configuration, an override, a secret or a hook.",
     ),
     on(
         "listAuditHistory",
@@ -126,7 +125,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .scopes(Scope("auth:client-audit-history:<clientId>"))
     .about(
         AUDIT,
-        "List what a client changed",
+        "List the changes of a client",
         "Everything that a client has changed, oldest first.",
     ),
     on(
@@ -140,8 +139,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CLIENTS,
         "Reset a client's access token",
-        "Gives a client a new access token; the old one is worth nothing from then \
-             on. The reply holds the new one.",
+        "Gives a client a new access token and invalidates the old one. The reply holds the new \
+         token.",
     ),
     on("updateClient", Post, "/clients/<clientId>", |call| {
         Box::pin(clients::update(call))
@@ -152,9 +151,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CLIENTS,
         "Update a client",
-        "Changes a client. Without `scopes` they stay as they are; the caller must \
-             hold every scope that is added. If somebody else changes the client at the \
-             same time, the answer is a conflict: read it and try again.",
+        "Changes a client. Without `scopes` they do not change; the caller must hold every added \
+         scope. A concurrent change of the client causes a conflict: read it and try again.",
     ),
     on("enableClient", Post, "/clients/<clientId>/enable", |call| {
         Box::pin(clients::enable(call))
@@ -186,8 +184,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         CLIENTS,
         "Delete a client",
-        "Deletes a client, and with it all temporary credentials that it has issued. \
-             It is no error if there is none.",
+        "Deletes a client and invalidates the temporary credentials that it issued. It is no \
+         error if the client does not exist.",
     ),
     on("listRoles", Get, "/roles/", |call| {
         Box::pin(roles::list_all(call))
@@ -240,9 +238,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         ROLES,
         "Create a role",
-        "Makes a role. The caller must hold every scope that it grants. Roles that \
-             would expand without end are refused. The same request again is answered as \
-             the first was.",
+        "Creates a role. The caller must hold every scope that it grants. A role that would \
+         expand without end is refused. The same request again gets the same answer.",
     ),
     on("updateRole", Post, "/roles/<roleId>", |call| {
         Box::pin(roles::update(call))
@@ -253,7 +250,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         ROLES,
         "Update a role",
-        "Changes a role. The caller must hold every scope that is added.",
+        "Changes a role. The caller must hold every added scope.",
     ),
     on("deleteRole", Delete, "/roles/<roleId>", |call| {
         Box::pin(roles::delete(call))
@@ -262,7 +259,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         ROLES,
         "Delete a role",
-        "Deletes a role. It is no error if there is none.",
+        "Deletes a role. It is no error if the role does not exist.",
     ),
     on("expandScopes", Post, "/scopes/expand", |call| {
         Box::pin(scopes::expand(call))
@@ -273,7 +270,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         SCOPES,
         "Expand scopes",
-        "What the given scopes amount to once all roles are applied.",
+        "Expands the given scopes by all roles.",
     ),
     on("currentScopes", Get, "/scopes/current", |call| {
         Box::pin(scopes::current(call))
@@ -283,7 +280,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         SCOPES,
         "Show the caller's scopes",
-        "What the caller may do, with all roles applied.",
+        "The caller's scopes, expanded by all roles.",
     ),
     on("authenticateHawk", Post, "/authenticate-hawk", |call| {
         Box::pin(hawk::authenticate(call))
@@ -293,9 +290,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .payload(Payload::Omitted)
     .about(
         SCOPES,
-        "Who signed this request?",
-        "For other services: tells who signed a request and what it may do. The \
-             answer is 200 whether the signature is good or not; `status` says which.",
+        "Authenticate a request",
+        "For other services: reports the signer of a request and its scopes. The reply is 200 \
+         whether the signature is valid or not; see `status`.",
     ),
     on("testAuthenticate", Post, "/test-authenticate", |call| {
         Box::pin(hawk::test(call))
@@ -305,8 +302,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         SCOPES,
         "Test a client's signatures",
-        "For those who write clients: authenticates the request as the client \
-             `tester` with the access token `no-secret` and the given scopes.",
+        "For authors of clients: authenticates the request as the client `tester` with the access \
+         token `no-secret` and the given scopes.",
     ),
     on(
         "testAuthenticateGet",
@@ -319,7 +316,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         SCOPES,
         "Test a client's signatures of reads",
         "As `testAuthenticate`, for signed URLs; `tester` has the scopes `test:*` and \
-             `auth:create-client:test:*` and needs `test:authenticate-get`.",
+         `auth:create-client:test:*` and needs `test:authenticate-get`.",
     ),
     on("heartbeat", Get, "/__heartbeat__", |call| {
         Box::pin(monitoring::heartbeat(call))

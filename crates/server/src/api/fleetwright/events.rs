@@ -1,8 +1,8 @@
 //! The live stream of events, as server-sent events.
 //!
-//! A listener has a place in the stream and reads on from there: in memory if that reaches back far enough,
-//! in the store otherwise. A slow one therefore misses nothing and costs no memory; only what the store
-//! has forgotten is missed, and then the listener is told.
+//! Each listener has a position in the stream and reads from there: from memory if possible, else
+//! from the store. So a slow listener misses nothing and costs no memory. Only expired events are
+//! missed, and the listener is notified of that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use super::super::call::Call;
 use super::super::error::{ApiError, Code};
 use super::super::reply::Reply;
 use crate::app::App;
-use crate::events::{About, Told, frame};
+use crate::events::{EventSubject, StreamEvent, frame};
 
 pub(super) const CONTENT_TYPE: &str = "text/event-stream";
-/// A silent connection is used at least this often, so that nobody on the way takes it for dead.
+/// A silent connection is used at least this often, so that proxies do not close it.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Then the listener comes again, and shows its credentials again.
+/// After this time the listener must reconnect and send its credentials again.
 const MAX_LISTENING_MS: i64 = 15 * MINUTE_MS;
-/// How long a client should wait before it comes again.
+/// How long a client should wait before it reconnects.
 const COME_AGAIN_MS: u32 = 500;
-/// So many events are looked at in one go.
+/// Maximum number of events that are examined at once.
 const PAGE: u32 = 200;
-/// So many bytes of them are sent in one go, or one that is larger.
+/// Maximum bytes of events that are sent at once, except for a single larger event.
 const PIECE_BYTES: usize = 256 * 1024;
-/// The `exchange` filter names so many at most.
+/// Maximum number of exchanges in the `exchange` filter.
 const MAX_EXCHANGES: usize = 50;
 
 pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
@@ -64,7 +64,7 @@ pub(super) async fn listen(call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::stream(CONTENT_TYPE, Box::pin(frames)))
 }
 
-/// Which events are wanted.
+/// The filter of a listener.
 #[derive(Default)]
 struct Filter {
     /// Empty: all.
@@ -99,8 +99,8 @@ impl Filter {
         })
     }
 
-    fn wants(&self, told: &Told) -> bool {
-        let About {
+    fn wants(&self, told: &StreamEvent) -> bool {
+        let EventSubject {
             exchange,
             pool,
             worker_group,
@@ -129,13 +129,13 @@ fn last_part(exchange: &str) -> &str {
 /// Where to begin.
 enum From {
     Now,
-    /// After what the listener has seen.
+    /// After the last event that the listener has seen.
     After(i64),
     Since(Timestamp),
 }
 
 impl From {
-    /// What a client says by itself when it comes again counts more than the URL that it came by first.
+    /// The client's `Last-Event-ID` has precedence over the query of its first URL.
     fn of(call: &Call) -> Result<Self, ApiError> {
         let after = call.last_event_id.as_deref().or(call.query("after"));
         if let Some(after) = after {
@@ -152,7 +152,7 @@ impl From {
         let head = store::event_head(tx)?;
         let (position, wanted) = match self {
             Self::Now => (head, None),
-            // Events are in the order of their times only nearly; the filter has the last word.
+            // The order of events is only nearly that of their times, so the filter decides.
             Self::Since(time) => {
                 let margin = time.plus_millis(-MINUTE_MS);
                 (store::event_place_before(tx, margin)?, None)
@@ -177,14 +177,14 @@ fn since(call: &Call) -> Result<Option<Timestamp>, ApiError> {
 
 struct Start {
     position: i64,
-    /// What the listener asked for, if it has been here before.
+    /// The position of the listener's last connection, if any.
     wanted: Option<i64>,
 }
 
 impl Start {
     fn greeting(&self) -> Bytes {
         let mut text = BytesMut::from(format!("retry: {COME_AGAIN_MS}\n\n").as_bytes());
-        // From the very beginning means what there is.
+        // Zero means the first stored event.
         if let Some(wanted) = self.wanted.filter(|wanted| *wanted > 0)
             && wanted != self.position
         {
@@ -195,7 +195,7 @@ impl Start {
     }
 }
 
-/// Tells a listener that the events after one place are not there any more.
+/// Notifies a listener that the events after one position have expired.
 fn missed(after: i64, until: i64) -> Bytes {
     let places = json!({"after": after, "until": until});
     frame(Some(until), Some("missed"), Some(&places))
@@ -205,7 +205,7 @@ struct Listener {
     app: Arc<App>,
     scopes: Arc<ScopeSet>,
     filter: Filter,
-    /// The last event that was looked at.
+    /// The last event that was examined.
     position: i64,
     head: watch::Receiver<i64>,
     until: Timestamp,
@@ -215,7 +215,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// What to send next; `None` when it is over.
+    /// The next bytes to send; `None` at the end of the stream.
     async fn next(&mut self) -> Option<std::io::Result<Bytes>> {
         if self.is_over {
             return None;
@@ -225,19 +225,20 @@ impl Listener {
         }
         loop {
             if self.app.engine.clock.now() >= self.until {
-                return self.goodbye("come again with your credentials");
+                return self.goodbye("reconnect with your credentials");
             }
             let seen = self.position;
             match self.look().await {
                 Ok(found) if !found.is_empty() => return Some(Ok(found)),
                 Ok(_) => {}
                 Err(problem) => {
-                    tracing::warn!(error = %problem, "a listener to events is sent away: {problem}");
+                    tracing::warn!(error = %problem, "disconnecting a listener to events: \
+                                                      {problem}");
                     return self.goodbye("the events cannot be read at the moment");
                 }
             }
             if self.position > seen {
-                // What was looked at was not wanted; others may be in a hurry.
+                // No event matched. Yield, so that other tasks can run.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -249,13 +250,14 @@ impl Listener {
             match tokio::time::timeout(HEARTBEAT, news).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return None,
-                // The place goes along, so that a listener that wants little resumes near the end.
+                // The position is sent along, so that a listener with few matches resumes near the
+                // end.
                 Err(_) => return Some(Ok(frame(Some(position), None, None))),
             }
         }
     }
 
-    /// The wanted ones among the next events.
+    /// The matching ones among the next events.
     async fn look(&mut self) -> Result<Bytes, StoreError> {
         let mut found = BytesMut::new();
         let events = match self.app.events.after(self.position, PAGE as usize) {
@@ -277,8 +279,9 @@ impl Listener {
         Ok(found.freeze())
     }
 
-    /// Events that are in the store alone; if not even there, the listener is told to go on without.
-    async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<Told>>, StoreError> {
+    /// Events from the store alone. If they have expired, the listener is notified and continues
+    /// after them.
+    async fn read(&mut self, found: &mut BytesMut) -> Result<Vec<Arc<StreamEvent>>, StoreError> {
         let (position, head) = (self.position, self.app.events.head());
         let read = self.app.engine.store.scan("event_list_after", move |tx| {
             store::event_list_after(tx, position, PAGE)
@@ -288,7 +291,10 @@ impl Listener {
             found.extend_from_slice(&missed(position, head));
             self.position = head;
         }
-        Ok(rows.iter().map(|row| Arc::new(Told::new(row))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| Arc::new(StreamEvent::new(row)))
+            .collect())
     }
 
     fn goodbye(&mut self, reason: &str) -> Option<std::io::Result<Bytes>> {

@@ -1,4 +1,4 @@
-//! Why a pool has the workers that it has, and why a worker came and went: from what was decided and stored.
+//! Explains the workers of a pool and the life of a worker, from stored decisions.
 
 use domain::facts::Facts;
 use domain::id::LaunchToken;
@@ -18,11 +18,11 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use crate::app::App;
 
-/// Plans and launches that are told of.
+/// Maximum number of plans and launches that are shown.
 const HISTORY: u32 = 20;
-/// Silent workers that are named.
+/// Maximum number of silent workers that are named.
 const SILENT: u32 = 20;
-/// The last quarantines that are told of.
+/// Maximum number of recent quarantines that are shown.
 const QUARANTINES: usize = 10;
 
 pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
@@ -59,7 +59,7 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
             "snapshot": snapshot.to_json()}),
         None => {
             json!({"text": "nothing is planned for this pool: its provider launches nothing, or \
-            its config does not say how much it wants\n"})
+                            its config has no capacity limits\n"})
         }
     };
     Reply::json(&json!({
@@ -73,11 +73,11 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     }))
 }
 
-/// What keeps the pool from getting workers, beyond what plans say.
+/// Reasons why the pool gets no workers that are not in its plans.
 fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     let out_of_service = facts.pool.provider_ids().filter_map(|id| {
         let problem = app.engine.providers.setup_error(id)?;
-        Some(format!("provider {id} is out of service: {problem}"))
+        Some(format!("provider {id} failed to start: {problem}"))
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {
         LaunchState::Unknown { problem } => Some(format!(
@@ -139,7 +139,7 @@ fn launch_of(tx: &mut Tx<'_>, worker: &Worker) -> Result<Option<Launch>, StoreEr
     }
 }
 
-/// Whether a running worker counts; `None` for others.
+/// Whether a running worker counts as present; `None` for others.
 fn presence(
     worker: &Worker,
     seen: Option<&QueueWorker>,
@@ -174,10 +174,10 @@ fn silent_json(worker: &SilentWorker) -> Value {
     })
 }
 
-/// When, and what.
+/// A time and an event.
 type Line = (Option<Timestamp>, String);
 
-/// What happened to a worker, in the order in which it happened.
+/// The events of a worker, in their order.
 fn story(
     worker: &Worker,
     seen: Option<&QueueWorker>,
@@ -207,7 +207,7 @@ fn story(
         )),
         None => story.push((
             None,
-            "declared by hand, or made so long ago that its launch is forgotten".to_owned(),
+            "declared by hand, or its launch record has expired".to_owned(),
         )),
     }
     let terms = &worker.terms;
@@ -215,10 +215,7 @@ fn story(
     story.push((Some(worker.created), made));
     let at = |millis: i64| Some(Timestamp::from_millis(millis));
     if let Some(registered) = terms.registered_at {
-        story.push((
-            at(registered),
-            "proved itself and got credentials".to_owned(),
-        ));
+        story.push((at(registered), "registered and got credentials".to_owned()));
     }
     if let Some(seen) = seen {
         story.push((
@@ -236,9 +233,9 @@ fn story(
     }
     if let Some(advice) = &terms.advice {
         let word = if advice.terminate {
-            "told to go"
+            "asked to stop"
         } else {
-            "told to stay"
+            "asked to continue"
         };
         story.push((at(advice.decided_at), format!("{word}: {}", advice.reason)));
     }
@@ -246,13 +243,13 @@ fn story(
         let reason = terms.end_reason.as_deref().unwrap_or("no reason was given");
         story.push((at(stopped), format!("ended: {reason}")));
     }
-    // Stable: what happened in one millisecond keeps the order in which it is told here.
+    // Stable: events of the same millisecond keep the order of this list.
     story.sort_by_key(|(at, _)| at.map_or(i64::MIN, Timestamp::as_millis));
     story.push((None, format!("now it is {}", worker.state)));
     story
 }
 
-/// An end that has passed lifts a quarantine.
+/// An end in the past lifts a quarantine.
 fn quarantine(entry: &QuarantineEntry) -> Line {
     let at: Option<Timestamp> = entry.updated_at.parse().ok();
     let until: Option<Timestamp> = entry.quarantine_until.parse().ok();
@@ -310,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_that_has_passed_lifts_a_quarantine() {
+    fn an_end_in_the_past_lifts_a_quarantine() {
         let told = |until: &str| {
             let (at, text) = quarantine(&QuarantineEntry {
                 updated_at: "2026-11-21T09:00:00.000Z".to_owned(),

@@ -1,4 +1,4 @@
-//! Where the content of an artifact is: what links lead to, and a URL to fetch it from.
+//! Finds the content of an artifact: follows links and makes URLs for downloads.
 
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::id::TaskId;
@@ -10,27 +10,27 @@ use super::super::error::{ApiError, Code};
 use super::super::reply::Reply;
 use super::artifacts::{find, target};
 use super::runs::{latest, name, run_id, runs_of, task_id};
-use super::signed_url::Good;
+use super::signed_url::UrlPurpose;
 
-/// A URL is good for so long; a download that has begun may take longer.
+/// Validity of a URL. A download that has begun may take longer.
 const FETCH_MS: i64 = 30 * MINUTE_MS;
-/// No chain of links is longer.
+/// Maximum length of a chain of links.
 const MAX_LINKS: usize = 100;
 
-/// Where the content of an artifact is.
+/// The location of an artifact's content.
 pub(super) enum Place {
     At {
         storage_type: &'static str,
         url: String,
     },
-    /// It could not be made.
+    /// The artifact could not be made.
     Nowhere { reason: String, message: String },
 }
 
 /// The content is that of another artifact of the run.
 pub(super) struct LinkTo(pub(super) String);
 
-/// Leads to the content by a redirect.
+/// Redirects to the content.
 pub(super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call);
     follow(&mut call, run_id).await?.lead()
@@ -52,7 +52,7 @@ pub(super) async fn describe_latest(mut call: Call) -> Result<Reply, ApiError> {
     follow(&mut call, Some(run_id)).await?.describe()
 }
 
-/// Whether there is such a task is told only to those who may have the artifact.
+/// Only callers that may read the artifact learn whether the task exists.
 async fn latest_run(call: &mut Call) -> Result<u32, ApiError> {
     let name = call.parameter("name").to_owned();
     authorize(call, vec![name]).await?;
@@ -65,7 +65,7 @@ async fn authorize(call: &mut Call, names: Vec<String>) -> Result<(), ApiError> 
     call.authorize(params).await
 }
 
-/// Where the name leads, over links. Each name on the way needs its scope.
+/// Follows links to the content. Each name on the way needs its scope.
 async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError> {
     let mut names = vec![call.parameter("name").to_owned()];
     authorize(call, names.clone()).await?;
@@ -73,7 +73,7 @@ async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError>
     let task_id = task_id(call)?;
     let missing = || ApiError::not_found("Artifact not found");
     let run_id = run_id.ok_or_else(missing)?;
-    // The first name is not a link's.
+    // The first name is not that of a link.
     while names.len() <= MAX_LINKS + 1 {
         let artifact = present(call, &task_id, run_id, wanted).await?;
         let to = match place(call, &artifact) {
@@ -91,7 +91,7 @@ async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError>
     Err(ApiError::input(text))
 }
 
-/// An artifact that can be fetched.
+/// An artifact that can be downloaded.
 pub(super) async fn present(
     call: &Call,
     task_id: &TaskId,
@@ -110,14 +110,14 @@ pub(super) async fn present(
     Ok(artifact)
 }
 
-/// Where the content is; `Err` if that is where another artifact is.
+/// The location of the content; `Err` with the name if the artifact is a link.
 pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
     let storage_type = artifact.content.storage_type();
     let at = |url| Ok(Place::At { storage_type, url });
     match &artifact.content {
         Content::File { .. } | Content::Log => {
             let until = call.now.plus_millis(FETCH_MS);
-            at(target(artifact).sign(&call.app, Good::ForFetching, until))
+            at(target(artifact).sign(&call.app, UrlPurpose::Download, until))
         }
         Content::Reference { url } => at(url.clone()),
         Content::Link { artifact } => Err(LinkTo(artifact.clone())),
@@ -129,7 +129,7 @@ pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
 }
 
 impl Place {
-    /// Sends the client there.
+    /// Redirects the client to the content.
     pub(super) fn lead(self) -> Result<Reply, ApiError> {
         match self {
             Self::At { storage_type, url } => {

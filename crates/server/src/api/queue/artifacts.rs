@@ -1,4 +1,4 @@
-//! Artifacts: made by the worker of a run, listed, and found by those who want them.
+//! Artifacts: created by the worker of a run, and listed.
 
 use domain::artifact::{Artifact, ArtifactName, Content};
 use domain::time::{MINUTE_MS, Timestamp};
@@ -11,13 +11,13 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::runs::{known_run, latest, name, run_id, runs_of, task_id};
-use super::signed_url::{Good, Target};
+use super::signed_url::{Target, UrlPurpose};
 
 /// An upload must begin within this time.
 const UPLOAD_MS: i64 = 45 * MINUTE_MS;
-/// Clocks of workers may go wrong by this much.
+/// Maximum error of the workers' clocks.
 const LATE_MS: i64 = 15 * MINUTE_MS;
-/// Of artifacts whose worker did not say what they are.
+/// The type of artifacts whose worker did not give one.
 const UNKNOWN_TYPE: &str = "application/binary";
 
 /// The body of createArtifact.
@@ -27,7 +27,7 @@ const UNKNOWN_TYPE: &str = "application/binary";
     rename_all = "lowercase",
     rename_all_fields = "camelCase"
 )]
-enum Asked {
+enum ArtifactBody {
     S3 {
         content_type: String,
         content_length: Option<u64>,
@@ -69,7 +69,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
             let until = now.plus_millis(UPLOAD_MS);
             Reply::json(&json!({
                 "storageType": storage_type,
-                "putUrl": target(&artifact).sign(&call.app, Good::ForUploading, until),
+                "putUrl": target(&artifact).sign(&call.app, UrlPurpose::Upload, until),
                 "expires": until.to_string(),
                 "contentType": artifact.content_type,
             }))
@@ -80,7 +80,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     }
 }
 
-/// There is nothing to finish: an upload is complete when it was answered.
+/// An upload is complete once it has been answered, so there are no uploads to finish.
 pub(super) async fn finish(call: Call) -> Result<Reply, ApiError> {
     let missing = || {
         ApiError::not_found(format!(
@@ -184,11 +184,11 @@ fn expires(call: &Call) -> Result<Timestamp, ApiError> {
     Ok(expires)
 }
 
-/// What is asked for: its type and its content.
+/// The type and the content that the body asks for.
 fn content(call: &Call) -> Result<(String, Content), ApiError> {
     let unknown = || UNKNOWN_TYPE.to_owned();
     let (content_type, content) = match asked(call)? {
-        Asked::S3 {
+        ArtifactBody::S3 {
             content_type,
             content_length,
         } => {
@@ -208,23 +208,23 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
                 },
             )
         }
-        Asked::Object {} => {
-            let text = "There is no object service here: use the storage type `s3`, whose `putUrl` \
-                        takes the file";
+        ArtifactBody::Object {} => {
+            let text = "This server has no object service: use the storage type `s3`, whose \
+                        `putUrl` takes the file";
             return Err(ApiError::input(text));
         }
-        Asked::Reference { url, content_type } => {
+        ArtifactBody::Reference { url, content_type } => {
             check_reference(&url)?;
             (content_type, Content::Reference { url })
         }
-        Asked::Link {
+        ArtifactBody::Link {
             artifact,
             content_type,
         } => (
             content_type.unwrap_or_else(unknown),
             Content::Link { artifact },
         ),
-        Asked::Error { reason, message } => (unknown(), Content::Error { reason, message }),
+        ArtifactBody::Error { reason, message } => (unknown(), Content::Error { reason, message }),
     };
     // It goes into a header when the artifact is fetched.
     if HeaderValue::from_str(&content_type).is_err() {
@@ -233,7 +233,7 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
     Ok((content_type, content))
 }
 
-/// Whoever opens the artifact is sent there, browsers among them.
+/// Clients that open the artifact are redirected there, including browsers.
 fn check_reference(url: &str) -> Result<(), ApiError> {
     let is_web = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     match reqwest::Url::parse(url) {
@@ -244,12 +244,12 @@ fn check_reference(url: &str) -> Result<(), ApiError> {
     }
 }
 
-fn asked(call: &Call) -> Result<Asked, ApiError> {
+fn asked(call: &Call) -> Result<ArtifactBody, ApiError> {
     let mut body = call.body.clone();
     if let Some(members) = body.as_object_mut() {
         members.remove("expires");
     }
-    Asked::deserialize(body)
+    ArtifactBody::deserialize(body)
         .map_err(|problem| ApiError::input(format!("The body does not fit: {problem}")))
 }
 

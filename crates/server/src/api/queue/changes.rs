@@ -1,4 +1,4 @@
-//! What people do to a task: schedule it at once, run it again, cancel it, put it before others.
+//! Changes of tasks by people: schedule, rerun, cancel, change the priority.
 
 use access::scope::Params;
 use domain::id::TaskId;
@@ -18,7 +18,7 @@ struct PriorityBody {
     new_priority: String,
 }
 
-/// Also while it waits for others.
+/// Works also while the task waits for its dependencies.
 pub(super) async fn schedule(call: Call) -> Result<Reply, ApiError> {
     authorized(call, |task, now| task.schedule(now)).await
 }
@@ -45,7 +45,7 @@ pub(super) fn new_priority(call: &Call) -> Result<Priority, ApiError> {
     Ok(priority?)
 }
 
-/// Moves the task once its caller may do that, which depends on the task.
+/// Changes the task if its caller may do so, which depends on the task.
 async fn authorized(
     mut call: Call,
     step: impl Fn(Task, Timestamp) -> Result<Moved, Refused> + Send + 'static,
@@ -65,7 +65,7 @@ fn params(task: &Task) -> Params {
         .text("taskQueueId", definition.task_queue_id.as_str())
 }
 
-/// Makes one move of one task.
+/// Applies one transition to one task.
 pub(super) async fn moved(
     call: &Call,
     id: TaskId,

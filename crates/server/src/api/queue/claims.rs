@@ -1,4 +1,4 @@
-//! Workers take tasks, and keep them.
+//! Workers claim and reclaim tasks.
 
 use domain::id::{PoolId, TaskId, WorkerKey};
 use domain::task::{Claim, Task};
@@ -29,7 +29,7 @@ struct ClaimTaskBody {
     worker_id: String,
 }
 
-/// Waits for work, and answers as soon as there is some.
+/// Waits for work, and answers as soon as a task is available.
 pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     let body: ClaimWorkBody = call.body()?;
     let params = call
@@ -58,7 +58,7 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     Reply::must_be_heard(&reply, claimed.undo)
 }
 
-/// Takes one run that the worker knows by name.
+/// Claims one run that the worker names.
 pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     let body: ClaimTaskBody = call.body()?;
     let task = super::load(&call).await?;
@@ -80,7 +80,7 @@ pub(super) async fn claim_task(mut call: Call) -> Result<Reply, ApiError> {
     Reply::json(&reply)
 }
 
-/// The worker is still at it: it keeps the run for another while.
+/// The worker keeps the run for longer.
 pub(super) async fn reclaim(call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call)?;
     let id: TaskId = call.parameter("taskId").parse()?;

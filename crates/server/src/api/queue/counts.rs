@@ -1,4 +1,4 @@
-//! How much work waits and runs, and which.
+//! Counts and lists pending and claimed runs.
 
 use domain::demand::Demand;
 use domain::id::{PoolId, TaskId};
@@ -77,7 +77,7 @@ pub(super) async fn list_pending(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&with_token(json!({ "tasks": tasks }), token))
 }
 
-/// Longest claimed first.
+/// The earliest claim first.
 pub(super) async fn list_claimed(call: Call) -> Result<Reply, ApiError> {
     let queue = queue(&call)?;
     let page = call.page::<(i64, String)>()?;

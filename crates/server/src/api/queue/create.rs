@@ -1,4 +1,4 @@
-//! A task is made, or found to have been made already by the same request.
+//! Creates a task, or returns the task that the same request created before.
 
 use access::scope::Params;
 use domain::id::TaskId;

@@ -1,14 +1,14 @@
-//! What clients are told of a file beside its bytes.
+//! The headers of a file's reply.
 
 use domain::artifact::{Artifact, ArtifactName};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 
-/// What clients are told of the file: its type and the last part of its name.
+/// The content type and the last part of the name.
 pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name, text: &str| {
-        // Types were checked when the artifact was made, and names are made harmless.
+        // Types were checked when the artifact was made, and names are sanitised here.
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.insert(name, value);
         }

@@ -1,4 +1,4 @@
-//! Files of artifacts on their way in and out, by URLs that need no credentials.
+//! Uploads and downloads artifact files, by URLs that need no credentials.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use http::header::CONTENT_ENCODING;
 
 use super::super::call::Call;
 use super::super::error::ApiError;
-use super::super::reply::{Reply, Streamed};
+use super::super::reply::{Reply, StreamReply};
 use super::file_headers::headers;
 use super::log_stream;
-use super::signed_url::{Good, Target};
+use super::signed_url::{Target, UrlPurpose};
 
-/// Takes the file of an artifact. It is answered when the file is on the disk; before that there is
-/// none.
+/// Stores the file of an artifact. The reply is sent once the file is on the disk; before, the
+/// artifact has no file.
 pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
-    let target = Target::of(&call, Good::ForUploading)?;
+    let target = Target::of(&call, UrlPurpose::Upload)?;
     let engine = Arc::clone(&call.app.engine);
     let expected = ExpectedFile::find(&engine, target.into_key(), call.now).await?;
     let mut body = call.raw_body(call.app.config.artifacts.max_bytes)?;
@@ -31,7 +31,7 @@ pub(in crate::api) async fn upload(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
-    let target = Target::of(&call, Good::ForFetching)?;
+    let target = Target::of(&call, UrlPurpose::Download)?;
     let artifact = find_file(&call.app.engine, target.into_key(), call.now).await?;
     match &artifact.content {
         Content::File {
@@ -59,7 +59,7 @@ async fn file(call: &Call, artifact: &Artifact, encoding: Option<&str>) -> Resul
     if let Some(encoding) = encoding.and_then(|text| HeaderValue::from_str(text).ok()) {
         headers.insert(CONTENT_ENCODING, encoding);
     }
-    Ok(Reply::Stream(Streamed {
+    Ok(Reply::Stream(StreamReply {
         headers,
         length: Some(length),
         bytes,

@@ -1,4 +1,4 @@
-//! The endpoints of files and logs, which are ours alone.
+//! The endpoints of files and logs, which Taskcluster does not have.
 
 use access::scope::Template::Scope;
 use contract::patterns::DIGITS;
@@ -58,8 +58,9 @@ pub const FILES: &[Endpoint] = &[
         .about(
             CATEGORY,
             "Append to the log of a run",
-            "For the worker of a run: appends the body at an offset, and answers how long the log is \
-             then. Repeating is harmless. A log that grows too long is cut, which the answer tells.",
+            "For the worker of a run: appends the body at an offset and returns the length of the \
+             log. A repeated request changes nothing. A log above its maximum length is cut, as \
+             the reply says.",
         ),
     on("taskLog", Get, LOG, |call| Box::pin(log::read(call)))
         .streams(LOG_CONTENT_TYPE)
@@ -68,28 +69,38 @@ pub const FILES: &[Endpoint] = &[
         .about(
             CATEGORY,
             "Read the log of a run",
-            "The log from an offset on. With `follow` it goes on as the log grows, and ends with the \
-             run; a connection that breaks off before is resumed with a new offset.",
+            "The log from an offset on. With `follow` the stream continues as the log grows and \
+             ends with the run. After a broken connection, resume with a new offset.",
         ),
-    on("latestTaskLog", Get, "/task/<taskId>/log", |call| Box::pin(log::read_latest(call)))
-        .streams(LOG_CONTENT_TYPE)
-        .query(READING)
-        .scopes(Scope("queue:get-artifact:public/logs/live.log"))
-        .about(CATEGORY, "Read the log of the last run", "As `taskLog`, of the task's last run."),
-    on("uploadFile", Put, FILE, |call| Box::pin(files::upload(call)))
-        .takes_raw_body()
-        .query(SIGNED)
-        .about(
-            CATEGORY,
-            "Upload the file of an artifact",
-            "Where `createArtifact` leads. The signature in the URL is what counts.",
-        ),
-    on("downloadFile", Get, FILE, |call| Box::pin(files::download(call)))
-        .streams(BYTES)
-        .query(SIGNED)
-        .about(
-            CATEGORY,
-            "Download the file of an artifact",
-            "Where `getArtifact` leads. The signature in the URL is what counts.",
-        ),
+    on("latestTaskLog", Get, "/task/<taskId>/log", |call| {
+        Box::pin(log::read_latest(call))
+    })
+    .streams(LOG_CONTENT_TYPE)
+    .query(READING)
+    .scopes(Scope("queue:get-artifact:public/logs/live.log"))
+    .about(
+        CATEGORY,
+        "Read the log of the last run",
+        "As `taskLog`, of the task's last run.",
+    ),
+    on("uploadFile", Put, FILE, |call| {
+        Box::pin(files::upload(call))
+    })
+    .takes_raw_body()
+    .query(SIGNED)
+    .about(
+        CATEGORY,
+        "Upload the file of an artifact",
+        "The target of `createArtifact`. The signature in the URL replaces credentials.",
+    ),
+    on("downloadFile", Get, FILE, |call| {
+        Box::pin(files::download(call))
+    })
+    .streams(BYTES)
+    .query(SIGNED)
+    .about(
+        CATEGORY,
+        "Download the file of an artifact",
+        "The target of `getArtifact`. The signature in the URL replaces credentials.",
+    ),
 ];

@@ -1,4 +1,4 @@
-//! Groups of tasks: shown, sealed, cancelled, put before others.
+//! Groups of tasks: lists, seals and cancels them, and changes their priority.
 
 use domain::id::{TaskGroupId, TaskId};
 use domain::task::TaskGroup;
@@ -39,7 +39,7 @@ pub(super) async fn seal(mut call: Call) -> Result<Reply, ApiError> {
     Reply::json(&summary(&sealed.await?))
 }
 
-/// Ends all that is left of a sealed group.
+/// Cancels the unresolved tasks of a sealed group.
 pub(super) async fn cancel(mut call: Call) -> Result<Reply, ApiError> {
     let group = authorized(&mut call).await?;
     let cancelled = cancel_group(&call.app.engine, call.now, &group).await?;
@@ -70,7 +70,7 @@ pub(super) async fn change_priority(mut call: Call) -> Result<Reply, ApiError> {
     }))
 }
 
-/// The group, once its caller may do what is asked; that depends on the group's scheduler.
+/// The group, if the caller may change it. That depends on the group's scheduler.
 async fn authorized(call: &mut Call) -> Result<TaskGroup, ApiError> {
     let group = group(call).await?;
     let params = call

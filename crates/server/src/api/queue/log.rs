@@ -1,4 +1,4 @@
-//! The log of a run: its worker appends, everybody who may reads, also while it grows.
+//! The log of a run: its worker appends, and readers may follow it while it grows.
 
 use domain::artifact::ArtifactName;
 use domain::id::TaskId;
@@ -12,7 +12,7 @@ use super::artifact_content::{LinkTo, place, present};
 use super::log_stream;
 use super::runs::{known_run, latest, runs_of, task_id};
 
-/// A piece of a log is no larger: it is held in memory.
+/// Maximum size of an appended piece, which is held in memory.
 const MAX_PIECE_BYTES: u64 = 1024 * 1024;
 
 pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
@@ -22,7 +22,7 @@ pub(in crate::api) async fn append(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::input(text));
     };
     let is_last = call.query("finished") == Some("true");
-    // Read first: the run may end while the piece is on its way.
+    // Read first: the run may end while the piece arrives.
     let bytes = call.raw_body(MAX_PIECE_BYTES)?.whole().await?;
     let runs = runs_of(&call, &task_id).await?;
     let (run_id, run) = known_run(&call, &task_id, &runs)?;
@@ -77,8 +77,8 @@ async fn read_run(
     log_stream::of_run(call, task_id, run_id, offset, follow && !has_ended).await
 }
 
-/// Workers that do not know this service refer to the log while they write it, and upload it in the end. Of a run that
-/// did not begin there is the uploaded one alone.
+/// Workers that do not know this service link to the log while they write it, and upload it at the
+/// end. A run that never started has only the uploaded log.
 async fn made_otherwise(call: &Call, task_id: &TaskId, run_id: u32) -> Result<Reply, ApiError> {
     let missing = || ApiError::not_found(format!("Run {run_id} of task {task_id} has no log"));
     for name in [ArtifactName::LIVE_LOG, ArtifactName::LIVE_BACKING_LOG] {
@@ -88,7 +88,7 @@ async fn made_otherwise(call: &Call, task_id: &TaskId, run_id: u32) -> Result<Re
         };
         match place(call, &artifact) {
             Ok(place) => return place.lead(),
-            // No other link: reading it may need a scope that was not asked for.
+            // No other link is followed: reading it may need a scope that was not checked.
             Err(LinkTo(to)) if to == ArtifactName::LIVE_BACKING_LOG => {}
             Err(LinkTo(_)) => return Err(missing()),
         }
@@ -103,7 +103,7 @@ fn offset(call: &Call) -> Result<Option<u64>, ApiError> {
         .map_err(|_| ApiError::input("`offset` is larger than any log"))
 }
 
-/// A worker whose run was taken from it (cancelled, say) learns it here first.
+/// A worker that lost its run, for example by a cancellation, learns it here first.
 fn answer(state: &LogState, is_running: bool) -> Result<Reply, ApiError> {
     Reply::json(&json!({
         "length": state.length,

@@ -1,4 +1,4 @@
-//! A log on its way to whoever reads it: what there is, and what comes while the run goes on.
+//! Streams a log to a reader: its present content, and what the run appends.
 
 use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderValue};
 
 use super::super::call::Call;
 use super::super::error::ApiError;
-use super::super::reply::{Reply, Streamed};
+use super::super::reply::{Reply, StreamReply};
 use super::file_headers::headers;
 use super::runs::runs_of;
 
-/// Then the reader comes again from where it is, and shows its credentials again.
+/// After this time the reader must reconnect and send its credentials again.
 const MAX_FOLLOWING_MS: i64 = 15 * MINUTE_MS;
 
-/// The log as an artifact: the live one goes on while the run does.
+/// The log as an artifact: the live log continues while the run does.
 pub(super) async fn of_artifact(call: &Call, artifact: &Artifact) -> Result<Reply, ApiError> {
     let runs = runs_of(call, &artifact.task_id).await?;
     let has_ended = runs
@@ -29,7 +29,7 @@ pub(super) async fn of_artifact(call: &Call, artifact: &Artifact) -> Result<Repl
     reply(call, task_id, run_id, 0, follow, headers(artifact)).await
 }
 
-/// The log from an offset on, to its end of now or to its last end.
+/// The log from an offset to its present end, or to its final end.
 pub(super) async fn of_run(
     call: &Call,
     task_id: &TaskId,
@@ -65,7 +65,7 @@ async fn reply(
             None => (Some(0), Box::pin(stream::empty())),
         }
     };
-    Ok(Reply::Stream(Streamed {
+    Ok(Reply::Stream(StreamReply {
         headers,
         length,
         bytes,

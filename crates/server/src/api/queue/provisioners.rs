@@ -1,4 +1,4 @@
-//! Provisioners: what the names of some task queues begin with. Nobody makes one; it is there with its queues.
+//! Provisioners: the first parts of task queue names. They exist while they have queues.
 
 use serde_json::{Value, json};
 use store::Provisioner;

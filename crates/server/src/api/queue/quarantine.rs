@@ -1,4 +1,4 @@
-//! What people say about workers: that one must not work, or that there is one.
+//! Quarantines and declares workers of the queue.
 
 use access::scope::Params;
 use domain::audit::EntityType;
@@ -26,7 +26,7 @@ struct DeclareBody {
     expires: String,
 }
 
-/// A quarantined worker gets no work; a moment in the past lets it work again.
+/// A quarantined worker gets no work. A time in the past ends the quarantine.
 pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
     let key = worker_key(&call).map_err(|_| not_found(&call))?;
     let body: QuarantineBody = call.body()?;
@@ -39,7 +39,7 @@ pub(super) async fn quarantine(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&details(&worker))
 }
 
-/// Makes a worker known that has not asked for work yet, or keeps one known for longer.
+/// Declares a worker that has not asked for work yet, or extends its expiration.
 pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
     let key = worker_key(&call)?;
     let body: DeclareBody = call.body()?;
@@ -49,7 +49,7 @@ pub(super) async fn declare(mut call: Call) -> Result<Reply, ApiError> {
     Reply::json(&details(&declared.await?))
 }
 
-/// Each property that is given needs a scope of its own.
+/// Each given property needs a scope of its own.
 fn declared_properties(call: &Call) -> Params {
     let given = call.body.as_object().into_iter().flatten();
     let names = given.map(|(name, _): (&String, &Value)| name.clone());

@@ -1,4 +1,4 @@
-//! Workers say how a run went.
+//! Workers report the results of runs.
 
 use domain::id::TaskId;
 use domain::task::{EndReason, ExceptionReason, Moved, Refused, Task};
@@ -17,7 +17,7 @@ struct ExceptionBody {
     reason: EndReason,
 }
 
-/// A body `{"success": false}` means that it failed; workers of old say so.
+/// A body `{"success": false}` means that the run failed; old workers send it.
 pub(super) async fn completed(call: Call) -> Result<Reply, ApiError> {
     let success = call.body["success"] != false;
     report(call, move |task, run_id, now| {
@@ -48,7 +48,7 @@ async fn report(
     status_reply(&moved(&call, id, step).await?)
 }
 
-/// The other reasons are ours to give.
+/// The other reasons are set by the queue only.
 fn reason_of_worker(reason: EndReason) -> Result<ExceptionReason, ApiError> {
     match reason {
         EndReason::WorkerShutdown => Ok(ExceptionReason::WorkerShutdown),
@@ -61,6 +61,9 @@ fn reason_of_worker(reason: EndReason) -> Result<ExceptionReason, ApiError> {
         | EndReason::DeadlineExceeded
         | EndReason::Canceled
         | EndReason::ClaimExpired
-        | EndReason::Superseded => Err(ApiError::input("`reason` is not one that a worker gives")),
+        | EndReason::Superseded => Err(ApiError::input(
+            "`reason` is not a reason that workers may \
+                                                        report",
+        )),
     }
 }

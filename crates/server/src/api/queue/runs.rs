@@ -1,4 +1,4 @@
-//! Which run a request about files means.
+//! Finds the run that a request about files means.
 
 use domain::artifact::ArtifactName;
 use domain::id::TaskId;
@@ -13,7 +13,7 @@ pub(super) fn task_id(call: &Call) -> Result<TaskId, ApiError> {
     Ok(call.parameter("taskId").parse()?)
 }
 
-/// The run of the route. The pattern allows numbers that no run has.
+/// The run in the route. The pattern allows numbers that no run has.
 pub(super) fn run_id(call: &Call) -> Option<u32> {
     call.parameter("runId").parse().ok()
 }
@@ -39,7 +39,7 @@ pub(super) fn latest(runs: &TaskRuns) -> Result<u32, ApiError> {
         .ok_or_else(|| ApiError::not_found("Task doesn't have any runs"))
 }
 
-/// The run that the route names, which must be there.
+/// The run in the route, which must exist.
 pub(super) fn known_run<'a>(
     call: &Call,
     task_id: &TaskId,

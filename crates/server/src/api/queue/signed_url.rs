@@ -1,4 +1,4 @@
-//! URLs that let anybody who has them fetch or upload one artifact for a while, without credentials.
+//! URLs that let their holder download or upload one artifact for a while, without credentials.
 
 use access::Secret;
 use domain::artifact::ArtifactName;
@@ -13,14 +13,14 @@ use crate::app::App;
 
 const PURPOSE: &str = "artifact-url";
 
-/// What a URL is good for.
+/// What a URL permits.
 #[derive(Clone, Copy)]
-pub(super) enum Good {
-    ForFetching,
-    ForUploading,
+pub(super) enum UrlPurpose {
+    Download,
+    Upload,
 }
 
-/// The artifact that a URL leads to.
+/// The artifact of a URL.
 pub(super) struct Target {
     pub(super) task_id: TaskId,
     pub(super) run_id: u32,
@@ -28,9 +28,9 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A URL that is good until this moment. The name is part of the query: in a path, clients would
-    /// tidy `..` away.
-    pub(super) fn sign(&self, app: &App, good: Good, until: Timestamp) -> String {
+    /// A URL that is valid until `until`. The name is part of the query: in a path, clients would
+    /// normalise `..`.
+    pub(super) fn sign(&self, app: &App, good: UrlPurpose, until: Timestamp) -> String {
         let until = until.as_millis();
         let signature = app
             .engine
@@ -46,10 +46,10 @@ impl Target {
         )
     }
 
-    /// The artifact that the URL of this call is good for.
-    pub(super) fn of(call: &Call, good: Good) -> Result<Self, ApiError> {
+    /// The artifact for which the URL of this call is valid.
+    pub(super) fn of(call: &Call, good: UrlPurpose) -> Result<Self, ApiError> {
         let refused = || {
-            let text = "This URL is not valid, or not any more: ask for the artifact again";
+            let text = "This URL is invalid or has expired: ask for the artifact again";
             ApiError::new(Code::AuthenticationFailed, text)
         };
         let until: i64 = call
@@ -82,11 +82,11 @@ impl Target {
         (self.task_id, self.run_id, self.name)
     }
 
-    /// The name comes last, so that nothing in it can be taken for anything else.
-    fn signed_text(&self, good: Good, until_ms: i64) -> Secret {
+    /// The name comes last, so that no part of it can be taken for another field.
+    fn signed_text(&self, good: UrlPurpose, until_ms: i64) -> Secret {
         let good = match good {
-            Good::ForFetching => "get",
-            Good::ForUploading => "put",
+            UrlPurpose::Download => "get",
+            UrlPurpose::Upload => "put",
         };
         let Self {
             task_id,

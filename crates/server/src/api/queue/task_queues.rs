@@ -1,4 +1,4 @@
-//! Task queues, whole or by the two halves of their names.
+//! Task queues, by their full name or by its two parts.
 
 use domain::id::PoolId;
 use serde_json::{Map, Value, json};
@@ -33,13 +33,13 @@ pub(super) async fn show_worker_type(call: Call) -> Result<Reply, ApiError> {
             call.parameter("provisionerId"),
         ))
     };
-    // A name that no queue can have is a queue that is not there.
+    // A name that is no valid queue name is not found.
     let id = task_queue_id(&call).map_err(|_| not_found())?;
     let queue = find(&call, id).await?.ok_or_else(not_found)?;
     Reply::json(&worker_type(&queue))
 }
 
-/// The queue that the route names by two halves.
+/// The queue that the route names in two parts.
 pub(super) fn task_queue_id(call: &Call) -> Result<PoolId, ApiError> {
     let (left, right) = (
         call.parameter("provisionerId"),

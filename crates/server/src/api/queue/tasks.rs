@@ -1,4 +1,4 @@
-//! Tasks as they are shown: what they are, where they stand, who waits for them.
+//! Tasks as the API shows them: definitions, statuses and dependents.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::{load, status_reply, with_token};
 
-/// No request asks for more tasks; each page holds fewer.
+/// Maximum number of tasks in a request; each page holds fewer.
 const MAX_TASK_IDS: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ pub(super) async fn statuses(call: Call) -> Result<Reply, ApiError> {
     .await
 }
 
-/// Those of the tasks that exist, in the order in which they were asked for, each once.
+/// The existing ones among the tasks, in the order of the request, without duplicates.
 async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result<Reply, ApiError> {
     let TaskIds { task_ids } = call.body()?;
     if task_ids.len() > MAX_TASK_IDS {
@@ -68,7 +68,7 @@ async fn several(mut call: Call, name: &str, show: fn(&Task) -> Value) -> Result
         .enumerate()
         .filter(|(_, id)| seen.insert(id.as_str()))
         .skip_while(|(place, _)| *place < start)
-        // What is no task id names no task.
+        // An invalid task id names no task.
         .filter_map(|(place, id)| Some((place, id.parse().ok()?)))
         .take(page.limit_and_one() as usize)
         .collect();
@@ -102,7 +102,7 @@ pub(super) async fn dependents(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&with_token(reply, token))
 }
 
-/// Definition and status together.
+/// Definitions together with statuses.
 pub(super) fn shown(tasks: &[Task]) -> Vec<Value> {
     let both = |task: &Task| json!({"task": task.document(), "status": task.status()});
     tasks.iter().map(both).collect()

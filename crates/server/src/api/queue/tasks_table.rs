@@ -76,31 +76,42 @@ const ALL_COUNTS: &[Template] = &[
     },
 ];
 
-/// From the making of tasks to the reports of workers.
+/// From creating tasks to the reports of workers.
 pub(super) const TASKS: &[Endpoint] = &[
-    on("ping", Get, "/ping", |call| Box::pin(monitoring::ping(call))).about(
+    on("ping", Get, "/ping", |call| {
+        Box::pin(monitoring::ping(call))
+    })
+    .about(
         MONITORING,
         "Ping the service",
-        "Answers at once if the service is alive, with the seconds it has been up.",
+        "Answers at once if the service is alive, with its uptime in seconds.",
     ),
-    on("lbheartbeat", Get, "/__lbheartbeat__", |call| Box::pin(monitoring::heartbeat(call))).about(
+    on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
+        Box::pin(monitoring::heartbeat(call))
+    })
+    .about(
         MONITORING,
         "Heartbeat for load balancers",
-        "Answers 200 as long as requests are being served.",
+        "Answers 200 while the service serves requests.",
     ),
-    on("version", Get, "/__version__", |call| Box::pin(monitoring::version(call))).about(
+    on("version", Get, "/__version__", |call| {
+        Box::pin(monitoring::version(call))
+    })
+    .about(
         MONITORING,
         "Version of the service",
-        "Which version is running, built from which commit.",
+        "The running version and the commit that it was built from.",
     ),
-    on("task", Get, "/task/<taskId>", |call| Box::pin(tasks::task(call)))
-        .output("task.json")
-        .scopes(Scope("queue:get-task:<taskId>"))
-        .about(
-            TASK,
-            "Show a task",
-            "What a task is. What its author left out is filled in; the priority is that of now.",
-        ),
+    on("task", Get, "/task/<taskId>", |call| {
+        Box::pin(tasks::task(call))
+    })
+    .output("task.json")
+    .scopes(Scope("queue:get-task:<taskId>"))
+    .about(
+        TASK,
+        "Show a task",
+        "The definition of a task, with defaults filled in and with its current priority.",
+    ),
     on("tasks", Post, "/tasks", |call| Box::pin(tasks::tasks(call)))
         .query(PAGING)
         .input("tasks-request.json")
@@ -114,84 +125,116 @@ pub(super) const TASKS: &[Endpoint] = &[
         .about(
             TASK,
             "Show several tasks",
-            "What each of the tasks is. Those that do not exist are left out.",
+            "The definitions of the tasks. Tasks that do not exist are omitted.",
         ),
-    on("statuses", Post, "/tasks/status", |call| Box::pin(tasks::statuses(call)))
-        .query(PAGING)
-        .input("tasks-request.json")
-        .output("tasks-statuses-response.json")
-        .scopes(AllOf(&[For {
-            variable: "taskId",
-            list: "taskIds",
-            each: "queue:status:<taskId>",
-        }]))
-        .experimental()
-        .about(
-            TASK,
-            "Show where several tasks stand",
-            "Where each of the tasks stands. Those that do not exist are left out.",
-        ),
-    on("status", Get, "/task/<taskId>/status", |call| Box::pin(tasks::status(call)))
-        .output(STATUS)
-        .scopes(Scope("queue:status:<taskId>"))
-        .about(TASK, "Show where a task stands", "The state of a task and of each of its runs."),
-    on("listTaskGroup", Get, "/task-group/<taskGroupId>/list", |call| {
-        Box::pin(groups::list(call))
+    on("statuses", Post, "/tasks/status", |call| {
+        Box::pin(tasks::statuses(call))
     })
+    .query(PAGING)
+    .input("tasks-request.json")
+    .output("tasks-statuses-response.json")
+    .scopes(AllOf(&[For {
+        variable: "taskId",
+        list: "taskIds",
+        each: "queue:status:<taskId>",
+    }]))
+    .experimental()
+    .about(
+        TASK,
+        "Show the status of several tasks",
+        "The statuses of the tasks. Tasks that do not exist are omitted.",
+    ),
+    on("status", Get, "/task/<taskId>/status", |call| {
+        Box::pin(tasks::status(call))
+    })
+    .output(STATUS)
+    .scopes(Scope("queue:status:<taskId>"))
+    .about(
+        TASK,
+        "Show the status of a task",
+        "The state of a task and of each of its runs.",
+    ),
+    on(
+        "listTaskGroup",
+        Get,
+        "/task-group/<taskGroupId>/list",
+        |call| Box::pin(groups::list(call)),
+    )
     .query(PAGING)
     .output("list-task-group-response.json")
     .scopes(Scope("queue:list-task-group:<taskGroupId>"))
-    .about(GROUPS, "List the tasks of a group", "Every task of the group with its status, by id."),
-    on("cancelTaskGroup", Post, "/task-group/<taskGroupId>/cancel", |call| {
-        Box::pin(groups::cancel(call))
-    })
+    .about(
+        GROUPS,
+        "List the tasks of a group",
+        "Every task of the group with its status, by id.",
+    ),
+    on(
+        "cancelTaskGroup",
+        Post,
+        "/task-group/<taskGroupId>/cancel",
+        |call| Box::pin(groups::cancel(call)),
+    )
     .output("cancel-task-group-response.json")
     .scopes(Scope("queue:cancel-task-group:<schedulerId>/<taskGroupId>"))
     .experimental()
     .about(
         TASK,
-        "Cancel what is left of a group",
-        "Cancels every task of the group that is not resolved. The group must be sealed, or others \
-         could be added meanwhile.",
+        "Cancel a group",
+        "Cancels all unresolved tasks of the group. The group must be sealed, because others \
+         could add tasks meanwhile.",
     ),
-    on("getTaskGroup", Get, "/task-group/<taskGroupId>", |call| Box::pin(groups::show(call)))
-        .output(GROUP)
-        .scopes(Scope("queue:list-task-group:<taskGroupId>"))
-        .about(GROUPS, "Show a group", "Who answers for the group, and whether it is sealed."),
-    on("sealTaskGroup", Post, "/task-group/<taskGroupId>/seal", |call| {
-        Box::pin(groups::seal(call))
+    on("getTaskGroup", Get, "/task-group/<taskGroupId>", |call| {
+        Box::pin(groups::show(call))
     })
+    .output(GROUP)
+    .scopes(Scope("queue:list-task-group:<taskGroupId>"))
+    .about(
+        GROUPS,
+        "Show a group",
+        "The group's scheduler, and whether the group is sealed.",
+    ),
+    on(
+        "sealTaskGroup",
+        Post,
+        "/task-group/<taskGroupId>/seal",
+        |call| Box::pin(groups::seal(call)),
+    )
     .output(GROUP)
     .scopes(Scope("queue:seal-task-group:<schedulerId>/<taskGroupId>"))
     .experimental()
     .about(
         GROUPS,
         "Seal a group",
-        "From now on the group takes no further tasks. There is no way back; sealing again changes \
-         nothing.",
+        "From then on, no task can be added to the group. A group cannot be opened again. Sealing \
+         it again changes nothing.",
     ),
-    on("listDependentTasks", Get, "/task/<taskId>/dependents", |call| {
-        Box::pin(tasks::dependents(call))
-    })
+    on(
+        "listDependentTasks",
+        Get,
+        "/task/<taskId>/dependents",
+        |call| Box::pin(tasks::dependents(call)),
+    )
     .query(PAGING)
     .output("list-dependent-tasks-response.json")
     .scopes(Scope("queue:list-dependent-tasks:<taskId>"))
     .about(
         TASK,
-        "List who waits for a task",
-        "Every task that waits, or waited, for this one, with its status, by id.",
+        "List the dependents of a task",
+        "The tasks that depend on this task, with their statuses, by id.",
     ),
-    on("createTask", Put, "/task/<taskId>", |call| Box::pin(create::create(call)))
-        .input("create-task-request.json")
-        .output(STATUS)
-        .scopes(AllOf(CREATE))
-        .about(
-            TASK,
-            "Create a task",
-            "Makes a task under an id that the caller chose. It is pending at once, or as soon as \
-             what it depends on is done. The same request again is answered as the first was; \
+    on("createTask", Put, "/task/<taskId>", |call| {
+        Box::pin(create::create(call))
+    })
+    .input("create-task-request.json")
+    .output(STATUS)
+    .scopes(AllOf(CREATE))
+    .about(
+        TASK,
+        "Create a task",
+        "Creates a task under an id that the caller chose. It is pending at once, or as soon \
+             as its dependencies are resolved. The same request again gets the same answer; \
              another task of this id is a conflict.",
-        ),
+    ),
     on("scheduleTask", Post, "/task/<taskId>/schedule", |call| {
         Box::pin(changes::schedule(call))
     })
@@ -200,30 +243,37 @@ pub(super) const TASKS: &[Endpoint] = &[
     .about(
         TASK,
         "Schedule a task",
-        "Makes an unscheduled task pending, whatever it still depends on. A task that has been \
-         scheduled stays as it is.",
+        "Makes an unscheduled task pending, whatever its dependencies. A task that was scheduled \
+         before does not change.",
     ),
-    on("rerunTask", Post, "/task/<taskId>/rerun", |call| Box::pin(changes::rerun(call)))
-        .output(STATUS)
-        .scopes(AnyOf(RERUN))
-        .about(
-            TASK,
-            "Run a task again",
-            "Makes another run of a resolved task, also of one that was completed, with all its \
-             retries. A task that is not resolved stays as it is.",
-        ),
-    on("cancelTask", Post, "/task/<taskId>/cancel", |call| Box::pin(changes::cancel(call)))
-        .output(STATUS)
-        .scopes(AnyOf(CANCEL))
-        .about(
-            TASK,
-            "Cancel a task",
-            "Ends a task as an exception, whether it waits or runs; its worker hears of it when it \
-             reclaims the run. A resolved task stays as it is.",
-        ),
-    on("changeTaskPriority", Post, "/task/<taskId>/priority", |call| {
-        Box::pin(changes::change_priority(call))
+    on("rerunTask", Post, "/task/<taskId>/rerun", |call| {
+        Box::pin(changes::rerun(call))
     })
+    .output(STATUS)
+    .scopes(AnyOf(RERUN))
+    .about(
+        TASK,
+        "Rerun a task",
+        "Adds a run to a resolved task, even if it was completed, and restores its retries. \
+             An unresolved task does not change.",
+    ),
+    on("cancelTask", Post, "/task/<taskId>/cancel", |call| {
+        Box::pin(changes::cancel(call))
+    })
+    .output(STATUS)
+    .scopes(AnyOf(CANCEL))
+    .about(
+        TASK,
+        "Cancel a task",
+        "Resolves a pending or running task as an exception. Its worker learns it when it \
+             reclaims the run. A resolved task does not change.",
+    ),
+    on(
+        "changeTaskPriority",
+        Post,
+        "/task/<taskId>/priority",
+        |call| Box::pin(changes::change_priority(call)),
+    )
     .input("change-task-priority-request.json")
     .output(STATUS)
     .scopes(AnyOf(PRIORITY))
@@ -231,83 +281,116 @@ pub(super) const TASKS: &[Endpoint] = &[
     .about(
         TASK,
         "Change the priority of a task",
-        "Puts a task that is not resolved before or behind others. Among equals it keeps its place.",
+        "Moves an unresolved task before or behind others. Among tasks of equal priority it keeps \
+         its place.",
     ),
-    on("changeTaskGroupPriority", Post, "/task-group/<taskGroupId>/priority", |call| {
-        Box::pin(groups::change_priority(call))
-    })
+    on(
+        "changeTaskGroupPriority",
+        Post,
+        "/task-group/<taskGroupId>/priority",
+        |call| Box::pin(groups::change_priority(call)),
+    )
     .input("change-task-priority-request.json")
     .output("task-group-priority-change-response.json")
-    .scopes(Scope("queue:change-task-group-priority:<schedulerId>/<taskGroupId>"))
+    .scopes(Scope(
+        "queue:change-task-group-priority:<schedulerId>/<taskGroupId>",
+    ))
     .experimental()
     .about(
         "Task-Groups",
         "Change the priority of a group",
-        "Gives every task of the group that is not resolved a new priority.",
+        "Gives every unresolved task of the group a new priority.",
     ),
-    on("claimWork", Post, "/claim-work/<taskQueueId>", |call| Box::pin(claims::claim_work(call)))
-        .wildcard("taskQueueId")
-        .input("claim-work-request.json")
-        .output("claim-work-response.json")
-        .scopes(AllOf(&[Scope("queue:claim-work:<taskQueueId>"), WORKER]))
-        .about(
-            INTERFACE,
-            "Claim tasks",
-            "Answers as soon as there is at least one task for the worker, and after 20 seconds \
-             with none. Each claim lasts until `takenUntil`; a worker that needs longer reclaims \
-             the run before.",
-        ),
-    on("claimTask", Post, "/task/<taskId>/runs/<runId>/claim", |call| {
-        Box::pin(claims::claim_task(call))
+    on("claimWork", Post, "/claim-work/<taskQueueId>", |call| {
+        Box::pin(claims::claim_work(call))
     })
+    .wildcard("taskQueueId")
+    .input("claim-work-request.json")
+    .output("claim-work-response.json")
+    .scopes(AllOf(&[Scope("queue:claim-work:<taskQueueId>"), WORKER]))
+    .about(
+        INTERFACE,
+        "Claim tasks",
+        "Answers as soon as at least one task is available for the worker, or after 20 \
+             seconds with none. Each claim lasts until `takenUntil`. A worker that needs longer \
+             reclaims the run before then.",
+    ),
+    on(
+        "claimTask",
+        Post,
+        "/task/<taskId>/runs/<runId>/claim",
+        |call| Box::pin(claims::claim_task(call)),
+    )
     .input("task-claim-request.json")
     .output("task-claim-response.json")
-    .scopes(AllOf(&[Scope("queue:claim-task:<provisionerId>/<workerType>"), WORKER]))
+    .scopes(AllOf(&[
+        Scope("queue:claim-task:<provisionerId>/<workerType>"),
+        WORKER,
+    ]))
     .deprecated()
     .about(
         INTERFACE,
         "Claim one task",
-        "Claims a run that the worker knows by name. Workers ask with `claimWork`.",
+        "Claims a run that the worker names. Workers usually call `claimWork`.",
     ),
-    on("reclaimTask", Post, "/task/<taskId>/runs/<runId>/reclaim", |call| {
-        Box::pin(claims::reclaim(call))
-    })
+    on(
+        "reclaimTask",
+        Post,
+        "/task/<taskId>/runs/<runId>/reclaim",
+        |call| Box::pin(claims::reclaim(call)),
+    )
     .output("task-reclaim-response.json")
     .scopes(Scope("queue:reclaim-task:<taskId>/<runId>"))
     .about(
         INTERFACE,
         "Keep a claim",
-        "The worker keeps the run for longer, and gets new credentials for it. A conflict means \
-         that the run is not its own any more: it was cancelled, its claim ran out, or its deadline \
-         has passed.",
+        "Extends the worker's claim and returns new credentials. A conflict means that the claim \
+         has ended: the task was cancelled, the claim expired, or the deadline passed.",
     ),
-    on("reportCompleted", Post, "/task/<taskId>/runs/<runId>/completed", |call| {
-        Box::pin(reports::completed(call))
-    })
+    on(
+        "reportCompleted",
+        Post,
+        "/task/<taskId>/runs/<runId>/completed",
+        |call| Box::pin(reports::completed(call)),
+    )
     .output(STATUS)
     .scopes(Scope("queue:resolve-task:<taskId>/<runId>"))
-    .about(INTERFACE, "Report success", "The run did what the task asked for."),
-    on("reportFailed", Post, "/task/<taskId>/runs/<runId>/failed", |call| {
-        Box::pin(reports::failed(call))
-    })
+    .about(
+        INTERFACE,
+        "Report success",
+        "The run completed the task successfully.",
+    ),
+    on(
+        "reportFailed",
+        Post,
+        "/task/<taskId>/runs/<runId>/failed",
+        |call| Box::pin(reports::failed(call)),
+    )
     .output(STATUS)
     .scopes(Scope("queue:resolve-task:<taskId>/<runId>"))
-    .about(INTERFACE, "Report failure", "The run did what it could, and the result is bad."),
-    on("reportException", Post, "/task/<taskId>/runs/<runId>/exception", |call| {
-        Box::pin(reports::exception(call))
-    })
+    .about(
+        INTERFACE,
+        "Report failure",
+        "The run completed, and its result is a failure.",
+    ),
+    on(
+        "reportException",
+        Post,
+        "/task/<taskId>/runs/<runId>/exception",
+        |call| Box::pin(reports::exception(call)),
+    )
     .input("task-exception-request.json")
     .output(STATUS)
     .scopes(Scope("queue:resolve-task:<taskId>/<runId>"))
     .about(
         INTERFACE,
         "Report an exception",
-        "The run could not be carried out. After `worker-shutdown` and `intermittent-task` the task \
-         is tried again while it has retries.",
+        "The run could not be completed. After `worker-shutdown` and `intermittent-task` the task \
+         is retried while it has retries.",
     ),
 ];
 
-/// How much work waits and runs.
+/// Counts and lists of pending and claimed runs.
 pub(super) const COUNTS: &[Endpoint] = &[
     on("pendingTasks", Get, "/pending/<taskQueueId>", |call| {
         Box::pin(counts::pending(call))
@@ -319,7 +402,7 @@ pub(super) const COUNTS: &[Endpoint] = &[
     .about(
         METADATA,
         "Count pending tasks",
-        "How many tasks of the queue wait for a worker; `taskQueueCounts` tells more.",
+        "How many tasks of the queue wait for a worker; `taskQueueCounts` returns more.",
     ),
     on(
         "taskQueueCounts",
@@ -333,7 +416,7 @@ pub(super) const COUNTS: &[Endpoint] = &[
     .about(
         METADATA,
         "Count the tasks of a queue",
-        "How many tasks wait for a worker, and how many are being worked on.",
+        "How many tasks wait for a worker, and how many are claimed.",
     ),
     on(
         "taskQueueCountsBatch",
@@ -348,7 +431,7 @@ pub(super) const COUNTS: &[Endpoint] = &[
     .about(
         METADATA,
         "Count the tasks of several queues",
-        "The same for up to 1,000 queues. The caller must be allowed to count all of them.",
+        "Counts for up to 1,000 queues. The caller needs the scopes for all of them.",
     ),
     on(
         "listPendingTasks",
@@ -364,7 +447,7 @@ pub(super) const COUNTS: &[Endpoint] = &[
     .about(
         METADATA,
         "List pending tasks",
-        "The runs that wait for a worker, in the order in which they will be claimed.",
+        "The pending runs, in the order in which they will be claimed.",
     ),
     on(
         "listClaimedTasks",
@@ -380,7 +463,7 @@ pub(super) const COUNTS: &[Endpoint] = &[
     .about(
         METADATA,
         "List claimed tasks",
-        "The runs that workers are busy with, those that were claimed first in front.",
+        "The claimed runs, the earliest claim first.",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! The endpoints of artifacts, task queues and the queue's view of workers, in the order in which they are declared.
+//! The endpoints of artifacts, task queues and the queue's workers, in the order of declaration.
 
 use access::scope::Template::{self, AllOf, For, Scope};
 
@@ -9,7 +9,7 @@ use super::{artifact_content, artifacts, provisioners, quarantine, task_queues, 
 
 const FILES: &str = "Artifacts";
 const METADATA: &str = "Worker Metadata";
-/// Of an artifact, and of each that a link leads to.
+/// The scopes of an artifact, and of each artifact that a link leads to.
 const EACH_NAME: Template = AllOf(&[For {
     variable: "name",
     list: "names",
@@ -35,94 +35,142 @@ const fn on(name: &'static str, method: Verb, route: &'static str, handler: Hand
 
 /// `createArtifact` to `latestArtifact`.
 pub(super) const ARTIFACTS: &[Endpoint] = &[
-    on("createArtifact", Post, ARTIFACT, |call| Box::pin(artifacts::create_artifact(call)))
-        .wildcard("name")
-        .input("post-artifact-request.json")
-        .output("post-artifact-response.json")
-        .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
-        .about(
-            FILES,
-            "Create an artifact",
-            "For the worker of a run: names something that the run leaves behind. Of `s3` the reply has a \
-             `putUrl`, to which the worker puts the file, whole and without credentials; the others are \
-             complete with this. The same again gives a new URL; the end may be moved to later, and a \
-             reference may be changed or become a link. There is no object service.",
-        ),
-    on("finishArtifact", Put, ARTIFACT, |call| Box::pin(artifacts::finish(call)))
-        .wildcard("name")
-        .input("finish-artifact-request.json")
-        .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
-        .about(
-            FILES,
-            "Finish an artifact",
-            "Only artifacts in an object service are finished, and there is none here.",
-        ),
-    on("getArtifact", Get, ARTIFACT, |call| Box::pin(artifact_content::get(call)))
-        .wildcard("name")
-        .output("get-artifact-response.json")
-        .scopes(EACH_NAME)
-        .about(
-            FILES,
-            "Get an artifact of a run",
-            "Redirects (303) to where the content is, over links. An artifact that could not be made is \
-             answered 424, with the reason. The scope is that of the name, and of each name that a link \
-             leads to; give `queue:get-artifact:public/*` to the role `anonymous` to open public ones.",
-        ),
+    on("createArtifact", Post, ARTIFACT, |call| {
+        Box::pin(artifacts::create(call))
+    })
+    .wildcard("name")
+    .input("post-artifact-request.json")
+    .output("post-artifact-response.json")
+    .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
+    .about(
+        FILES,
+        "Create an artifact",
+        "For the worker of a run: creates an artifact. For `s3` the reply has a `putUrl`, to \
+             which the worker puts the complete file, without credentials; other artifacts are \
+             complete at once. The same request again returns a new URL. `expires` may be moved \
+             to a later time, and a reference may be changed or replaced by a link. This server \
+             has no object service.",
+    ),
+    on("finishArtifact", Put, ARTIFACT, |call| {
+        Box::pin(artifacts::finish(call))
+    })
+    .wildcard("name")
+    .input("finish-artifact-request.json")
+    .scopes(Scope("queue:create-artifact:<taskId>/<runId>"))
+    .about(
+        FILES,
+        "Finish an artifact",
+        "Only artifacts in an object service are finished, and this server has none.",
+    ),
+    on("getArtifact", Get, ARTIFACT, |call| {
+        Box::pin(artifact_content::get(call))
+    })
+    .wildcard("name")
+    .output("get-artifact-response.json")
+    .scopes(EACH_NAME)
+    .about(
+        FILES,
+        "Get an artifact of a run",
+        "Redirects (303) to the content, following links. An artifact that could not be made \
+             is answered 424, with the reason. The caller needs the scope of the name, and of \
+             each name that a link leads to. To publish public artifacts, grant \
+             `queue:get-artifact:public/*` to the role `anonymous`.",
+    ),
     on("getLatestArtifact", Get, LATEST_ARTIFACT, |call| {
         Box::pin(artifact_content::get_latest(call))
     })
     .wildcard("name")
     .output("get-artifact-response.json")
     .scopes(EACH_NAME)
-    .about(FILES, "Get an artifact of the last run", "As `getArtifact`, of the task's last run."),
-    on("listArtifacts", Get, "/task/<taskId>/runs/<runId>/artifacts", |call| {
-        Box::pin(artifacts::list(call))
-    })
-    .query(PAGING)
-    .output("list-artifacts-response.json")
-    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
-    .about(FILES, "List the artifacts of a run", "What a run has left behind, by name."),
-    on("listLatestArtifacts", Get, "/task/<taskId>/artifacts", |call| {
-        Box::pin(artifacts::list_latest(call))
-    })
-    .query(PAGING)
-    .output("list-artifacts-response.json")
-    .scopes(Scope("queue:list-artifacts:<taskId>"))
-    .about(FILES, "List the artifacts of the last run", "What a task's last run has left behind, by name."),
-    on("artifactInfo", Get, "/task/<taskId>/runs/<runId>/artifact-info/<name>", |call| {
-        Box::pin(artifacts::show(call))
-    })
-    .wildcard("name")
-    .output("artifact-response.json")
-    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
-    .about(FILES, "Show an artifact of a run", "What lists say of an artifact. Links are not followed."),
-    on("latestArtifactInfo", Get, "/task/<taskId>/artifact-info/<name>", |call| {
-        Box::pin(artifacts::show_latest(call))
-    })
-    .wildcard("name")
-    .output("artifact-response.json")
-    .scopes(Scope("queue:list-artifacts:<taskId>"))
-    .about(FILES, "Show an artifact of the last run", "As `artifactInfo`, of the task's last run."),
-    on("artifact", Get, "/task/<taskId>/runs/<runId>/artifact-content/<name>", |call| {
-        Box::pin(artifact_content::describe(call))
-    })
-    .wildcard("name")
-    .output("artifact-content-response.json")
-    .scopes(EACH_NAME)
     .about(
         FILES,
-        "Where the content of an artifact is",
-        "As `getArtifact`, but as JSON instead of a redirect, and of an error artifact, too.",
+        "Get an artifact of the last run",
+        "As `getArtifact`, of the task's last run.",
     ),
-    on("latestArtifact", Get, "/task/<taskId>/artifact-content/<name>", |call| {
-        Box::pin(artifact_content::describe_latest(call))
-    })
+    on(
+        "listArtifacts",
+        Get,
+        "/task/<taskId>/runs/<runId>/artifacts",
+        |call| Box::pin(artifacts::list(call)),
+    )
+    .query(PAGING)
+    .output("list-artifacts-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
+    .about(
+        FILES,
+        "List the artifacts of a run",
+        "The artifacts of a run, by name.",
+    ),
+    on(
+        "listLatestArtifacts",
+        Get,
+        "/task/<taskId>/artifacts",
+        |call| Box::pin(artifacts::list_latest(call)),
+    )
+    .query(PAGING)
+    .output("list-artifacts-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>"))
+    .about(
+        FILES,
+        "List the artifacts of the last run",
+        "The artifacts of a task's last run, by \
+                                                         name.",
+    ),
+    on(
+        "artifactInfo",
+        Get,
+        "/task/<taskId>/runs/<runId>/artifact-info/<name>",
+        |call| Box::pin(artifacts::show(call)),
+    )
+    .wildcard("name")
+    .output("artifact-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>:<runId>"))
+    .about(
+        FILES,
+        "Show an artifact of a run",
+        "The artifact as lists show it. Links are not \
+                                                followed.",
+    ),
+    on(
+        "latestArtifactInfo",
+        Get,
+        "/task/<taskId>/artifact-info/<name>",
+        |call| Box::pin(artifacts::show_latest(call)),
+    )
+    .wildcard("name")
+    .output("artifact-response.json")
+    .scopes(Scope("queue:list-artifacts:<taskId>"))
+    .about(
+        FILES,
+        "Show an artifact of the last run",
+        "As `artifactInfo`, of the task's last run.",
+    ),
+    on(
+        "artifact",
+        Get,
+        "/task/<taskId>/runs/<runId>/artifact-content/<name>",
+        |call| Box::pin(artifact_content::describe(call)),
+    )
     .wildcard("name")
     .output("artifact-content-response.json")
     .scopes(EACH_NAME)
     .about(
         FILES,
-        "Where the content of an artifact of the last run is",
+        "Find the content of an artifact",
+        "As `getArtifact`, but as JSON instead of a redirect, also for error artifacts.",
+    ),
+    on(
+        "latestArtifact",
+        Get,
+        "/task/<taskId>/artifact-content/<name>",
+        |call| Box::pin(artifact_content::describe_latest(call)),
+    )
+    .wildcard("name")
+    .output("artifact-content-response.json")
+    .scopes(EACH_NAME)
+    .about(
+        FILES,
+        "Find the content of an artifact of the last run",
         "As `artifact`, of the task's last run.",
     ),
 ];
@@ -139,7 +187,8 @@ pub(super) const PROVISIONERS: &[Endpoint] = &[
     .about(
         METADATA,
         "List provisioners",
-        "What the names of the task queues in use begin with. Ask for task queues instead.",
+        "The first parts of the names of recently used task queues. Prefer the endpoints of task \
+         queues.",
     ),
     on(
         "getProvisioner",
@@ -153,7 +202,7 @@ pub(super) const PROVISIONERS: &[Endpoint] = &[
     .about(
         METADATA,
         "Show a provisioner",
-        "When a task queue of this provisioner was last in use. Ask for task queues instead.",
+        "When a task queue of this provisioner was last used. Prefer the endpoints of task queues.",
     ),
 ];
 
@@ -169,7 +218,7 @@ pub(super) const VIEWS: &[Endpoint] = &[
     .about(
         METADATA,
         "List worker types",
-        "The task queues in use whose names begin with this provisioner. Ask for task queues instead.",
+        "The recently used task queues of this provisioner. Prefer the endpoints of task queues.",
     ),
     on("getWorkerType", Get, WORKER_TYPE, |call| Box::pin(task_queues::show_worker_type(call)))
         .output("workertype-response.json")
@@ -178,7 +227,7 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "Show a worker type",
-            "A task queue by the two halves of its name. Ask for the task queue instead.",
+            "A task queue by the two parts of its name. Prefer the endpoints of task queues.",
         ),
     on("listTaskQueues", Get, "/task-queues", |call| Box::pin(task_queues::list(call)))
         .query(PAGING)
@@ -187,12 +236,12 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "List task queues",
-            "Task queues that got a task or were asked for one within the last days, by name.",
+            "Task queues that got a task or a claim within the last days, by name.",
         ),
     on("getTaskQueue", Get, "/task-queues/<taskQueueId>", |call| Box::pin(task_queues::show(call)))
         .output("taskqueue-response.json")
         .scopes(Scope("queue:get-task-queue:<taskQueueId>"))
-        .about(METADATA, "Show a task queue", "When a task queue was last in use."),
+        .about(METADATA, "Show a task queue", "When a task queue was last used."),
     on("listWorkers", Get, WORKERS, |call| Box::pin(worker_views::list(call)))
         .query(&[TOKEN, LIMIT, Query { name: "quarantined", pattern: YES_NO }])
         .output("list-workers-response.json")
@@ -201,8 +250,8 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "List the workers of a task queue",
-            "Workers that asked for work lately, by group and id; with `quarantined`, only those \
-             that are quarantined, or only the others. The worker manager knows more of them.",
+            "Workers that asked for work recently, by group and id; `quarantined` selects \
+             quarantined workers, or only the others. The worker manager returns more details.",
         ),
     on("getWorker", Get, WORKER, |call| Box::pin(worker_views::show(call)))
         .output("worker-response.json")
@@ -211,8 +260,8 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "Show a worker of a task queue",
-            "What a worker has run lately, and who quarantined it and why. The worker manager knows \
-             more of it.",
+            "The recent tasks of a worker, and its quarantines with their authors and reasons. \
+             The worker manager returns more details.",
         ),
     on("quarantineWorker", Put, WORKER, |call| Box::pin(quarantine::quarantine(call)))
         .input("quarantine-worker-request.json")
@@ -224,8 +273,8 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "Quarantine a worker",
-            "Gives a worker no more work until a moment; one in the past ends the quarantine. What \
-             the worker runs goes on. Who did it and why is kept with the worker.",
+            "Gives a worker no work until a time; a time in the past ends the quarantine. Running \
+             tasks continue. The author and the reason are stored with the worker.",
         ),
     on("declareWorker", Put, DECLARED_WORKER, |call| Box::pin(quarantine::declare(call)))
         .input("update-worker-request.json")
@@ -239,6 +288,6 @@ pub(super) const VIEWS: &[Endpoint] = &[
         .about(
             METADATA,
             "Declare a worker",
-            "Makes a worker known that has not asked for work yet, or keeps one known for longer.",
+            "Declares a worker that has not asked for work yet, or extends its expiration.",
         ),
 ];

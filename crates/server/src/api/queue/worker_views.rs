@@ -1,4 +1,4 @@
-//! Workers as the queue knows them: when they asked for work, what they ran, until when they are quarantined.
+//! Workers as the queue sees them: last claims, recent tasks and quarantines.
 
 use domain::id::{WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::{QueueWorker, TaskRun};
@@ -10,12 +10,12 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::task_queues::task_queue_id;
 
-/// Clients expect a moment even where nobody ever quarantined the worker: one long ago.
+/// Clients expect a time even for a worker that was never quarantined: a time in the distant past.
 const NEVER_MS: i64 = 10 * 365 * DAY_MS;
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page::<(String, String)>()?;
-    // A name that no queue can have is a queue without workers.
+    // A name that is no valid queue name has no workers.
     let Ok(queue_id) = task_queue_id(&call) else {
         return Reply::json(&json!({"workers": []}));
     };
@@ -51,7 +51,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&details(&worker.ok_or_else(|| not_found(&call))?))
 }
 
-/// The worker that the route names.
+/// The worker in the route.
 pub(super) fn worker_key(call: &Call) -> Result<WorkerKey, ApiError> {
     Ok(WorkerKey {
         pool_id: task_queue_id(call)?,
@@ -71,7 +71,7 @@ pub(super) fn not_found(call: &Call) -> ApiError {
     ))
 }
 
-/// Of a list.
+/// In a list.
 fn summary(worker: &QueueWorker, now: Timestamp) -> Value {
     let mut reply = common(worker);
     if let Some(latest) = worker.recent_tasks.last() {

@@ -1,6 +1,6 @@
-//! Worker configurations: made, changed, deleted, shown.
+//! Worker configurations: creates, updates, deletes and shows them.
 
-mod authority;
+mod edit_scopes;
 mod evaluate;
 mod history;
 mod market;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use authority::Touched;
+use edit_scopes::EditTargets;
 pub(in crate::api) use table::ENDPOINTS as CONFIGURATIONS;
 use wire::{ConfigurationBody, ConfigurationReply};
 
@@ -41,11 +41,12 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = parse(&call, &body)?;
-    authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
+    edit_scopes::authorize_edit(&mut call, &EditTargets::whole(&wanted, body.adopt_pools)).await?;
     let next = move |known: Option<&Configuration>| match known {
-        // The same again is a repeat of a request whose answer was lost.
+        // The same definition again is a repeated request whose reply was lost.
         Some(known) if known.to_document() != wanted.to_document() => Err(ApiError::conflict(
-            "There is a worker configuration of this name, and it is another. Update it instead, or take another name.",
+            "A different worker configuration of this name exists. Update it instead, or choose \
+             another name.",
         )),
         Some(_) | None => Ok(EditResult::Replace(wanted.clone())),
     };
@@ -61,11 +62,11 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = parse(&call, &body)?;
-    let touched = Touched::whole(&wanted, body.adopt_pools);
-    let warrant = authority::warrant(&mut call, &touched).await?;
+    let targets = EditTargets::whole(&wanted, body.adopt_pools);
+    let warrant = edit_scopes::authorize_edit(&mut call, &targets).await?;
     let next = move |known: Option<&Configuration>| match known {
         Some(known) => {
-            warrant.check(&touched.clone().and_worker_types(known))?;
+            warrant.check(&targets.clone().and_worker_types(known))?;
             Ok(EditResult::Replace(wanted.clone()))
         }
         None => Err(no_such_configuration()),
@@ -79,14 +80,15 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Its pools lose their providers and launch configs, and go when their last workers have; its versions stay.
+/// Its pools lose their providers and launch configs and are deleted after their last workers. Its
+/// versions are kept.
 async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
-    // Who may not touch it at all does not learn whether it is there.
-    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
+    // A caller that may not change it does not learn whether it exists.
+    let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let next = move |known: Option<&Configuration>| match known {
         Some(known) => {
-            warrant.check(&Touched::default().and_worker_types(known))?;
+            warrant.check(&EditTargets::default().and_worker_types(known))?;
             Ok(EditResult::Delete)
         }
         None => Err(no_such_configuration()),

@@ -1,6 +1,7 @@
-//! Documentation of worker configurations and worker types: uploaded as tarballs, had again as such and as pages.
+//! Documentation of worker configurations and worker types: uploads and downloads of tarballs, and
+//! pages.
 //!
-//! A worker type's reply has what documents the worker type, and behind it what documents its configuration.
+//! A worker type's reply has its own documentation, followed by that of its configuration.
 
 mod reading;
 mod subject;
@@ -18,7 +19,7 @@ use self::subject::subject;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::wire::When;
+use super::wire::WireTime;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,8 +33,8 @@ struct RecordReply {
     bytes: u64,
     packed_bytes: u64,
     digest: String,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
 }
 
 #[derive(Serialize)]
@@ -105,13 +106,13 @@ impl From<Record> for RecordReply {
             bytes: record.unpacked_bytes,
             packed_bytes: record.packed_bytes,
             digest: record.digest,
-            created: When(record.created),
-            last_modified: When(record.last_modified),
+            created: WireTime(record.created),
+            last_modified: WireTime(record.last_modified),
         }
     }
 }
 
-/// As HTTP writes it.
+/// The date in the format of HTTP.
 fn http_date(moment: Timestamp) -> String {
     let millis = u64::try_from(moment.as_millis()).unwrap_or_default();
     let moment = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);

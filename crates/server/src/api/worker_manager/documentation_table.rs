@@ -24,7 +24,8 @@ const WRITE_CONFIGURATION: &[access::scope::Template] = &[
 ];
 const READ_CONFIGURATION: access::scope::Template =
     Scope("worker-manager:get-documentation:worker-configuration:<workerConfigurationId>");
-/// By its short name if it has one, whichever name the URL has: as where configurations are managed.
+/// Uses the short name if one exists, whichever name the URL has, as the endpoints of
+/// configurations do.
 const WRITE_WORKER_TYPE: &[access::scope::Template] = &[
     Scope("worker-manager:manage-worker-type:<workerType>"),
     Scope("worker-manager:update-documentation:worker-type:<workerType>"),
@@ -37,92 +38,118 @@ const fn on(name: &'static str, method: Verb, route: &'static str, handler: Hand
 }
 
 pub const DOCUMENTATION: &[Endpoint] = &[
-    on("documentationIndex", Get, "/documentation", |call| Box::pin(documentation::list(call)))
-        .query(&[TOKEN, LIMIT])
-        .output("documentation-list.json")
-        .scopes(Scope("worker-manager:list-documentation"))
-        .about(
-            CATEGORY,
-            "List documentation",
-            "Which worker configurations and worker types have documentation of their own: \
-             configurations first, each kind ordered by id.",
-        ),
-    on("putWorkerConfigurationDocumentation", Put, CONFIGURATION, |call| {
-        Box::pin(documentation::put(call))
+    on("documentationIndex", Get, "/documentation", |call| {
+        Box::pin(documentation::list(call))
     })
+    .query(&[TOKEN, LIMIT])
+    .output("documentation-list.json")
+    .scopes(Scope("worker-manager:list-documentation"))
+    .about(
+        CATEGORY,
+        "List documentation",
+        "The worker configurations and worker types with documentation of their own: \
+             configurations first, each kind ordered by id.",
+    ),
+    on(
+        "putWorkerConfigurationDocumentation",
+        Put,
+        CONFIGURATION,
+        |call| Box::pin(documentation::put(call)),
+    )
     .takes_raw_body()
     .output("documentation.json")
     .scopes(AnyOf(WRITE_CONFIGURATION))
     .about(
         CATEGORY,
         "Upload the documentation of a worker configuration",
-        "Takes a tarball in the layout of taskcluster-lib-docs, packed with gzip or not, in the place of what was there. It \
-         is refused as a whole, with the name of the entry, if anything in it is not a plain file or folder.",
+        "Takes a tarball in the layout of taskcluster-lib-docs, packed with gzip or not, and \
+         replaces the previous one. If an entry is not a plain file or folder, the tarball is \
+         refused, and the error names the entry.",
     ),
-    on("workerConfigurationDocumentation", Get, CONFIGURATION, |call| {
-        Box::pin(documentation::get(call))
-    })
+    on(
+        "workerConfigurationDocumentation",
+        Get,
+        CONFIGURATION,
+        |call| Box::pin(documentation::get(call)),
+    )
     .streams(TARBALL)
     .scopes(READ_CONFIGURATION)
     .about(
         CATEGORY,
         "Download the documentation of a worker configuration",
-        "The tarball, packed anew: the same files are the same bytes.",
+        "The tarball, packed again: the same files are the same bytes.",
     ),
-    on("deleteWorkerConfigurationDocumentation", Delete, CONFIGURATION, |call| {
-        Box::pin(documentation::delete(call))
-    })
+    on(
+        "deleteWorkerConfigurationDocumentation",
+        Delete,
+        CONFIGURATION,
+        |call| Box::pin(documentation::delete(call)),
+    )
     .scopes(AnyOf(WRITE_CONFIGURATION))
     .about(
         CATEGORY,
         "Delete the documentation of a worker configuration",
         "Only the documentation. May be repeated.",
     ),
-    on("workerConfigurationDocumentationPage", Get, CONFIGURATION_PAGE, |call| {
-        Box::pin(documentation::page(call))
-    })
+    on(
+        "workerConfigurationDocumentationPage",
+        Get,
+        CONFIGURATION_PAGE,
+        |call| Box::pin(documentation::page(call)),
+    )
     .streams(PAGE)
     .scopes(READ_CONFIGURATION)
     .about(
         CATEGORY,
         "Show the documentation of a worker configuration",
-        "All of its pages as one page of HTML, in which nothing runs.",
+        "All of its pages as one HTML page, without scripts.",
     ),
-    on("putWorkerTypeDocumentation", Put, WORKER_TYPE, |call| Box::pin(documentation::put(call)))
-        .wildcard("workerTypeId")
-        .takes_raw_body()
-        .output("documentation.json")
-        .scopes(AnyOf(WRITE_WORKER_TYPE))
-        .about(
-            CATEGORY,
-            "Upload the documentation of a worker type",
-            "As `putWorkerConfigurationDocumentation`, for one worker type: any worker pool. A name without a slash is that \
-             of the pool `worker-manager/<name>`.",
-        ),
-    on("workerTypeDocumentation", Get, WORKER_TYPE, |call| Box::pin(documentation::get(call)))
-        .wildcard("workerTypeId")
-        .query(JOINED)
-        .streams(TARBALL)
-        .scopes(READ_WORKER_TYPE)
-        .about(
-            CATEGORY,
-            "Download the documentation of a worker type",
-            "The worker type's files, and those of its configuration in `docs/general`; `README.md` has the README of both, \
-             with a header between them. With `joined=false` only what was uploaded for the worker type.",
-        ),
-    on("deleteWorkerTypeDocumentation", Delete, WORKER_TYPE, |call| {
-        Box::pin(documentation::delete(call))
+    on("putWorkerTypeDocumentation", Put, WORKER_TYPE, |call| {
+        Box::pin(documentation::put(call))
     })
+    .wildcard("workerTypeId")
+    .takes_raw_body()
+    .output("documentation.json")
+    .scopes(AnyOf(WRITE_WORKER_TYPE))
+    .about(
+        CATEGORY,
+        "Upload the documentation of a worker type",
+        "As `putWorkerConfigurationDocumentation`, for one worker type: any worker pool. A \
+             name without a slash is the pool `worker-manager/<name>`.",
+    ),
+    on("workerTypeDocumentation", Get, WORKER_TYPE, |call| {
+        Box::pin(documentation::get(call))
+    })
+    .wildcard("workerTypeId")
+    .query(JOINED)
+    .streams(TARBALL)
+    .scopes(READ_WORKER_TYPE)
+    .about(
+        CATEGORY,
+        "Download the documentation of a worker type",
+        "The worker type's files, with those of its configuration in `docs/general`. \
+             `README.md` has both READMEs, with a header between them. With `joined=false`, only \
+             the worker type's own files.",
+    ),
+    on(
+        "deleteWorkerTypeDocumentation",
+        Delete,
+        WORKER_TYPE,
+        |call| Box::pin(documentation::delete(call)),
+    )
     .wildcard("workerTypeId")
     .scopes(AnyOf(WRITE_WORKER_TYPE))
     .about(
         CATEGORY,
         "Delete the documentation of a worker type",
-        "That of its configuration stays, and is shown alone. May be repeated.",
+        "The documentation of its configuration is kept. May be repeated.",
     ),
-    on("workerTypeDocumentationPage", Get, WORKER_TYPE_PAGE, |call| {
-        Box::pin(documentation::page(call))
-    })
+    on(
+        "workerTypeDocumentationPage",
+        Get,
+        WORKER_TYPE_PAGE,
+        |call| Box::pin(documentation::page(call)),
+    )
     .wildcard("workerTypeId")
     .query(JOINED)
     .streams(PAGE)
@@ -130,7 +157,7 @@ pub const DOCUMENTATION: &[Endpoint] = &[
     .about(
         CATEGORY,
         "Show the documentation of a worker type",
-        "The worker type's pages, followed by the header \"General Worker Configuration Documentation\" and those of its \
-         configuration.",
+        "The worker type's pages, followed by the header \"General Worker Configuration \
+         Documentation\" and the pages of its configuration.",
     ),
 ];

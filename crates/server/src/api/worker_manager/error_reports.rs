@@ -1,4 +1,4 @@
-//! What went wrong in a pool: reported, listed, counted.
+//! Errors of pools: reported, listed and counted.
 
 use domain::error_report::{ErrorReport, ErrorStats, Tallies};
 use domain::id::{ErrorId, PoolId, WorkerGroup, WorkerId, WorkerKey};
@@ -80,7 +80,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let filter = ErrorFilter {
         launch_config_id: call.query_id("launchConfigId")?,
         error_id: match call.query("errorId").map(str::parse::<ErrorId>) {
-            // What is no error's id finds no error.
+            // An invalid error id finds no error.
             Some(Err(_)) => return reply(Vec::new(), None),
             other => other.transpose()?,
         },
@@ -114,7 +114,7 @@ pub(super) async fn stats(mut call: Call) -> Result<Reply, ApiError> {
         .url_params()
         .text("workerPoolId", named.as_deref().unwrap_or("*"));
     call.authorize(params).await?;
-    // What is no pool's id is no pool.
+    // An invalid pool id finds no pool.
     let pool_id = match named.as_deref().map(str::parse::<PoolId>) {
         None => None,
         Some(Ok(id)) => Some(id),

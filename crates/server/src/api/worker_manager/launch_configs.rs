@@ -10,7 +10,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::paging::MAX_PAGE_BYTES;
 use super::super::reply::Reply;
-use super::wire::When;
+use super::wire::WireTime;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,8 +27,8 @@ struct LaunchConfigReply {
     worker_pool_id: String,
     is_archived: bool,
     configuration: Map<String, Value>,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
 }
 
 impl From<LaunchConfig> for LaunchConfigReply {
@@ -38,8 +38,8 @@ impl From<LaunchConfig> for LaunchConfigReply {
             worker_pool_id: config.pool_id.to_string(),
             is_archived: config.archived,
             configuration: config.configuration,
-            created: When(config.created),
-            last_modified: When(config.last_modified),
+            created: WireTime(config.created),
+            last_modified: WireTime(config.last_modified),
         }
     }
 }

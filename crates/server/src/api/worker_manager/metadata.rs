@@ -1,4 +1,4 @@
-//! Workers as the queue knows them, together with what we know of them.
+//! Workers as the queue sees them, together with the worker manager's data.
 
 mod outside;
 
@@ -15,7 +15,7 @@ use super::super::reply::Reply;
 const STANDALONE: &str = "standalone";
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
-    // The two halves have no pattern of their own; a pool that cannot exist has no workers.
+    // The two parts have no pattern of their own. An invalid pool id has no workers.
     let Ok(pool_id) = joined_pool_id(&call) else {
         return Reply::json(&json!({"workers": []}));
     };
@@ -104,7 +104,7 @@ fn joined_pool_id(call: &Call) -> Result<PoolId, ApiError> {
     Ok(format!("{left}/{right}").parse()?)
 }
 
-/// What both replies have.
+/// The fields of both replies.
 fn common(row: &WorkerMetadata) -> Map<String, Value> {
     let queue = &row.queue;
     let mut reply = Map::new();

@@ -1,4 +1,4 @@
-//! Is the service alive, and which version is it? The same for every service.
+//! The state and the version of the service. The same for every service.
 
 use engine::measures::seconds;
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ pub(in crate::api) async fn version(_call: Call) -> Result<Reply, ApiError> {
     Reply::json(&version_document())
 }
 
-/// What other services call `version.json`.
+/// The document that other services call `version.json`.
 pub(in crate::api) fn version_document() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),

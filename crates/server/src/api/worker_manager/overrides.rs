@@ -1,4 +1,4 @@
-//! Overrides: what is paused or limited otherwise, for a time.
+//! Overrides: pauses and limits that hold for a time.
 
 use access::scope::Params;
 use domain::Version;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
-use super::wire::When;
+use super::wire::WireTime;
 
 /// The body of setOverride.
 #[derive(Deserialize)]
@@ -73,11 +73,11 @@ struct OverrideReply {
     max_capacity: Option<u64>,
     reason: String,
     owner: String,
-    created: When,
-    until: When,
+    created: WireTime,
+    until: WireTime,
     in_force: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<When>,
+    ended: Option<WireTime>,
 }
 
 impl OverrideBody {
@@ -96,8 +96,9 @@ impl OverrideBody {
             (None, None, Some(provider), None) => Target::Provider(provider.parse()?),
             (None, None, None, Some(region)) => Target::Region(region.parse()?),
             _ => {
-                let text = "An override is about one thing: name `workerPoolId` (with `launchConfigId`, if one of \
-                            its launch configs is meant), `providerId` or `region`";
+                let text = "An override has one target: give `workerPoolId` (with \
+                            `launchConfigId` for one of its launch configs), `providerId` or \
+                            `region`";
                 return Err(ApiError::input(text));
             }
         })
@@ -129,7 +130,7 @@ pub(super) async fn set(mut call: Call) -> Result<Reply, ApiError> {
     put(call, asked).await
 }
 
-/// RFC 191's pause is an override of a name of its own.
+/// RFC 191's pause is an override with a reserved name.
 pub(super) async fn pause_launch_config(mut call: Call) -> Result<Reply, ApiError> {
     let (pool_id, config_id) = launch_config(&call)?;
     let body = call.body::<PauseBody>()?;
@@ -144,7 +145,8 @@ pub(super) async fn resume_launch_config(mut call: Call) -> Result<Reply, ApiErr
     let (pool_id, config_id) = launch_config(&call)?;
     let id = Target::pause_id(&pool_id, &config_id);
     let text = format!(
-        "Launch config {config_id} was not paused by pauseLaunchConfig; listOverrides shows whatever else pauses it"
+        "Launch config {config_id} was not paused by pauseLaunchConfig; listOverrides shows other \
+         overrides that pause it"
     );
     let target = Target::LaunchConfig(pool_id, config_id);
     call.authorize(params(&call, &id, &target)).await?;
@@ -203,7 +205,7 @@ async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError
     Ok(read.await?)
 }
 
-/// What the scopes of a change depend on.
+/// The parameters of a change's scopes.
 fn params(call: &Call, id: &OverrideId, target: &Target) -> Params {
     let params = call.url_params().text("overrideId", id.as_str());
     let flags = |params: Params, is_pool, is_provider| {
@@ -286,10 +288,10 @@ fn shown(given: &Override, now: Timestamp) -> OverrideReply {
         max_capacity,
         reason: given.reason.clone(),
         owner: given.owner.to_string(),
-        created: When(given.created),
-        until: When(given.until),
+        created: WireTime(given.created),
+        until: WireTime(given.until),
         in_force: given.is_in_force(now),
-        ended: given.ended.map(When),
+        ended: given.ended.map(WireTime),
     }
 }
 

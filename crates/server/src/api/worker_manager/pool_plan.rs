@@ -1,4 +1,4 @@
-//! What making or updating a pool by hand would do, before it is done.
+//! Shows the result of creating or updating a pool by hand, before it is applied.
 
 use access::scope::Template::Scope;
 use domain::id::LaunchConfigId;
@@ -12,7 +12,7 @@ use super::super::reply::Reply;
 use super::pools::asked;
 use super::wire::PoolBody;
 
-/// Taskcluster has nothing like it.
+/// Taskcluster has no such endpoint.
 pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[Endpoint::new(
     Service::WorkerManager,
     "planWorkerPool",
@@ -27,8 +27,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[Endpoint::new(
 .about(
     "Worker Pools",
     "Plan a worker pool",
-    "What making or updating a pool with this definition would do, and does not do. The definition is checked and \
-     completed by its provider as for an update, and what is wrong with it is refused the same way.",
+    "Shows the result of creating or updating a pool with this definition, without applying it. \
+     Its provider checks and completes the definition as for an update, and errors are the same.",
 )];
 
 async fn plan(call: Call) -> Result<Reply, ApiError> {

@@ -1,4 +1,4 @@
-//! Worker pools: made, changed, deleted, shown.
+//! Worker pools: creates, updates, deletes and shows them.
 
 use domain::audit::EntityType;
 use domain::counts;
@@ -96,18 +96,18 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     })
 }
 
-/// The part of the launch configs, ordered by pool, that belongs to one.
+/// The launch configs of one pool; the list is ordered by pool.
 fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
     let start = configs.partition_point(|config| config.pool_id < *id);
     let end = configs.partition_point(|config| config.pool_id <= *id);
     &configs[start..end]
 }
 
-/// Authorises the caller for the provider, and has it judge what is asked for.
+/// Authorises the caller for the provider, and has the provider check the definition.
 async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
-    // Nothing that the config could say would change a pool made of rules; the transaction looks once more.
+    // No config can change a pool that is made of rules; the transaction checks that again.
     let id = call.pool_id()?;
     let read = call.app.engine.store.read("pool_is_compiled", move |tx| {
         store::pool_get(tx, &id)?

@@ -1,4 +1,4 @@
-//! Which providers there are, and how handlers get hold of one.
+//! Lists providers, and finds them for handlers.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::call::Call;
 use super::super::error::ApiError;
 use super::super::reply::Reply;
 
-/// How many providers a page has when nothing else is asked for.
+/// Default size of a page.
 const DEFAULT_PAGE: usize = 100;
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {

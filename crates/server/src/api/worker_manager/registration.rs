@@ -1,4 +1,4 @@
-//! Workers register and renew their credentials. `registerWorker` is open to the world.
+//! Workers register and renew their credentials. `registerWorker` needs no credentials.
 
 use access::Secret;
 use cloud::Proof;
@@ -70,7 +70,7 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
     reply(&workers::renew(&call.app.engine, key, body.secret, call.now).await?)
 }
 
-/// Credentials, and the secret for the next time.
+/// Credentials, and the secret of the next registration.
 fn reply(registered: &Registered) -> Result<Reply, ApiError> {
     let credentials = &registered.credentials;
     let mut reply = json!({
@@ -96,7 +96,7 @@ fn worker_key(pool_id: &str, group: &str, id: &str) -> Result<WorkerKey, ApiErro
     })
 }
 
-/// The schema has seen to it that exactly one kind of proof is there.
+/// The schema ensures that exactly one kind of proof is given.
 fn proof(body: ProofBody) -> Result<Proof, ApiError> {
     match body {
         ProofBody {

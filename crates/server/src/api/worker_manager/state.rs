@@ -1,4 +1,4 @@
-//! The state of workers: what became of their last task runs, and how many ended how (RFC 124).
+//! The state of workers: their last task runs, and counts by result (RFC 124).
 
 mod table;
 
@@ -18,7 +18,7 @@ use super::workers::worker_not_found;
 
 pub(in crate::api) use table::ENDPOINTS as STATES;
 
-/// The reserved provisioner of RFC 124: a worker type by its name alone belongs to it.
+/// The reserved provisioner of RFC 124: worker types without a provisioner belong to it.
 const PROVISIONER: &str = "worker-manager";
 
 /// The order of lists: newest first, then by task and run.
@@ -59,7 +59,7 @@ pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
     read(&call, name, worker_not_found, move |tx, after, limit| {
         let kept = store::run_outcome_list_of_worker(tx, &key, None, MAX_PAGE)?;
-        // The queue may have workers of a pool that are not ours, and remember those that are gone.
+        // The queue may have workers of the pool that are not ours, and records of deleted ones.
         if kept.is_empty() && store::worker_get(tx, &key)?.is_none() {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     let id: ConfigurationId = call.parameter("workerConfigurationId").parse()?;
     let name = Map::from_iter([("workerConfigurationId".to_owned(), json!(id.as_str()))]);
     let now = call.now;
-    let text = format!("There is no worker configuration {id} with worker types");
+    let text = format!("No worker configuration {id} has worker types");
     let missing = || ApiError::not_found(text);
     read(&call, name, missing, move |tx, after, limit| {
         let pools = store::configuration_pools(tx, &id)?;
@@ -112,8 +112,8 @@ pub(super) async fn of_configuration(call: Call) -> Result<Reply, ApiError> {
     .await
 }
 
-/// Reads a page of runs and the counts, and answers under this name; `missing`: what they are of does
-/// not exist.
+/// Reads a page of runs and the counts, and replies under this name. `missing` is the error if
+/// their subject does not exist.
 async fn read(
     call: &Call,
     name: Map<String, Value>,
@@ -161,7 +161,7 @@ fn cursor((resolved, task_id, run_id): &Cursor) -> Result<RunCursor, ApiError> {
     })
 }
 
-/// Of single workers nothing is counted beforehand: what is kept of one is little.
+/// Single workers have no stored counts, because few runs of each are kept.
 fn tallies_of(kept: &[RunOutcome], now: Timestamp) -> Tallies {
     Window::ALL.map(|window| {
         let since = window.since(now);

@@ -1,4 +1,4 @@
-//! How many workers pools and launch configs have.
+//! Counts the workers of pools and launch configs.
 
 use domain::counts::{self, Counts};
 use domain::id::{LaunchConfigId, PoolId};
@@ -11,7 +11,7 @@ use super::super::error::ApiError;
 use super::super::reply::Reply;
 use super::wire::StatsReply;
 
-/// What stands for workers without a launch config.
+/// Stands for workers without a launch config.
 const UNKNOWN: &str = "unknown";
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ pub(super) async fn of_launch_configs(call: Call) -> Result<Reply, ApiError> {
         .map(|(config, counts)| (name(config), counts))
         .collect();
     if rows.is_empty() {
-        // A pool without workers has always had one row of zeros.
+        // For compatibility, a pool without workers has one row of zeros.
         rows.push((UNKNOWN.to_owned(), Counts::default()));
     }
     rows.sort_by(|(a, _), (b, _)| a.cmp(b));

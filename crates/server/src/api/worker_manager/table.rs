@@ -32,14 +32,14 @@ const LAUNCH_CONFIG: Query = Query {
 const WORKER_STATE: &str = "^(requested|running|stopping|stopped)$";
 const POOL_WORKER_STATE: &str = "^(requested|running|stopping|stopped|standalone)$";
 const YES_NO: &str = "^(true|false)$";
-/// Nothing, or what a pool's id may look like.
+/// Empty, or a possible pool id.
 const ANY_POOL: &str = "^([a-zA-Z0-9_/-]+)?$";
 
 const MANAGE: &[access::scope::Template] = &[
     Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
     Scope("worker-manager:provider:<providerId>"),
 ];
-/// Whoever may change the target for good may do so for a time.
+/// A caller that may change the target permanently may override it for a time.
 const OVERRIDE: &[access::scope::Template] = &[
     Scope("worker-manager:manage-override:<overrideId>"),
     If {
@@ -73,85 +73,117 @@ const fn on(name: &'static str, method: Verb, route: &'static str, handler: Hand
 }
 
 pub const ENDPOINTS: &[Endpoint] = &[
-    on("ping", Get, "/ping", |call| Box::pin(monitoring::ping(call))).about(
+    on("ping", Get, "/ping", |call| {
+        Box::pin(monitoring::ping(call))
+    })
+    .about(
         MONITORING,
         "Ping the service",
-        "Answers at once if the service is alive, with the seconds it has been up.",
+        "Answers at once if the service is alive, with its uptime in seconds.",
     ),
-    on("lbheartbeat", Get, "/__lbheartbeat__", |call| Box::pin(monitoring::heartbeat(call))).about(
+    on("lbheartbeat", Get, "/__lbheartbeat__", |call| {
+        Box::pin(monitoring::heartbeat(call))
+    })
+    .about(
         MONITORING,
         "Heartbeat for load balancers",
-        "Answers 200 as long as requests are being served.",
+        "Answers 200 while the service serves requests.",
     ),
-    on("version", Get, "/__version__", |call| Box::pin(monitoring::version(call))).about(
+    on("version", Get, "/__version__", |call| {
+        Box::pin(monitoring::version(call))
+    })
+    .about(
         MONITORING,
         "Version of the service",
-        "Which version is running, built from which commit.",
+        "The running version and the commit that it was built from.",
     ),
-    on("listProviders", Get, "/providers", |call| Box::pin(providers::list(call)))
-        .query(&[Query { name: "continuationToken", pattern: DIGITS }, LIMIT])
-        .output("provider-list.json")
-        .scopes(Scope("worker-manager:list-providers"))
-        .about(
-            "Providers",
-            "List providers",
-            "All configured providers, in the order of the configuration, also those whose set-up \
-             has failed. The built-in null provider is not among them.",
-        ),
-    on("createWorkerPool", Put, POOL, |call| Box::pin(pools::create(call)))
-        .wildcard("workerPoolId")
-        .input("create-worker-pool-request.json")
-        .output("worker-pool-full.json")
-        .scopes(AllOf(MANAGE))
-        .about(
-            POOLS,
-            "Create a worker pool",
-            "Makes a pool. Its config is checked by its provider, and its launch configs get their \
-             ids. The same request again is answered as the first was; a pool of this name with \
-             another definition is a conflict.",
-        ),
-    on("updateWorkerPool", Post, POOL, |call| Box::pin(pools::update(call)))
-        .wildcard("workerPoolId")
-        .input("update-worker-pool-request.json")
-        .output("worker-pool-full.json")
-        .scopes(AllOf(MANAGE))
-        .experimental()
-        .about(
-            POOLS,
-            "Update a worker pool",
-            "Replaces the definition of a pool. Launch configs that are no longer in it are \
-             archived; those that are keep their ids. `created` and `lastModified` may be given and \
-             are ignored, so that what was read can be sent back.",
-        ),
-    on("deleteWorkerPool", Delete, POOL, |call| Box::pin(pools::delete(call)))
-        .wildcard("workerPoolId")
-        .output("worker-pool-full.json")
-        .scopes(Scope("worker-manager:manage-worker-pool:<workerPoolId>"))
-        .about(
-            POOLS,
-            "Delete a worker pool",
-            "Takes the pool's provider and launch configs away. It is removed some minutes after its last worker \
-             has gone; until then an update brings it back.",
-        ),
+    on("listProviders", Get, "/providers", |call| {
+        Box::pin(providers::list(call))
+    })
+    .query(&[
+        Query {
+            name: "continuationToken",
+            pattern: DIGITS,
+        },
+        LIMIT,
+    ])
+    .output("provider-list.json")
+    .scopes(Scope("worker-manager:list-providers"))
+    .about(
+        "Providers",
+        "List providers",
+        "All configured providers, in the order of the configuration, including those that \
+             failed to start. The built-in null provider is not among them.",
+    ),
+    on("createWorkerPool", Put, POOL, |call| {
+        Box::pin(pools::create(call))
+    })
+    .wildcard("workerPoolId")
+    .input("create-worker-pool-request.json")
+    .output("worker-pool-full.json")
+    .scopes(AllOf(MANAGE))
+    .about(
+        POOLS,
+        "Create a worker pool",
+        "Creates a pool. Its provider checks its config, and its launch configs get their \
+             ids. The same request again gets the same answer; another definition under this name \
+             is a conflict.",
+    ),
+    on("updateWorkerPool", Post, POOL, |call| {
+        Box::pin(pools::update(call))
+    })
+    .wildcard("workerPoolId")
+    .input("update-worker-pool-request.json")
+    .output("worker-pool-full.json")
+    .scopes(AllOf(MANAGE))
+    .experimental()
+    .about(
+        POOLS,
+        "Update a worker pool",
+        "Replaces the definition of a pool. Launch configs that are removed from it are \
+             archived; the others keep their ids. `created` and `lastModified` are ignored, so \
+             that clients can send back a definition that they read.",
+    ),
+    on("deleteWorkerPool", Delete, POOL, |call| {
+        Box::pin(pools::delete(call))
+    })
+    .wildcard("workerPoolId")
+    .output("worker-pool-full.json")
+    .scopes(Scope("worker-manager:manage-worker-pool:<workerPoolId>"))
+    .about(
+        POOLS,
+        "Delete a worker pool",
+        "Removes the pool's provider and launch configs. The pool is deleted some minutes \
+             after its last worker has stopped; until then an update restores it.",
+    ),
     on(
         "listWorkerPoolLaunchConfigs",
         Get,
         "/worker-pool/<workerPoolId>/launch-configs",
         |call| Box::pin(launch_configs::list(call)),
     )
-    .query(&[TOKEN, LIMIT, Query { name: "includeArchived", pattern: YES_NO }])
+    .query(&[
+        TOKEN,
+        LIMIT,
+        Query {
+            name: "includeArchived",
+            pattern: YES_NO,
+        },
+    ])
     .output("worker-pool-launch-config-list.json")
     .scopes(Scope("worker-manager:get-worker-pool:<workerPoolId>"))
     .experimental()
     .about(
         "Worker Pool Launch Configs",
         "List a pool's launch configs",
-        "The ways in which workers of this pool are started; with `includeArchived=true` also those \
-         that are no longer used.",
+        "The launch configs of the pool; with `includeArchived=true` including archived ones.",
     ),
-    on("workerPoolStats", Get, "/worker-pool/<workerPoolId>/stats", |call| {
-        Box::pin(stats::of_launch_configs(call))
-    })
+    on(
+        "workerPoolStats",
+        Get,
+        "/worker-pool/<workerPoolId>/stats",
+        |call| Box::pin(stats::of_launch_configs(call)),
+    )
     .wildcard("workerPoolId")
     .output("worker-pool-stats.json")
     .scopes(Scope("worker-manager:get-worker-pool:<workerPoolId>"))
@@ -159,8 +191,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         POOLS,
         "Count a pool's workers by launch config",
-        "Numbers and capacities of workers by state, for each launch config that has any; workers \
-         without one count as `unknown`.",
+        "Numbers and capacities of workers by state, for each launch config with workers. Workers \
+         without a launch config count as `unknown`.",
     ),
     on("workerPool", Get, POOL, |call| Box::pin(pools::show(call)))
         .wildcard("workerPoolId")
@@ -169,26 +201,37 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(
             POOLS,
             "Show a worker pool",
-            "A pool's definition with its active launch configs, and how many workers it has.",
+            "A pool's definition with its active launch configs, and the number of its workers.",
         ),
-    on("listWorkerPools", Get, "/worker-pools", |call| Box::pin(pools::list(call)))
-        .query(PAGING)
-        .output("worker-pool-list.json")
-        .scopes(Scope("worker-manager:list-worker-pools"))
-        .about(POOLS, "List worker pools", "All worker pools, ordered by their ids."),
-    on("listWorkerPoolsStats", Get, "/worker-pools/stats", |call| Box::pin(stats::of_pools(call)))
-        .query(PAGING)
-        .output("worker-pool-list-stats.json")
-        .scopes(Scope("worker-manager:list-worker-pools"))
-        .experimental()
-        .about(
-            POOLS,
-            "Count the workers of all pools",
-            "Numbers and capacities of workers by state, for each pool, ordered by their ids.",
-        ),
-    on("reportWorkerError", Post, "/worker-pool-errors/<workerPoolId>", |call| {
-        Box::pin(error_reports::report(call))
+    on("listWorkerPools", Get, "/worker-pools", |call| {
+        Box::pin(pools::list(call))
     })
+    .query(PAGING)
+    .output("worker-pool-list.json")
+    .scopes(Scope("worker-manager:list-worker-pools"))
+    .about(
+        POOLS,
+        "List worker pools",
+        "All worker pools, ordered by their ids.",
+    ),
+    on("listWorkerPoolsStats", Get, "/worker-pools/stats", |call| {
+        Box::pin(stats::of_pools(call))
+    })
+    .query(PAGING)
+    .output("worker-pool-list-stats.json")
+    .scopes(Scope("worker-manager:list-worker-pools"))
+    .experimental()
+    .about(
+        POOLS,
+        "Count the workers of all pools",
+        "Numbers and capacities of workers by state, for each pool, ordered by their ids.",
+    ),
+    on(
+        "reportWorkerError",
+        Post,
+        "/worker-pool-errors/<workerPoolId>",
+        |call| Box::pin(error_reports::report(call)),
+    )
     .wildcard("workerPoolId")
     .input("report-worker-error-request.json")
     .output("worker-pool-error.json")
@@ -196,81 +239,119 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         INTERFACE,
         "Report an error from a worker",
-        "For workers: tells those who look after the pool that something is wrong. Do not report \
-         secrets: whoever may list the errors of the pool can read this.",
+        "For workers: reports a problem to the owners of the pool. Do not report secrets: \
+         everybody who may list the errors of the pool can read the report.",
     ),
-    on("workerPoolErrorStats", Get, "/worker-pool-errors/stats", |call| {
-        Box::pin(error_reports::stats(call))
-    })
-    .query(&[Query { name: "workerPoolId", pattern: ANY_POOL }])
+    on(
+        "workerPoolErrorStats",
+        Get,
+        "/worker-pool-errors/stats",
+        |call| Box::pin(error_reports::stats(call)),
+    )
+    .query(&[Query {
+        name: "workerPoolId",
+        pattern: ANY_POOL,
+    }])
     .output("worker-pool-error-stats.json")
-    .scopes(Scope("worker-manager:list-worker-pool-errors:<workerPoolId>"))
+    .scopes(Scope(
+        "worker-manager:list-worker-pool-errors:<workerPoolId>",
+    ))
     .experimental()
     .about(
         POOLS,
         "Count errors",
-        "How often errors were reported, by day, hour, title, code, pool and launch config; of one \
-         pool, or of all of them if none is named.",
+        "How often errors were reported, by day, hour, title, code, pool and launch config; of \
+         one pool, or of all pools if none is named.",
     ),
-    on("listWorkerPoolErrors", Get, "/worker-pool-errors/<workerPoolId>", |call| {
-        Box::pin(error_reports::list(call))
-    })
+    on(
+        "listWorkerPoolErrors",
+        Get,
+        "/worker-pool-errors/<workerPoolId>",
+        |call| Box::pin(error_reports::list(call)),
+    )
     .wildcard("workerPoolId")
-    .query(&[TOKEN, LIMIT, LAUNCH_CONFIG, Query { name: "errorId", pattern: ERROR_ID_QUERY }])
+    .query(&[
+        TOKEN,
+        LIMIT,
+        LAUNCH_CONFIG,
+        Query {
+            name: "errorId",
+            pattern: ERROR_ID_QUERY,
+        },
+    ])
     .output("worker-pool-error-list.json")
-    .scopes(Scope("worker-manager:list-worker-pool-errors:<workerPoolId>"))
+    .scopes(Scope(
+        "worker-manager:list-worker-pool-errors:<workerPoolId>",
+    ))
     .about(
         POOLS,
         "List a pool's errors",
-        "What providers and workers have reported, newest first.",
+        "Errors reported by providers and workers, newest first.",
     ),
-    on("listWorkersForWorkerGroup", Get, GROUP, |call| Box::pin(workers::list_group(call)))
-        .alias("listWorkersForWorkerGroupWithColon", GROUP_COLON)
-        .query(PAGING)
-        .output("worker-list.json")
-        .scopes(Scope("worker-manager:list-workers:<workerPoolId>/<workerGroup>"))
-        .about(
-            WORKERS,
-            "List the workers of a group",
-            "The workers of one group of a pool, newest first, also stopped ones.",
-        ),
+    on("listWorkersForWorkerGroup", Get, GROUP, |call| {
+        Box::pin(workers::list_group(call))
+    })
+    .alias("listWorkersForWorkerGroupWithColon", GROUP_COLON)
+    .query(PAGING)
+    .output("worker-list.json")
+    .scopes(Scope(
+        "worker-manager:list-workers:<workerPoolId>/<workerGroup>",
+    ))
+    .about(
+        WORKERS,
+        "List the workers of a group",
+        "The workers of one group of a pool, newest first, including stopped ones.",
+    ),
     on("worker", Get, WORKER, |call| Box::pin(workers::show(call)))
         .alias("workerWithColon", WORKER_COLON)
         .output("worker-full.json")
-        .scopes(Scope("worker-manager:get-worker:<workerPoolId>/<workerGroup>/<workerId>"))
+        .scopes(Scope(
+            "worker-manager:get-worker:<workerPoolId>/<workerGroup>/<workerId>",
+        ))
         .about(WORKERS, "Show a worker", "What we know of one worker."),
-    on("createWorker", Put, WORKER, |call| Box::pin(workers::create(call)))
-        .alias("createWorkerWithColon", WORKER_COLON)
-        .input("create-worker-request.json")
-        .output("worker-full.json")
-        .payload(Payload::WithoutSecret)
-        .scopes(Scope("worker-manager:create-worker:<workerPoolId>/<workerGroup>/<workerId>"))
-        .about(
-            WORKERS,
-            "Declare a worker",
-            "Tells us of a worker that was not launched by us, if the pool's provider has such \
-             workers. A worker's id cannot be used again until its row has expired, also when it \
-             has been removed. Use `updateWorker` to change one.",
-        ),
-    on("updateWorker", Post, WORKER, |call| Box::pin(workers::update(call)))
-        .alias("updateWorkerWithColon", WORKER_COLON)
-        .input("create-worker-request.json")
-        .output("worker-full.json")
-        .payload(Payload::WithoutSecret)
-        .scopes(Scope("worker-manager:update-worker:<workerPoolId>/<workerGroup>/<workerId>"))
-        .about(
-            WORKERS,
-            "Change a declared worker",
-            "Changes when a worker expires, its capacity and its secret. What is not given stays as \
-             it is.",
-        ),
-    on("removeWorker", Delete, WORKER, |call| Box::pin(workers::remove(call)))
-        .scopes(Scope("worker-manager:remove-worker:<workerPoolId>/<workerGroup>/<workerId>"))
-        .about(
-            WORKERS,
-            "Remove a worker",
-            "Ends a worker, whether it is busy or not. May be repeated.",
-        ),
+    on("createWorker", Put, WORKER, |call| {
+        Box::pin(workers::create(call))
+    })
+    .alias("createWorkerWithColon", WORKER_COLON)
+    .input("create-worker-request.json")
+    .output("worker-full.json")
+    .payload(Payload::WithoutSecret)
+    .scopes(Scope(
+        "worker-manager:create-worker:<workerPoolId>/<workerGroup>/<workerId>",
+    ))
+    .about(
+        WORKERS,
+        "Declare a worker",
+        "Declares a worker that was not launched by the worker manager, if the pool's \
+             provider has such workers. The id of a worker cannot be used again until its row has \
+             expired, even after the worker was removed. To change a worker, use `updateWorker`.",
+    ),
+    on("updateWorker", Post, WORKER, |call| {
+        Box::pin(workers::update(call))
+    })
+    .alias("updateWorkerWithColon", WORKER_COLON)
+    .input("create-worker-request.json")
+    .output("worker-full.json")
+    .payload(Payload::WithoutSecret)
+    .scopes(Scope(
+        "worker-manager:update-worker:<workerPoolId>/<workerGroup>/<workerId>",
+    ))
+    .about(
+        WORKERS,
+        "Change a declared worker",
+        "Changes a worker's expiration, capacity and secret. Omitted fields do not change.",
+    ),
+    on("removeWorker", Delete, WORKER, |call| {
+        Box::pin(workers::remove(call))
+    })
+    .scopes(Scope(
+        "worker-manager:remove-worker:<workerPoolId>/<workerGroup>/<workerId>",
+    ))
+    .about(
+        WORKERS,
+        "Remove a worker",
+        "Ends a worker, whether it is busy or not. May be repeated.",
+    ),
     on(
         "shouldWorkerTerminate",
         Get,
@@ -278,111 +359,160 @@ pub const ENDPOINTS: &[Endpoint] = &[
         |call| Box::pin(workers::should_terminate(call)),
     )
     .output("should-worker-terminate-response.json")
-    .scopes(Scope("worker-manager:should-worker-terminate:<workerPoolId>/<workerGroup>/<workerId>"))
+    .scopes(Scope(
+        "worker-manager:should-worker-terminate:<workerPoolId>/<workerGroup>/<workerId>",
+    ))
     .experimental()
     .about(
         WORKERS,
-        "Should this worker end itself?",
-        "For workers: asked before work is claimed. Tells the last decision about the worker and \
-         the reason for it.",
+        "Ask whether a worker should stop",
+        "For workers, before they claim work: returns the last decision about the worker and its \
+         reason.",
     ),
-    on("listWorkersForWorkerPool", Get, "/workers/<workerPoolId>", |call| {
-        Box::pin(workers::list_pool(call))
-    })
+    on(
+        "listWorkersForWorkerPool",
+        Get,
+        "/workers/<workerPoolId>",
+        |call| Box::pin(workers::list_pool(call)),
+    )
     .wildcard("workerPoolId")
-    .query(&[TOKEN, LIMIT, LAUNCH_CONFIG, Query { name: "state", pattern: POOL_WORKER_STATE }])
+    .query(&[
+        TOKEN,
+        LIMIT,
+        LAUNCH_CONFIG,
+        Query {
+            name: "state",
+            pattern: POOL_WORKER_STATE,
+        },
+    ])
     .output("worker-list.json")
     .scopes(Scope("worker-manager:list-workers:<workerPoolId>"))
     .about(
         WORKERS,
         "List the workers of a pool",
-        "All workers of a pool, newest first, also stopped ones.",
+        "All workers of a pool, newest first, including stopped ones.",
     ),
-    on("registerWorker", Post, "/worker/register", |call| Box::pin(registration::register(call)))
-        .input("register-worker-request.json")
-        .output("register-worker-response.json")
-        .payload(Payload::Omitted)
-        .about(
-            INTERFACE,
-            "Register a worker",
-            "For workers: proves who the worker is, and gives it credentials, its configuration and \
-             a secret for the next time. Open to everybody; the proof is what counts.",
-        ),
+    on("registerWorker", Post, "/worker/register", |call| {
+        Box::pin(registration::register(call))
+    })
+    .input("register-worker-request.json")
+    .output("register-worker-response.json")
+    .payload(Payload::Omitted)
+    .about(
+        INTERFACE,
+        "Register a worker",
+        "For workers: verifies the worker's identity and returns credentials, its \
+             configuration and a secret for the next registration. Needs no credentials, only the \
+             proof of identity.",
+    ),
     on("reregisterWorker", Post, "/worker/reregister", |call| {
         Box::pin(registration::reregister(call))
     })
     .input("reregister-worker-request.json")
     .output("reregister-worker-response.json")
     .payload(Payload::Omitted)
-    .scopes(Scope("worker-manager:reregister-worker:<workerPoolId>/<workerGroup>/<workerId>"))
+    .scopes(Scope(
+        "worker-manager:reregister-worker:<workerPoolId>/<workerGroup>/<workerId>",
+    ))
     .experimental()
     .about(
         INTERFACE,
         "Renew a worker's credentials",
         "For workers: exchanges the secret of the last registration for new credentials and a new \
-         secret. Refused if the worker's launch config has been archived.",
+         secret. Refused if the worker's launch config is archived.",
     ),
-    on("listWorkers", Get, METADATA_LIST, |call| Box::pin(metadata::list(call)))
-        .query(&[
-            TOKEN,
-            LIMIT,
-            LAUNCH_CONFIG,
-            Query { name: "quarantined", pattern: YES_NO },
-            Query { name: "workerState", pattern: WORKER_STATE },
-        ])
-        .output("list-workers-response.json")
-        .scopes(Scope("worker-manager:list-workers:<provisionerId>/<workerType>"))
-        .experimental()
-        .about(
-            METADATA,
-            "List workers as the queue knows them",
-            "The workers that have asked the queue for work, with what we know of each; workers that \
-             are not ours are `standalone`.",
-        ),
-    on("getWorker", Get, METADATA_ONE, |call| Box::pin(metadata::show(call)))
-        .output("worker-response.json")
-        .scopes(Scope(
-            "worker-manager:get-worker:<provisionerId>/<workerType>/<workerGroup>/<workerId>",
-        ))
-        .experimental()
-        .about(
-            METADATA,
-            "Show a worker as the queue knows it",
-            "What a worker has run lately, whether it is quarantined, and what we know of it.",
-        ),
-    on("setOverride", Put, ONE_OVERRIDE, |call| Box::pin(overrides::set(call)))
-        .input("set-override-request.json")
-        .output("override-full.json")
-        .scopes(AllOf(OVERRIDE))
-        .about(
-            OVERRIDES,
-            "Set an override",
-            "For a time, launches nothing from a worker pool, a launch config, a provider or a region, \
-             or gives a worker pool other limits. It has a reason and an end, and ends by itself. The \
-             same again changes nothing; another reason, effect or end changes it. What it is about \
-             cannot be changed.",
-        ),
-    on("override", Get, ONE_OVERRIDE, |call| Box::pin(overrides::show(call)))
-        .output("override-full.json")
-        .scopes(Scope("worker-manager:get-override:<overrideId>"))
-        .about(OVERRIDES, "Show an override", "What it does, for how long, and why."),
-    on("listOverrides", Get, "/overrides", |call| Box::pin(overrides::list(call)))
-        .query(&[TOKEN, LIMIT, Query { name: "includeEnded", pattern: YES_NO }])
-        .output("override-list.json")
-        .scopes(Scope("worker-manager:list-overrides"))
-        .about(
-            OVERRIDES,
-            "List overrides",
-            "The overrides in force, ordered by their ids; with `includeEnded=true` also those that \
-             have ended in the last 30 days.",
-        ),
-    on("removeOverride", Delete, ONE_OVERRIDE, |call| Box::pin(overrides::remove(call)))
-        .scopes(AllOf(OVERRIDE))
-        .about(
-            OVERRIDES,
-            "Remove an override",
-            "Ends an override before its time, and forgets it.",
-        ),
+    on("listWorkers", Get, METADATA_LIST, |call| {
+        Box::pin(metadata::list(call))
+    })
+    .query(&[
+        TOKEN,
+        LIMIT,
+        LAUNCH_CONFIG,
+        Query {
+            name: "quarantined",
+            pattern: YES_NO,
+        },
+        Query {
+            name: "workerState",
+            pattern: WORKER_STATE,
+        },
+    ])
+    .output("list-workers-response.json")
+    .scopes(Scope(
+        "worker-manager:list-workers:<provisionerId>/<workerType>",
+    ))
+    .experimental()
+    .about(
+        METADATA,
+        "List workers with the queue's data",
+        "The workers that have asked the queue for work, with the worker manager's data. \
+             Workers of no provider are `standalone`.",
+    ),
+    on("getWorker", Get, METADATA_ONE, |call| {
+        Box::pin(metadata::show(call))
+    })
+    .output("worker-response.json")
+    .scopes(Scope(
+        "worker-manager:get-worker:<provisionerId>/<workerType>/<workerGroup>/<workerId>",
+    ))
+    .experimental()
+    .about(
+        METADATA,
+        "Show a worker with the queue's data",
+        "The recent tasks of a worker, its quarantine, and the worker manager's data.",
+    ),
+    on("setOverride", Put, ONE_OVERRIDE, |call| {
+        Box::pin(overrides::set(call))
+    })
+    .input("set-override-request.json")
+    .output("override-full.json")
+    .scopes(AllOf(OVERRIDE))
+    .about(
+        OVERRIDES,
+        "Set an override",
+        "Pauses launches of a worker pool, a launch config, a provider or a region for a \
+             time, or gives a worker pool other limits. An override has a reason and an end, and \
+             ends by itself. The same request again changes nothing; another reason, effect or \
+             end changes the override. Its target cannot be changed.",
+    ),
+    on("override", Get, ONE_OVERRIDE, |call| {
+        Box::pin(overrides::show(call))
+    })
+    .output("override-full.json")
+    .scopes(Scope("worker-manager:get-override:<overrideId>"))
+    .about(
+        OVERRIDES,
+        "Show an override",
+        "What it does, for how long, and why.",
+    ),
+    on("listOverrides", Get, "/overrides", |call| {
+        Box::pin(overrides::list(call))
+    })
+    .query(&[
+        TOKEN,
+        LIMIT,
+        Query {
+            name: "includeEnded",
+            pattern: YES_NO,
+        },
+    ])
+    .output("override-list.json")
+    .scopes(Scope("worker-manager:list-overrides"))
+    .about(
+        OVERRIDES,
+        "List overrides",
+        "The overrides in force, ordered by their ids; with `includeEnded=true` also those \
+             that have ended in the last 30 days.",
+    ),
+    on("removeOverride", Delete, ONE_OVERRIDE, |call| {
+        Box::pin(overrides::remove(call))
+    })
+    .scopes(AllOf(OVERRIDE))
+    .about(
+        OVERRIDES,
+        "Remove an override",
+        "Ends an override early and deletes it.",
+    ),
     on(
         "pauseLaunchConfig",
         Post,
@@ -395,9 +525,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         OVERRIDES,
         "Pause a launch config",
-        "As RFC 191 has it: an override of the name \
-         `pause.<provisioner>.<worker type>.<launch config>`, by which nothing is launched from it \
-         for a time.",
+        "As in RFC 191: an override with the name `pause.<provisioner>.<worker type>.<launch \
+         config>` that pauses launches from the launch config for a time.",
     ),
     on(
         "resumeLaunchConfig",
@@ -409,11 +538,10 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         OVERRIDES,
         "Resume a launch config",
-        "Ends such a pause before its time. Other overrides that pause it go on.",
+        "Ends such a pause early. Other overrides that pause the launch config stay in force.",
     ),
-    on("heartbeat", Get, "/__heartbeat__", |call| Box::pin(monitoring::heartbeat(call))).about(
-        MONITORING,
-        "Heartbeat",
-        "Answers 200 if the service works.",
-    ),
+    on("heartbeat", Get, "/__heartbeat__", |call| {
+        Box::pin(monitoring::heartbeat(call))
+    })
+    .about(MONITORING, "Heartbeat", "Answers 200 if the service works."),
 ];

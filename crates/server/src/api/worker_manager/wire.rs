@@ -9,11 +9,11 @@ use domain::worker::Worker;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A moment as it is written on the wire.
+/// A time as it is written on the wire.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct When(pub(super) Timestamp);
+pub(super) struct WireTime(pub(super) Timestamp);
 
-impl Serialize for When {
+impl Serialize for WireTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
@@ -44,8 +44,8 @@ pub(super) struct PoolReply {
     worker_pool_id: String,
     provider_id: String,
     description: String,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
     config: Map<String, Value>,
     owner: String,
     email_on_error: bool,
@@ -59,8 +59,8 @@ impl PoolReply {
             worker_pool_id: pool.id.to_string(),
             provider_id: pool.definition.provider_id.to_string(),
             description: pool.definition.description.clone(),
-            created: When(pool.created),
-            last_modified: When(pool.last_modified),
+            created: WireTime(pool.created),
+            last_modified: WireTime(pool.last_modified),
             config: pool.assembled_config(active),
             owner: pool.definition.owner.clone(),
             email_on_error: pool.definition.email_on_error,
@@ -100,7 +100,7 @@ impl From<&Counts> for Numbers {
     }
 }
 
-/// How many workers a pool or one of its launch configs has.
+/// The number of workers of a pool or of one of its launch configs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatsReply {
@@ -139,12 +139,12 @@ pub(super) struct WorkerReply {
     worker_group: String,
     worker_id: String,
     provider_id: String,
-    created: When,
-    expires: When,
+    created: WireTime,
+    expires: WireTime,
     state: &'static str,
     capacity: u32,
-    last_modified: When,
-    last_checked: When,
+    last_modified: WireTime,
+    last_checked: WireTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_config_id: Option<String>,
 }
@@ -156,12 +156,12 @@ impl From<&Worker> for WorkerReply {
             worker_group: worker.key.group.to_string(),
             worker_id: worker.key.id.to_string(),
             provider_id: worker.provider_id.to_string(),
-            created: When(worker.created),
-            expires: When(worker.expires),
+            created: WireTime(worker.created),
+            expires: WireTime(worker.expires),
             state: worker.state.as_str(),
             capacity: worker.capacity,
-            last_modified: When(worker.last_modified),
-            last_checked: When(worker.last_checked),
+            last_modified: WireTime(worker.last_modified),
+            last_checked: WireTime(worker.last_checked),
             launch_config_id: worker.launch_config_id.as_ref().map(ToString::to_string),
         }
     }
@@ -180,7 +180,7 @@ pub(super) struct WorkersReply {
 pub(super) struct ErrorReply {
     worker_pool_id: String,
     error_id: String,
-    reported: When,
+    reported: WireTime,
     kind: String,
     title: String,
     description: String,
@@ -194,7 +194,7 @@ impl From<&ErrorReport> for ErrorReply {
         Self {
             worker_pool_id: report.pool_id.to_string(),
             error_id: report.error_id.to_string(),
-            reported: When(report.reported),
+            reported: WireTime(report.reported),
             kind: report.kind.clone(),
             title: report.title.clone(),
             description: report.description.clone(),

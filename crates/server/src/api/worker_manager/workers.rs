@@ -1,4 +1,4 @@
-//! Workers: listed, shown, declared by hand, changed, removed.
+//! Workers: lists, shows, declares, changes and removes them.
 
 use domain::audit::EntityType;
 use domain::id::{PoolId, WorkerGroup, WorkerId};

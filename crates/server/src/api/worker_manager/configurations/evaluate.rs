@@ -1,4 +1,4 @@
-//! What rules give under given conditions, and where each value comes from.
+//! Evaluates rules under given conditions, and explains where each value comes from.
 
 use engine::configurations::compile_current;
 use rules::{Attributes, Evaluator, RuleSet};
@@ -11,9 +11,9 @@ use super::super::super::reply::Reply;
 use super::no_such_configuration;
 use super::rules::bad_rules;
 
-/// More conditions than that nobody presents.
+/// Maximum number of conditions in a request.
 const MAX_CONDITIONS: usize = 64;
-/// In a name or a value.
+/// Maximum length of a condition's name and of its value.
 const MAX_CONDITION_BYTES: usize = 1_024;
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct EvaluateBody {
     rules: Value,
 }
 
-/// By the stored rules of a configuration.
+/// Evaluates the stored rules of a configuration.
 pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
     let id = call.configuration_id()?;
@@ -39,7 +39,7 @@ pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
     Reply::json(&reply)
 }
 
-/// By the rules of the request; nothing is stored.
+/// Evaluates the rules of the request; nothing is stored.
 pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
     let reply = call.app.engine.compilations.run_limited(move || {
@@ -73,7 +73,7 @@ fn evaluate(evaluator: &Evaluator, body: &EvaluateBody) -> Result<Value, ApiErro
 
 fn presented(conditions: &Map<String, Value>) -> Result<Attributes, ApiError> {
     if conditions.len() > MAX_CONDITIONS {
-        let text = format!("At most {MAX_CONDITIONS} conditions can be presented");
+        let text = format!("At most {MAX_CONDITIONS} conditions can be given");
         return Err(ApiError::input(text));
     }
     if let Some((name, _)) = conditions.iter().find(|(name, value)| {

@@ -1,4 +1,4 @@
-//! The versions of a worker configuration: listed, shown, compared, taken back.
+//! The versions of a worker configuration: lists, shows, compares and reverts to them.
 
 use domain::Version;
 use domain::configuration::{Action, Configuration};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::authority::Touched;
+use super::edit_scopes::EditTargets;
 use super::wire::{self, ConfigurationReply, VersionReply};
-use super::{authority, edit, no_such_configuration, plan};
+use super::{edit, edit_scopes, no_such_configuration, plan};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,7 +24,7 @@ struct VersionsReply {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RevertBody {
-    /// The version that shall be there again.
+    /// The version to restore.
     to: i64,
     #[serde(default)]
     version: Option<i64>,
@@ -75,20 +75,20 @@ pub(super) async fn difference(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: RevertBody = call.body()?;
-    // Who may not touch it at all does not learn what there is.
-    authority::warrant(&mut call, &Touched::default()).await?;
+    // A caller that may not change it does not learn which versions exist.
+    edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let record = record(&call, id.clone(), Version(body.to)).await?;
     let wanted = Configuration::parse(&record.document);
     let wanted = wanted.map_err(|bad| ConfigurationError::from(&bad))?;
-    let touched = Touched::whole(&wanted, false);
-    let warrant = authority::warrant(&mut call, &touched).await?;
+    let targets = EditTargets::whole(&wanted, false);
+    let warrant = edit_scopes::authorize_edit(&mut call, &targets).await?;
     let reason = match body.reason.as_str() {
         "" => format!("to version {}", body.to),
         reason => format!("to version {}: {reason}", body.to),
     };
     let next = move |known: Option<&Configuration>| {
         if let Some(known) = known {
-            warrant.check(&touched.clone().and_worker_types(known))?;
+            warrant.check(&targets.clone().and_worker_types(known))?;
         }
         Ok(EditResult::Replace(wanted.clone()))
     };
@@ -112,10 +112,7 @@ async fn record(
             store::configuration_version_get(tx, &id, version)
         });
     read.await?.ok_or_else(|| {
-        let text = format!(
-            "There is no version {} of this worker configuration",
-            version.0
-        );
+        let text = format!("This worker configuration has no version {}", version.0);
         ApiError::not_found(text)
     })
 }

@@ -1,4 +1,4 @@
-//! What the providers of this deployment present to rule sets, as those who write rules see it.
+//! The conditions that the providers of this deployment offer to rule sets.
 
 use engine::configurations::provider_entry;
 use serde_json::{Value, json};

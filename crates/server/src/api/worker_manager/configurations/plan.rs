@@ -1,4 +1,4 @@
-//! Plans of edits, as they are shown.
+//! Plans of edits, as the API shows them.
 
 use domain::configuration::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, VersionRecord, Way,
@@ -9,19 +9,19 @@ use serde_json::{Map, Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::authority;
-use super::authority::Touched;
+use super::edit_scopes;
+use super::edit_scopes::EditTargets;
 use super::wire::ConfigurationBody;
 use crate::app::App;
 
-/// Of each list in a plan, so many are shown; the rest is counted.
+/// Maximum number of entries shown of each list in a plan; the others are counted.
 const MAX_SHOWN: usize = 500;
 
 pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let body: ConfigurationBody = call.body()?;
     let wanted = super::parse(&call, &body)?;
-    authority::warrant(&mut call, &Touched::whole(&wanted, body.adopt_pools)).await?;
+    edit_scopes::authorize_edit(&mut call, &EditTargets::whole(&wanted, body.adopt_pools)).await?;
     let engine = &call.app.engine;
     let plan = engine::configurations::plan_edit(engine, call.now, &id, wanted, body.adopt_pools);
     let plan = plan.await?;
@@ -32,7 +32,7 @@ pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     Reply::json(&shown)
 }
 
-/// Two versions of a configuration next to each other.
+/// The differences between two versions of a configuration.
 pub(super) async fn versions(
     app: &App,
     from: VersionRecord,
@@ -150,7 +150,7 @@ fn ways_json(impact: &EditImpact, pool: &PoolDifference, ways: &[Way]) -> Vec<Va
     shown.collect()
 }
 
-/// Over all pools of a plan.
+/// Sums over all pools of a plan.
 #[derive(Default)]
 struct Totals {
     created: usize,
@@ -159,7 +159,7 @@ struct Totals {
     archived: usize,
     kept: usize,
     outdated: u64,
-    /// Dollars per hour that the running workers would cost more, as far as prices are known.
+    /// Additional dollars per hour for the running workers, as far as prices are known.
     cost: Option<f64>,
 }
 

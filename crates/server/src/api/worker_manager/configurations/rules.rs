@@ -1,4 +1,4 @@
-//! Single rules: an edit of one of them touches nothing else of its set.
+//! Edits single rules of a worker configuration and leaves the others unchanged.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
 use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
-use super::authority::{Touched, Warrant};
-use super::{authority, edit, no_such_configuration, wire};
+use super::edit_scopes::{EditAuthorization, EditTargets};
+use super::{edit, edit_scopes, no_such_configuration, wire};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -84,7 +84,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
     let body: RuleBody = call.body()?;
     let rule = rule(&call, &body)?;
-    let warrant = authority::warrant(&mut call, &Touched::new_rule(&rule)).await?;
+    let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::new_rule(&rule)).await?;
     let position = body
         .position
         .as_ref()
@@ -94,7 +94,7 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
         call.configuration_id()?,
         Action::RuleAdded,
         on_rule(&call, warrant, move |rules| {
-            // The same again is a repeat of a request whose answer was lost.
+            // The same rule again is a repeated request whose reply was lost.
             match rules.get(rule.id()) {
                 Some(known) if *known == rule => Ok(rules.clone()),
                 Some(_) | None => Ok(rules.add(rule.clone(), position.clone())?),
@@ -113,7 +113,7 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::input(text));
     }
     let rule = rule(&call, &body)?;
-    let warrant = authority::warrant(&mut call, &Touched::new_rule(&rule)).await?;
+    let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::new_rule(&rule)).await?;
     let edit = edit(
         &call,
         call.configuration_id()?,
@@ -129,7 +129,7 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
-    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
+    let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let rule_id = call.parameter("ruleId").to_owned();
     let edit = edit(
         &call,
@@ -144,7 +144,7 @@ pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
 
 pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
     let body: MoveBody = call.body()?;
-    let warrant = authority::warrant(&mut call, &Touched::default()).await?;
+    let warrant = edit_scopes::authorize_edit(&mut call, &EditTargets::default()).await?;
     let (rule_id, position) = (call.parameter("ruleId").to_owned(), body.position.clone());
     let edit = edit(
         &call,
@@ -176,7 +176,7 @@ async fn finish(
     .await
 }
 
-/// One rule and nothing of the others: not all who may edit it may read those.
+/// Shows one rule only: not every editor of a rule may read the others.
 fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> {
     let rules = stored.document["rules"].as_array();
     let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
@@ -188,10 +188,10 @@ fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> 
     }
 }
 
-/// The configuration with other rules, if the caller may do to it what that does to the rule of the URL.
+/// Edits the rule in the URL, if the caller has the scopes for the result.
 fn on_rule(
     call: &Call,
-    warrant: Warrant,
+    warrant: EditAuthorization,
     next: impl Fn(&RuleSet) -> Result<RuleSet, ApiError> + Send + Sync + 'static,
 ) -> impl Fn(Option<&Configuration>) -> Result<EditResult, ApiError> + Send + Sync + 'static {
     let rule_id = call.parameter("ruleId").to_owned();
@@ -201,12 +201,12 @@ fn on_rule(
             rules: next(&known.rules)?,
             ..known.clone()
         };
-        warrant.check(&Touched::rule(&rule_id, known, &after))?;
+        warrant.check(&EditTargets::rule(&rule_id, known, &after))?;
         Ok(EditResult::Replace(after))
     }
 }
 
-/// The rule of the URL with the body's content.
+/// The rule in the URL with the body's content.
 fn rule(call: &Call, body: &RuleBody) -> Result<Rule, ApiError> {
     if body
         .rule_id

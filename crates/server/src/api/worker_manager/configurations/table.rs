@@ -56,7 +56,7 @@ const ONE_RULE: &[access::scope::Template] = &[
 ];
 const READ: access::scope::Template =
     Scope("worker-manager:get-worker-configuration:<workerConfigurationId>");
-/// A plan shows what pools to adopt have now.
+/// A plan shows the present definitions of the pools to adopt.
 const PLAN: &[access::scope::Template] = &[
     READ,
     For {
@@ -71,57 +71,70 @@ const fn on(name: &'static str, method: Verb, route: &'static str, handler: Hand
 }
 
 pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
-    on("createWorkerConfiguration", Put, ONE, |call| Box::pin(super::create(call)))
-        .input("worker-configuration-request.json")
-        .output("worker-configuration.json")
-        .scopes(AllOf(WHOLE))
-        .about(
-            CONFIGURATIONS,
-            "Create a worker configuration",
-            "Makes a configuration: a list of worker types and a list of rules. It is compiled to a worker pool for each \
-             worker type, all in one step with the configuration itself; what cannot be used is refused whole, with the \
-             conditions, the path and the rules concerned. The caller needs the scopes of all worker types and of all \
-             providers that are named. The same request again is answered as the first was.",
-        ),
-    on("updateWorkerConfiguration", Post, ONE, |call| Box::pin(super::update(call)))
-        .input("worker-configuration-request.json")
-        .output("worker-configuration.json")
-        .scopes(AllOf(WHOLE))
-        .about(
-            CONFIGURATIONS,
-            "Update a worker configuration",
-            "Replaces worker types and rules. The caller needs the scopes of the worker types that are listed no longer, too. \
-             With `version`, nothing is changed unless that is still the present one. Launch \
-             configs whose content does not change keep their ids; pools of worker types that are listed no longer lose \
-             their providers, and go when their last workers have.",
-        ),
-    on("deleteWorkerConfiguration", Delete, ONE, |call| Box::pin(super::delete(call)))
-        .query(SEEN)
-        .scopes(AllOf(GONE))
-        .about(
-            CONFIGURATIONS,
-            "Delete a worker configuration",
-            "Frees its worker types, for each of which the caller needs the scope; their pools lose their providers, and go when their last workers have. Its versions \
-             stay, so that it can be made again by reverting.",
-        ),
-    on("workerConfiguration", Get, ONE, |call| Box::pin(super::show(call)))
-        .output("worker-configuration.json")
-        .scopes(READ)
-        .about(
-            CONFIGURATIONS,
-            "Get a worker configuration",
-            "Worker types and rules as they are now, and the number of this version.",
-        ),
-    on("listWorkerConfigurations", Get, "/worker-configurations", |call| {
-        Box::pin(super::list(call))
+    on("createWorkerConfiguration", Put, ONE, |call| {
+        Box::pin(super::create(call))
     })
+    .input("worker-configuration-request.json")
+    .output("worker-configuration.json")
+    .scopes(AllOf(WHOLE))
+    .about(
+        CONFIGURATIONS,
+        "Create a worker configuration",
+        "Creates a configuration: a list of worker types and a list of rules. It is compiled \
+             to one worker pool for each worker type, in the same transaction. If a part is \
+             invalid, nothing is stored, and the error names the conditions, the path and the \
+             rules concerned. The caller needs the scopes of all worker types and of all named \
+             providers. The same request again gets the same answer.",
+    ),
+    on("updateWorkerConfiguration", Post, ONE, |call| {
+        Box::pin(super::update(call))
+    })
+    .input("worker-configuration-request.json")
+    .output("worker-configuration.json")
+    .scopes(AllOf(WHOLE))
+    .about(
+        CONFIGURATIONS,
+        "Update a worker configuration",
+        "Replaces worker types and rules. The caller also needs the scopes of removed worker \
+             types. With `version`, the update is refused unless this is the current version. \
+             Launch configs whose content does not change keep their ids. Pools of removed worker \
+             types lose their providers and are deleted after their last workers.",
+    ),
+    on("deleteWorkerConfiguration", Delete, ONE, |call| {
+        Box::pin(super::delete(call))
+    })
+    .query(SEEN)
+    .scopes(AllOf(GONE))
+    .about(
+        CONFIGURATIONS,
+        "Delete a worker configuration",
+        "Frees its worker types; the caller needs the scope of each. Their pools lose their \
+             providers and are deleted after their last workers. The versions are kept, so that a \
+             revert can restore the configuration.",
+    ),
+    on("workerConfiguration", Get, ONE, |call| {
+        Box::pin(super::show(call))
+    })
+    .output("worker-configuration.json")
+    .scopes(READ)
+    .about(
+        CONFIGURATIONS,
+        "Get a worker configuration",
+        "The current worker types and rules, and the number of this version.",
+    ),
+    on(
+        "listWorkerConfigurations",
+        Get,
+        "/worker-configurations",
+        |call| Box::pin(super::list(call)),
+    )
     .query(PAGING)
     .output("worker-configuration-list.json")
     .scopes(Scope("worker-manager:list-worker-configurations"))
     .about(
         CONFIGURATIONS,
         "List worker configurations",
-        "All of them, without their rules.",
+        "All worker configurations, without their rules.",
     ),
     on(
         "planWorkerConfiguration",
@@ -135,10 +148,10 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         CONFIGURATIONS,
         "Plan a worker configuration",
-        "What an update to these worker types and rules would do, and does not do: rules, pools, launch configs for every \
-         combination of conditions, running workers that would be outdated, and what those would cost more, where prices \
-         are known. With `adoptPools`, pools made by hand are compared as they are stored, which takes the scopes to read \
-         them.",
+        "Shows the result of an update to these worker types and rules, without applying it: \
+         rules, pools, launch configs for every combination of conditions, running workers that \
+         would be outdated, and their additional cost where prices are known. With `adoptPools`, \
+         pools made by hand are compared as stored, which needs the scopes to read them.",
     ),
     on(
         "listWorkerConfigurationVersions",
@@ -152,7 +165,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         CONFIGURATIONS,
         "List the versions of a worker configuration",
-        "Who changed it, when and how, newest first; also of one that has been deleted.",
+        "The author, time and kind of each change, newest first; also of a deleted configuration.",
     ),
     on(
         "workerConfigurationVersion",
@@ -162,7 +175,12 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     )
     .output("worker-configuration-version.json")
     .scopes(READ)
-    .about(CONFIGURATIONS, "Get a version of a worker configuration", "Worker types and rules as they were."),
+    .about(
+        CONFIGURATIONS,
+        "Get a version of a worker configuration",
+        "Worker types and rules of \
+        this version.",
+    ),
     on(
         "compareWorkerConfigurationVersions",
         Get,
@@ -174,7 +192,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         CONFIGURATIONS,
         "Compare two versions of a worker configuration",
-        "What differs from one to the other, in rules and in what follows from them.",
+        "The differences from one version to the other, in rules and in their results.",
     ),
     on(
         "revertWorkerConfiguration",
@@ -188,39 +206,57 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         CONFIGURATIONS,
         "Revert a worker configuration",
-        "Makes an old version the newest, also of a configuration that has been deleted. What has no longer a place \
-         among the providers of today is refused as any other edit.",
+        "Makes an old version the newest, also of a deleted configuration. A version that does \
+         not fit the current providers is refused like any other edit.",
     ),
-    on("workerConfigurationRule", Get, RULE, |call| Box::pin(rules::show(call)))
-        .output("worker-configuration-rule.json")
-        .scopes(READ)
-        .about(RULES, "Get a rule", "One rule of a worker configuration, and the version that it was read from."),
-    on("addWorkerConfigurationRule", Put, RULE, |call| Box::pin(rules::add(call)))
-        .input("rule-request.json")
-        .output("worker-configuration-rule.json")
-        .scopes(AllOf(ONE_RULE))
-        .about(
-            RULES,
-            "Add a rule",
-            "Adds a rule, last or at the given position. Without `version`, the edit is made on whatever the others are by \
-             then; edits of different rules at the same time all land. Besides the scopes of an update, or that of the rule, \
-             the caller needs those of all providers that the rule opts in to or out of.",
-        ),
-    on("replaceWorkerConfigurationRule", Post, RULE, |call| Box::pin(rules::replace(call)))
-        .input("rule-request.json")
-        .output("worker-configuration-rule.json")
-        .scopes(AllOf(ONE_RULE))
-        .about(
-            RULES,
-            "Replace a rule",
-            "Gives a rule other conditions and values, where it is. This is how an image pipeline changes the rule that \
-             names its image, with no scope for anything else.",
-        ),
-    on("removeWorkerConfigurationRule", Delete, RULE, |call| Box::pin(rules::remove(call)))
-        .query(SEEN)
-        .output("worker-configuration-rule-removed.json")
-        .scopes(AllOf(ONE_RULE))
-        .about(RULES, "Remove a rule", "Takes a rule away; the others stay as they are."),
+    on("workerConfigurationRule", Get, RULE, |call| {
+        Box::pin(rules::show(call))
+    })
+    .output("worker-configuration-rule.json")
+    .scopes(READ)
+    .about(
+        RULES,
+        "Get a rule",
+        "One rule of a worker configuration, and the version of the \
+                                     configuration.",
+    ),
+    on("addWorkerConfigurationRule", Put, RULE, |call| {
+        Box::pin(rules::add(call))
+    })
+    .input("rule-request.json")
+    .output("worker-configuration-rule.json")
+    .scopes(AllOf(ONE_RULE))
+    .about(
+        RULES,
+        "Add a rule",
+        "Adds a rule, last or at the given position. Without `version`, the edit applies to \
+             the current rules, so concurrent edits of different rules all succeed. Besides the \
+             scopes of an update, or of the rule, the caller needs the scopes of all providers \
+             that the rule opts in to or out of.",
+    ),
+    on("replaceWorkerConfigurationRule", Post, RULE, |call| {
+        Box::pin(rules::replace(call))
+    })
+    .input("rule-request.json")
+    .output("worker-configuration-rule.json")
+    .scopes(AllOf(ONE_RULE))
+    .about(
+        RULES,
+        "Replace a rule",
+        "Gives a rule new conditions and values and keeps its position. An image pipeline can \
+             change the rule that names its image this way, without scopes for other rules.",
+    ),
+    on("removeWorkerConfigurationRule", Delete, RULE, |call| {
+        Box::pin(rules::remove(call))
+    })
+    .query(SEEN)
+    .output("worker-configuration-rule-removed.json")
+    .scopes(AllOf(ONE_RULE))
+    .about(
+        RULES,
+        "Remove a rule",
+        "Removes a rule; the others do not change.",
+    ),
     on(
         "moveWorkerConfigurationRule",
         Post,
@@ -230,7 +266,11 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .input("move-rule-request.json")
     .output("worker-configuration-rule.json")
     .scopes(AllOf(ONE_RULE))
-    .about(RULES, "Move a rule", "Puts a rule elsewhere among the others: later rules win."),
+    .about(
+        RULES,
+        "Move a rule",
+        "Moves a rule to another position: later rules win.",
+    ),
     on(
         "evaluateWorkerConfiguration",
         Post,
@@ -243,27 +283,31 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         RULES,
         "Evaluate a worker configuration",
-        "What its rules give under the given conditions, and which rule each value comes from; with `pointer`, all that \
-         happened to one value.",
+        "Evaluates its rules under the given conditions, and names the rule that each value comes \
+         from. With `pointer`, shows every change of one value.",
     ),
-    on("evaluateRules", Post, "/evaluate-rules", |call| Box::pin(evaluate::given(call)))
-        .input("evaluate-request.json")
-        .output("evaluate-response.json")
-        .scopes(Scope("worker-manager:evaluate-rules"))
-        .about(
-            RULES,
-            "Evaluate rules",
-            "The same for the rules of the request, which are not stored.",
-        ),
-    on("listPlaces", Get, "/provider-places", |call| Box::pin(market::list(call)))
-        .output("place-list.json")
-        .scopes(Scope("worker-manager:list-providers"))
-        .about(
-            RULES,
-            "List places",
-            "What each provider presents to rules: the places where it can launch workers, by the conditions that tell them \
-             apart. A provider that cannot say it now says why.",
-        ),
+    on("evaluateRules", Post, "/evaluate-rules", |call| {
+        Box::pin(evaluate::given(call))
+    })
+    .input("evaluate-request.json")
+    .output("evaluate-response.json")
+    .scopes(Scope("worker-manager:evaluate-rules"))
+    .about(
+        RULES,
+        "Evaluate rules",
+        "Evaluates the rules of the request, which are not stored.",
+    ),
+    on("listPlaces", Get, "/provider-places", |call| {
+        Box::pin(market::list(call))
+    })
+    .output("place-list.json")
+    .scopes(Scope("worker-manager:list-providers"))
+    .about(
+        RULES,
+        "List places",
+        "The places where each provider can launch workers, with the conditions that \
+             distinguish them. A provider that cannot report them returns the reason.",
+    ),
     on(
         "launchConfigPayloadSchema",
         Get,
@@ -276,18 +320,21 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         WORKER_TYPES,
         "Get the payload schema of a launch config",
-        "The same, as the rules say for the place of one launch config.",
+        "The payload schema by the rules for the place of one launch config.",
     ),
-    on("workerTypePayloadSchema", Get, "/worker-type/<workerTypeId>/payload-schema", |call| {
-        Box::pin(worker_types::payload_schema(call))
-    })
+    on(
+        "workerTypePayloadSchema",
+        Get,
+        "/worker-type/<workerTypeId>/payload-schema",
+        |call| Box::pin(worker_types::payload_schema(call)),
+    )
     .wildcard("workerTypeId")
     .output("payload-schema-response.json")
     .scopes(Scope("worker-manager:get-payload-schema:<workerType>"))
     .about(
         WORKER_TYPES,
         "Get the payload schema of a worker type",
-        "What the payload of its tasks must look like, as its rules say. A worker type is a whole worker pool id, or a name \
-         within `worker-manager`.",
+        "The JSON schema of the payload of its tasks, by its rules. A worker type is a full \
+         worker pool id, or a name within `worker-manager`.",
     ),
 ];

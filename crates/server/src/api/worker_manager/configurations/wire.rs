@@ -8,7 +8,7 @@ use store::{ListedConfiguration, ListedVersion};
 
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
-use super::super::wire::When;
+use super::super::wire::WireTime;
 
 /// The body of createWorkerConfiguration, updateWorkerConfiguration and planWorkerConfiguration.
 #[derive(Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct ConfigurationBody {
     rules: Value,
     #[serde(default)]
     launch_config_ids: Option<Value>,
-    /// The version that was read; a later one is not overwritten.
+    /// The version that the client read; later versions are not overwritten.
     #[serde(default)]
     pub(super) version: Option<i64>,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub(super) struct ConfigurationBody {
     /// Pools of these names that were made by hand become the configuration's.
     #[serde(default)]
     pub(super) adopt_pools: bool,
-    /// What was read may be sent back.
+    /// Clients may send back fields that they read.
     #[serde(default, rename = "created")]
     _created: Option<String>,
     #[serde(default, rename = "lastModified")]
@@ -62,8 +62,8 @@ pub(super) struct ConfigurationReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_config_ids: Option<Value>,
     version: i64,
-    created: When,
-    last_modified: When,
+    created: WireTime,
+    last_modified: WireTime,
 }
 
 impl ConfigurationReply {
@@ -76,8 +76,8 @@ impl ConfigurationReply {
             rules: None,
             launch_config_ids: None,
             version: listed.version.0,
-            created: When(listed.created),
-            last_modified: When(listed.last_modified),
+            created: WireTime(listed.created),
+            last_modified: WireTime(listed.last_modified),
         }
     }
 }
@@ -91,8 +91,8 @@ impl From<&StoredConfiguration> for ConfigurationReply {
             rules: Some(stored.document["rules"].clone()),
             launch_config_ids: stored.document.get("launchConfigIds").cloned(),
             version: stored.version.0,
-            created: When(stored.created),
-            last_modified: When(stored.last_modified),
+            created: WireTime(stored.created),
+            last_modified: WireTime(stored.last_modified),
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) struct VersionReply {
     action: &'static str,
     client_id: String,
     reason: String,
-    created: When,
+    created: WireTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ impl VersionReply {
             action: record.action.as_str(),
             client_id: record.client_id.clone(),
             reason: record.reason.clone(),
-            created: When(record.created),
+            created: WireTime(record.created),
             description: None,
             worker_types: None,
             rules: None,
@@ -143,7 +143,7 @@ impl From<&VersionRecord> for VersionReply {
             action: record.action.as_str(),
             client_id: record.client_id.clone(),
             reason: record.reason.clone(),
-            created: When(record.created),
+            created: WireTime(record.created),
             description: Some(record.document["description"].clone()),
             worker_types: Some(record.document["workerTypes"].clone()),
             rules: Some(record.document["rules"].clone()),
@@ -152,7 +152,7 @@ impl From<&VersionRecord> for VersionReply {
     }
 }
 
-/// The query parameter `version`: the one that was read.
+/// The query parameter `version`: the version that the client read.
 pub(super) fn seen(call: &Call) -> Result<Option<i64>, ApiError> {
     call.query("version").map(number).transpose()
 }

@@ -1,4 +1,4 @@
-//! Payload schemas: what the payload of a worker type's tasks must look like.
+//! Payload schemas of worker types.
 
 use access::scope::Params;
 use domain::configuration::WorkerType;
@@ -10,7 +10,7 @@ use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 use super::super::super::reply::Reply;
 
-/// The worker type of the URL, by whichever of its names; scopes know it by the short one, if it has one.
+/// The worker type in the URL, by either of its names. Scopes use the short name if one exists.
 async fn worker_type(call: &mut Call) -> Result<WorkerType, ApiError> {
     let worker_type: WorkerType = call.parameter("workerTypeId").parse()?;
     let params = Params::new().text("workerType", worker_type.name());
@@ -33,7 +33,7 @@ pub(super) async fn payload_schema(mut call: Call) -> Result<Reply, ApiError> {
     }))
 }
 
-/// The schema as the rules say for the place of one launch config.
+/// The schema by the rules for the place of one launch config.
 pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiError> {
     let worker_type = worker_type(&mut call).await?;
     let config_id: LaunchConfigId = call.parameter("launchConfigId").parse()?;

@@ -1,4 +1,4 @@
-//! Documentation on its way out: tarballs and pages, not sent again to those who have them.
+//! Serves documentation as tarballs and pages, with caching by entity tags.
 
 use std::sync::LazyLock;
 
@@ -23,10 +23,10 @@ use super::subject::subject;
 
 pub(in super::super) const TARBALL: &str = "application/gzip";
 pub(in super::super) const PAGE: &str = "text/html; charset=utf-8";
-/// Ask each time whether it has changed; what is behind a signed URL is nobody else's.
+/// Clients must revalidate. Content behind a signed URL is private.
 const CACHING: &str = "private, no-cache";
 
-/// Nothing runs, nothing is loaded but images, and the only style is ours.
+/// The page runs no scripts and loads nothing but images; its only style is ours.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -35,9 +35,9 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What a request finds.
+/// The result of a lookup.
 enum Found {
-    /// The client has it already.
+    /// The client's copy is current.
     Known(HeaderMap),
     New(HeaderMap, Tarballs),
 }
@@ -58,7 +58,7 @@ pub(in super::super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
 
 pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
-    // A newer program may show the same in another way.
+    // A newer program may show the same content in another way.
     let kind = concat!("-page-", env!("CARGO_PKG_VERSION"));
     let (mut headers, tarballs) = match find(&call, &subject, kind).await? {
         Found::Known(headers) => return Ok(Reply::NotModified(headers)),
@@ -73,7 +73,7 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::whole(headers, Bytes::from(page)))
 }
 
-/// Reads no tarball of which the client has what is made of it.
+/// Reads no tarball if the client's copy is current.
 async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Found, ApiError> {
     let only_own = call.query("joined") == Some("false");
     let given = call.if_none_match.clone().unwrap_or_default();
@@ -90,7 +90,7 @@ async fn find(call: &Call, subject: &Subject, kind: &'static str) -> Result<Foun
     })
 }
 
-/// What tells this version of a reply from others.
+/// The entity tag of this version of a reply, and the caching headers.
 fn headers(records: &[Record], kind: &str) -> HeaderMap {
     let digests: Vec<&str> = records
         .iter()

@@ -1,4 +1,4 @@
-//! What a request is about: a configuration, or a worker type by either of its names.
+//! The subject of a request: a configuration, or a worker type by either of its names.
 
 use access::scope::Params;
 use domain::documentation::Subject;
@@ -7,10 +7,10 @@ use domain::id::PoolId;
 use super::super::super::call::Call;
 use super::super::super::error::ApiError;
 
-/// The provisioner of worker types that are named without one (RFC 124).
+/// The provisioner of worker types without a given provisioner (RFC 124).
 const PROVISIONER: &str = "worker-manager/";
 
-/// A worker type has two names and only one scope, so the caller is authorised once it is known which one is meant.
+/// A worker type has two names but only one scope, so the caller is authorised after the lookup.
 pub(super) async fn subject(call: &mut Call) -> Result<Subject, ApiError> {
     let name = call.parameter("workerTypeId").to_owned();
     if name.is_empty() {

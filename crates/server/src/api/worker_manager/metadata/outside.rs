@@ -1,4 +1,4 @@
-//! Workers as the queue of another deployment knows them, together with our own rows.
+//! Workers of another deployment's queue, together with our own rows.
 
 use api_client::with_causes;
 use backplane::{DemandError, TaskclusterQueue};
@@ -14,10 +14,11 @@ use super::super::super::paging::Page;
 use super::super::super::reply::Reply;
 use super::summary;
 
-/// How many pages of the queue are read for one of ours, while the filters leave nothing of them.
+/// Maximum number of the queue's pages that are read for one of ours while the filters match
+/// nothing.
 const MAX_PAGES: usize = 10;
 
-/// A page of ours is a page of the queue, of which the filters may leave less. Its token is the queue's.
+/// One of our pages is a filtered page of the queue, with the queue's token.
 pub(super) async fn list(
     call: &Call,
     queue: &TaskclusterQueue,
@@ -61,7 +62,7 @@ pub(super) async fn find(
     Ok(joined(call, vec![seen]).await?.pop())
 }
 
-/// Each with the row that we have of it: one indexed read for each, in one transaction.
+/// Adds our row of each worker: one indexed read for each, in one transaction.
 async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadata>, StoreError> {
     let read = call
         .app
@@ -79,7 +80,7 @@ async fn joined(call: &Call, seen: Vec<QueueWorker>) -> Result<Vec<WorkerMetadat
     read.await
 }
 
-/// As the statements of our own queue filter.
+/// The same filter as in the statements of our own queue.
 fn passes(row: &WorkerMetadata, filter: &MetadataFilter) -> bool {
     let worker = row.worker.as_ref();
     let has_state = |state| worker.is_some_and(|worker| worker.state == state);

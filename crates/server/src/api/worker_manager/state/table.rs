@@ -25,8 +25,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         STATE,
         "List a worker's last task runs",
-        "What became of the last task runs of a worker, newest first: up to 20 of those that are \
-         kept of its pool, and how many of them ended how.",
+        "The results of a worker's last task runs, newest first: up to 20 of the runs that are \
+         kept for its pool, with counts by result.",
     ),
     on(
         "workerPoolState",
@@ -40,8 +40,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         STATE,
         "List the last task runs in a pool",
-        "What became of the last task runs on the workers of a pool, newest first, and how many \
-         ended how over an hour, a day and a week.",
+        "The results of the last task runs on the workers of a pool, newest first, with counts by \
+         result over an hour, a day and a week.",
     ),
     on(
         "workerTypeState",
@@ -57,7 +57,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         STATE,
         "List the last task runs of a worker type",
-        "What `workerPoolState` tells of the pool `worker-manager/<workerType>`.",
+        "The same as `workerPoolState` of the pool `worker-manager/<workerType>`.",
     ),
     on(
         "workerConfigurationState",
@@ -73,7 +73,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     .about(
         STATE,
         "List the last task runs of a worker configuration",
-        "What became of the last task runs on the workers of all pools that are made of a worker \
-         configuration, newest first, and how many ended how over an hour, a day and a week.",
+        "The results of the last task runs on the workers of all pools of a worker configuration, \
+         newest first, with counts by result over an hour, a day and a week.",
     ),
 ];

@@ -1,0 +1,42 @@
+//! The head of a request: everything before its body.
+
+use std::net::SocketAddr;
+
+use http::header::HeaderName;
+use http::{HeaderMap, Method};
+use tokio_util::sync::CancellationToken;
+
+/// The ids of a request in logs and replies.
+#[derive(Clone)]
+pub struct RequestTags {
+    pub request_id: String,
+    pub trace_id: String,
+}
+
+/// A request's head and its sender's address.
+pub struct RequestHead {
+    pub method: Method,
+    pub uri: http::Uri,
+    pub headers: HeaderMap,
+    pub peer: SocketAddr,
+    /// The connection itself is encrypted.
+    pub is_tls: bool,
+    pub tags: RequestTags,
+    /// Cancelled when the client disconnects or the server stops.
+    pub gone: CancellationToken,
+}
+
+impl RequestHead {
+    /// Its approximate size on the wire.
+    pub(super) fn bytes(&self) -> usize {
+        let uri = self
+            .uri
+            .path_and_query()
+            .map_or(1, |uri| uri.as_str().len());
+        let line = |(name, value): (&HeaderName, &http::HeaderValue)| {
+            name.as_str().len() + value.len() + ": \r\n".len()
+        };
+        let headers: usize = self.headers.iter().map(line).sum();
+        self.method.as_str().len() + uri + "  HTTP/1.1\r\n\r\n".len() + headers
+    }
+}

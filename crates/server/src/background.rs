@@ -1,0 +1,123 @@
+//! Background tasks: they run periodically or when woken, read the current state and act on it.
+
+mod artifact_cleanup;
+mod backoff;
+mod batches;
+pub mod driver;
+mod health_check;
+mod housekeeping;
+mod measure;
+mod notifier;
+mod outcomes;
+mod overrides;
+mod pending_task_listener;
+mod provider_setup;
+mod provision;
+mod publish;
+mod queue_claims;
+mod queue_deadlines;
+mod queue_housekeeping;
+mod queue_releases;
+mod refresh;
+mod scan;
+mod tls_reload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::availability::PROBE_INTERVAL;
+
+pub use artifact_cleanup::{ArtifactCleanup, ArtifactLimits};
+pub use batches::Batches;
+use driver::Driver;
+pub use health_check::HealthCheck;
+pub use housekeeping::Housekeeping;
+pub use measure::{Measure, MeasureLimits};
+pub use notifier::{Notifier, NotifierLimits};
+pub use outcomes::{OutcomeLimits, Outcomes, OutsideOutcomes};
+pub use overrides::Overrides;
+pub use pending_task_listener::PendingTaskListener;
+pub use provider_setup::ProviderSetup;
+pub use provision::{PageLimits, Provision, ProvisionRounds};
+pub use publish::{
+    BrokerPublisher, EventPublisher, READER as BROKER_READER, leave as leave_broker,
+};
+pub use queue_claims::QueueClaims;
+pub use queue_deadlines::QueueDeadlines;
+pub use queue_housekeeping::QueueHousekeeping;
+pub use queue_releases::{QueueReleases, ReleaseLimits};
+pub use refresh::Refresh;
+pub use scan::{MachineTermination, Scan};
+pub use tls_reload::TlsReload;
+
+use crate::app::App;
+use crate::config::Role;
+
+/// Starts the background tasks of this process's roles.
+pub fn start(app: &Arc<App>, driver: &mut Driver) {
+    let every = Duration::from_secs;
+    let own = || Arc::clone(app);
+    let engine = || Arc::clone(&app.engine);
+    let plays = |role| app.config.roles.include(role);
+    let fleet = &app.config.fleet;
+    driver.start_woken(
+        every(1),
+        Arc::clone(&app.engine.wakeups.publish),
+        EventPublisher(own()),
+    );
+    let bell = Arc::clone(&app.engine.queue.releases.wakeup);
+    driver.start_woken(every(5), bell, QueueReleases(engine()));
+    driver.start(PROBE_INTERVAL, HealthCheck(own()));
+    driver.start(every(60), ProviderSetup(engine()));
+    driver.start_woken(
+        every(300),
+        Arc::clone(&app.engine.wakeups.refresh),
+        Refresh(engine()),
+    );
+    if let Some(tls) = &app.tls {
+        driver.start(every(10), TlsReload(Arc::clone(tls)));
+    }
+    if plays(Role::Provisioner) {
+        let bell = Arc::clone(&app.engine.wakeups.provision);
+        driver.start_woken(fleet.round(), bell, Provision::new(engine()));
+        driver.start(fleet.round(), ProvisionRounds(engine()));
+        driver.start(every(5), Overrides(engine()));
+        if let Some(pulse) = app.engine.demand_source.pulse() {
+            driver.start(every(1), PendingTaskListener::new(own(), pulse));
+        }
+    }
+    if plays(Role::Scanner) {
+        for scan in Scan::each(&app.engine) {
+            driver.start(fleet.scan(), scan);
+        }
+        for ending in MachineTermination::each(&app.engine) {
+            let bell = app.engine.wakeups.ending(ending.provider_id());
+            driver.start_woken(fleet.scan(), bell, ending);
+        }
+    }
+    if let Some(broker) = app.events.broker.clone()
+        && plays(Role::Publisher)
+    {
+        let bell = Arc::clone(&app.events.told);
+        driver.start_woken(every(1), bell, BrokerPublisher::new(own(), broker));
+    }
+    if plays(Role::Publisher) {
+        for channel in app.notices.clone() {
+            driver.start(every(2), Notifier::new(own(), channel));
+        }
+    }
+    if plays(Role::Housekeeper) {
+        if let Some(pulse) = app.engine.demand_source.pulse() {
+            driver.start(every(1), OutsideOutcomes::new(engine(), pulse));
+        }
+        if !app.engine.demand_source.is_outside() {
+            driver.start(every(1), Outcomes(own()));
+        }
+        driver.start(every(2), QueueClaims(engine()));
+        driver.start(every(5), QueueDeadlines(engine()));
+        driver.start(every(300), QueueHousekeeping(engine()));
+        driver.start(every(30), Measure(own()));
+        driver.start(every(300), Housekeeping(own()));
+        driver.start(every(300), ArtifactCleanup::new(engine()));
+    }
+}

@@ -1,0 +1,323 @@
+//! Runs background tasks: periodically or when woken, one activation of a task at a time.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::time::Clock;
+use engine::measures::{Stopwatch, seconds};
+use futures_util::FutureExt;
+use metrics::{gauge, histogram};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::{TASK_AGE, TASK_SECONDS};
+
+/// Maximum wait for running activations when the server stops.
+const LAST_ACTIVATIONS: Duration = Duration::from_secs(10);
+
+/// The body of a loop: reads the current state and acts on it. An activation does not sleep, does
+/// not retry and does a limited amount of work; the next activation is the retry.
+#[async_trait]
+pub trait BackgroundTask: Send + 'static {
+    const NAME: &'static str;
+
+    /// The name in logs and metrics, for tasks with several instances.
+    fn name(&self) -> String {
+        Self::NAME.to_owned()
+    }
+
+    /// Returns a summary for people; `Null` if there was nothing to do.
+    async fn activate(&mut self) -> Result<Value, String>;
+
+    /// The time until the next work, if it is known and less than a period. The task is then
+    /// activated again.
+    fn idle_for(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The state of a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// The number of activations that have ended.
+    pub finished: u64,
+    /// The summary of the last activation, or its error.
+    pub last: Option<Result<Value, String>>,
+}
+
+/// A handle of a running task.
+pub struct Handle {
+    wake: Arc<Notify>,
+    status: watch::Receiver<Status>,
+}
+
+impl Handle {
+    /// Activates the task now instead of after its period.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until this many activations have ended, including earlier ones.
+    pub async fn finished(&mut self, count: u64) -> Status {
+        match self
+            .status
+            .wait_for(|status| status.finished >= count)
+            .await
+        {
+            Ok(status) => status.clone(),
+            Err(_) => Status::default(),
+        }
+    }
+}
+
+pub struct Driver {
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    running: JoinSet<()>,
+}
+
+impl Driver {
+    pub fn new(clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+        Self {
+            clock,
+            stop,
+            running: JoinSet::new(),
+        }
+    }
+
+    pub fn start<T: BackgroundTask>(&mut self, period: Duration, task: T) -> Handle {
+        self.start_woken(period, Arc::default(), task)
+    }
+
+    /// Starts a task that others can wake through `wake`.
+    pub fn start_woken<T: BackgroundTask>(
+        &mut self,
+        period: Duration,
+        wake: Arc<Notify>,
+        task: T,
+    ) -> Handle {
+        let (tell, status) = watch::channel(Status::default());
+        let (stop, clock, woken) = (
+            self.stop.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&wake),
+        );
+        self.running
+            .spawn(run(task, period, stop, clock, woken, tell));
+        Handle { wake, status }
+    }
+
+    /// Waits a short time for running activations after the stop. Slower ones are dropped: every
+    /// activation survives the end of the process at any point.
+    pub async fn join(mut self) {
+        let ended = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_ACTIVATIONS, ended).await.is_err() {
+            tracing::warn!(
+                "{} background tasks still run and are dropped",
+                self.running.len()
+            );
+            self.running.shutdown().await;
+        }
+    }
+}
+
+async fn run<T: BackgroundTask>(
+    mut task: T,
+    period: Duration,
+    stop: CancellationToken,
+    clock: Arc<dyn Clock>,
+    wake: Arc<Notify>,
+    tell: watch::Sender<Status>,
+) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let idle_for = task.idle_for().unwrap_or(period);
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = tokio::time::timeout(idle_for, wake.notified()) => {}
+            () = stop.cancelled() => return,
+        }
+        let outcome = activate(&mut task, &*clock).await;
+        tell.send_modify(|status| {
+            status.finished += 1;
+            status.last = Some(outcome);
+        });
+    }
+}
+
+/// Runs one activation and measures it. A panic counts as a failure.
+async fn activate<T: BackgroundTask>(task: &mut T, clock: &dyn Clock) -> Result<Value, String> {
+    let (watch, name) = (Stopwatch::start(), task.name());
+    let outcome = AssertUnwindSafe(task.activate())
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err("the task panicked".to_owned()));
+    let status = match &outcome {
+        Ok(Value::Null) => "success",
+        Ok(done) => {
+            tracing::info!(task.name = name, task.done = %done, "{name}: {done}");
+            "success"
+        }
+        Err(problem) => {
+            tracing::error!(task.name = name, "{name} failed: {problem}");
+            "exception"
+        }
+    };
+    if outcome.is_ok() {
+        gauge!(TASK_AGE, "name" => name.clone()).set(seconds(clock.now().as_millis()));
+    }
+    histogram!(TASK_SECONDS, "name" => name, "status" => status)
+        .record(watch.elapsed().as_secs_f64());
+    outcome
+}
+
+/// The counts that are not zero, for the log.
+pub fn summary(counts: &[(&str, u64)]) -> Value {
+    let done: serde_json::Map<String, Value> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| ((*name).to_owned(), json!(count)))
+        .collect();
+    if done.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::time::Timestamp;
+
+    use super::*;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(0)
+        }
+    }
+
+    /// Repeats the steps of its script.
+    struct Scripted(Vec<fn() -> Result<Value, String>>);
+
+    #[async_trait]
+    impl BackgroundTask for Scripted {
+        const NAME: &'static str = "scripted";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            let step = self.0.remove(0);
+            self.0.push(step);
+            step()
+        }
+    }
+
+    fn driver() -> (Driver, CancellationToken) {
+        let stop = CancellationToken::new();
+        (Driver::new(Arc::new(Still), stop.clone()), stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_runs_at_once_and_then_periodically() {
+        let (mut driver, stop) = driver();
+        let mut handle = driver.start(Duration::from_secs(60), Scripted(vec![|| Ok(json!(1))]));
+        assert_eq!(handle.finished(3).await.last, Some(Ok(json!(1))));
+        stop.cancel();
+        driver.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_a_failure_and_the_task_continues() {
+        let (mut driver, stop) = driver();
+        let script: Vec<fn() -> Result<Value, String>> =
+            vec![|| panic!("scripted"), || Ok(Value::Null)];
+        let mut handle = driver.start(Duration::from_secs(1), Scripted(script));
+        let first = handle.finished(1).await;
+        assert_eq!(first.last, Some(Err("the task panicked".to_owned())));
+        assert!(handle.finished(2).await.finished >= 2);
+        stop.cancel();
+        driver.join().await;
+    }
+
+    #[tokio::test]
+    async fn waking_a_task_activates_it_now() {
+        let (mut driver, stop) = driver();
+        let an_age = Duration::from_secs(1_000_000);
+        let mut handle = driver.start(an_age, Scripted(vec![|| Ok(Value::Null)]));
+        handle.finished(1).await;
+        handle.wake();
+        handle.finished(2).await;
+        stop.cancel();
+        driver.join().await;
+    }
+
+    /// Is activated this many more times, with short waits.
+    struct Soon(u32);
+
+    #[async_trait]
+    impl BackgroundTask for Soon {
+        const NAME: &'static str = "soon";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            self.0 = self.0.saturating_sub(1);
+            Ok(json!(self.0))
+        }
+
+        fn idle_for(&self) -> Option<Duration> {
+            (self.0 > 0).then_some(Duration::from_millis(3))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_knows_the_time_of_its_next_work_is_activated_then() {
+        let (mut driver, stop) = driver();
+        let begun = tokio::time::Instant::now();
+        let an_age = Duration::from_secs(1_000_000);
+        let mut handle = driver.start(an_age, Soon(4));
+        assert_eq!(handle.finished(4).await.last, Some(Ok(json!(0))));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(100), "{took:?}");
+        stop.cancel();
+        driver.join().await;
+    }
+
+    /// Waits for ever; `_alive` shows whether it was dropped.
+    struct Stuck {
+        _alive: Arc<()>,
+        begun: Arc<Notify>,
+    }
+
+    #[async_trait]
+    impl BackgroundTask for Stuck {
+        const NAME: &'static str = "stuck";
+
+        async fn activate(&mut self) -> Result<Value, String> {
+            self.begun.notify_one();
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_waits_for_others_does_not_delay_the_end() {
+        let (mut driver, stop) = driver();
+        let (alive, begun) = (Arc::new(()), Arc::new(Notify::new()));
+        driver.start(
+            Duration::from_secs(1),
+            Stuck {
+                _alive: Arc::clone(&alive),
+                begun: Arc::clone(&begun),
+            },
+        );
+        begun.notified().await;
+        stop.cancel();
+        driver.join().await;
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}

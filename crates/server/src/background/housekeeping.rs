@@ -1,0 +1,278 @@
+//! Deletes expired rows.
+//!
+//! Expired workers and clients, old errors and events, providers that pools no longer use, deleted
+//! pools and unused launch configs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::audit::{AuditEntry, EntityType};
+use domain::event::{AccessChange, EventBody};
+use domain::id::{ClientId, PoolId, ProviderId};
+use domain::pool::Pool;
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use engine::change::Change;
+use engine::fleet::settle_old_launches;
+use serde_json::Value;
+use store::{StoreError, Tx};
+
+use super::batches::Batches;
+use super::driver::{BackgroundTask, summary};
+use super::outcomes::{READER as OUTCOME_READER, forget as forget_outcomes};
+use super::publish::READER as BROKER_READER;
+use crate::app::App;
+
+/// Maximum number of rows that one statement deletes, so that other transactions do not wait long.
+const BATCH: u32 = 500;
+/// Maximum number of batches of one kind per activation; the next one continues.
+const MAX_BATCHES: usize = 200;
+/// How long ended overrides are shown.
+const OVERRIDES_KEPT_MS: i64 = 30 * DAY_MS;
+
+pub struct Housekeeping(pub Arc<App>);
+
+#[async_trait]
+impl BackgroundTask for Housekeeping {
+    const NAME: &'static str = "housekeeping";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
+    }
+}
+
+impl Housekeeping {
+    /// An activation with other limits, which apply to each kind of row.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        let forgotten = self.tidy(batches).await;
+        forgotten.map_err(|problem| problem.to_string())
+    }
+
+    async fn tidy(&self, batches: Batches) -> Result<Value, StoreError> {
+        let app = &self.0;
+        let (now, size) = (app.engine.clock.now(), batches.size);
+        let kept = &app.config.worker_manager;
+        let old_errors = now.plus_millis(-i64::from(kept.error_retention_days) * DAY_MS);
+        self.note_uses(now).await?;
+        let workers = self.forget(batches, "worker_expire", move |tx| {
+            store::worker_delete_expired(tx, now, size)
+        });
+        let workers = workers.await?;
+        let seen = self.forget(batches, "queue_worker_expire", move |tx| {
+            store::queue_worker_delete_expired(tx, now, size)
+        });
+        let seen = seen.await?;
+        let settled = settle_old_launches(&app.engine).await?;
+        let left = self.leave_providers(size).await?;
+        let pools = self.forget(batches, "pool_expire", move |tx| {
+            expire_pools(tx, now, size)
+        });
+        let pools = pools.await?;
+        let configs = self.forget(batches, "launch_config_expire", move |tx| {
+            store::launch_config_delete_expirable(tx, size)
+        });
+        let configs = configs.await?;
+        let documentation = self.forget(batches, "documentation_expire", move |tx| {
+            store::documentation_delete_orphans(tx, size)
+        });
+        let documentation = documentation.await?;
+        let errors = self.forget(batches, "error_expire", move |tx| {
+            store::error_delete_older_than(tx, old_errors, size)
+        });
+        let errors = errors.await?;
+        let events = self.expire_events(now, batches).await?;
+        let outcomes = forget_outcomes(app, now, batches).await?;
+        let old_plans = now.plus_millis(-i64::from(app.config.fleet.history_days) * DAY_MS);
+        let launches = self.forget(batches, "launch_expire", move |tx| {
+            store::launch_delete_before(tx, old_plans, size)
+        });
+        let launches = launches.await?;
+        let plans = self.forget(batches, "plan_expire", move |tx| {
+            store::plan_delete_before(tx, old_plans, size)
+        });
+        let plans = plans.await?;
+        let old_overrides = now.plus_millis(-OVERRIDES_KEPT_MS);
+        let overrides = self.forget(batches, "override_expire", move |tx| {
+            store::override_delete_ended_before(tx, old_overrides, size)
+        });
+        let overrides = overrides.await?;
+        let purges = self.forget_purges(now, batches).await?;
+        let clients = self.expire_clients(now, batches).await?;
+        Ok(summary(&[
+            ("workers", workers),
+            ("queue_workers", seen),
+            ("launches_settled", settled),
+            ("providers_left", left),
+            ("pools", pools),
+            ("launch_configs", configs),
+            ("documentation", documentation),
+            ("errors", errors),
+            ("events", events),
+            ("outcomes", outcomes),
+            ("launches", launches),
+            ("plans", plans),
+            ("overrides", overrides),
+            ("cache_purges", purges),
+            ("clients", clients),
+        ]))
+    }
+
+    /// Old events that no reader still needs.
+    async fn forget_purges(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let forget = self.forget(batches, "cache_purge_expire", move |tx| {
+            store::cache_purge_delete_expired(tx, now, batches.size)
+        });
+        forget.await
+    }
+
+    async fn expire_events(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let (app, size) = (&self.0, batches.size);
+        let hours = app.config.worker_manager.event_retention_hours;
+        let old_events = now.plus_millis(-i64::from(hours) * HOUR_MS);
+        let has_broker = app.events.broker.is_some();
+        let has_queue = !app.engine.demand_source.is_outside();
+        let expired = self.forget(batches, "outbox_expire", move |tx| {
+            let by_broker = needed_by(tx, BROKER_READER, has_broker, old_events)?;
+            let by_outcomes = needed_by(tx, OUTCOME_READER, has_queue, old_events)?;
+            let keep_after = by_broker.min(by_outcomes);
+            store::event_delete_before(tx, old_events, keep_after, size)
+        });
+        expired.await
+    }
+
+    /// Repeats a deletion, each batch in a transaction of its own, until nothing is left.
+    async fn forget(
+        &self,
+        batches: Batches,
+        name: &'static str,
+        delete: impl Fn(&mut Tx<'_>) -> Result<u64, StoreError> + Clone + Send + 'static,
+    ) -> Result<u64, StoreError> {
+        let forgotten = batches.repeat(|| self.0.engine.store.write(name, delete.clone()));
+        forgotten.await
+    }
+
+    async fn expire_clients(&self, now: Timestamp, batches: Batches) -> Result<u64, StoreError> {
+        let (size, actor) = (batches.size, self.0.engine.issuer.client_id.clone());
+        let expire = move |change: &mut Change<'_, '_>| {
+            let expired = store::client_delete_expired(change.tx, now, size)?;
+            let n_expired = expired.len() as u64;
+            for client_id in &expired {
+                let entry = expiry(client_id, &actor, now);
+                store::audit_insert(change.tx, &entry)?;
+            }
+            let events = expired.into_iter().map(|client_id| EventBody::Client {
+                change: AccessChange::Deleted,
+                client_id,
+            });
+            change.announce(events)?;
+            Ok::<_, StoreError>(n_expired)
+        };
+        let expired = batches.repeat(|| self.0.engine.change("client_expire", now, expire.clone()));
+        let n_expired = expired.await?;
+        if n_expired > 0 {
+            self.0.authenticator.forget();
+        }
+        Ok(n_expired)
+    }
+
+    /// Removes former providers from a pool once none of its workers belongs to them.
+    async fn leave_providers(&self, size: u32) -> Result<u64, StoreError> {
+        let mut after: Option<PoolId> = None;
+        let mut total = 0;
+        // Pools that cannot be changed stay in the list, so all pages are read. Each page begins
+        // after the last pool of the one before, so this ends.
+        loop {
+            let start = after.take();
+            let page = self.0.engine.store.write("provider_leave", move |tx| {
+                let leaving = store::pool_list_leaving(tx, start.as_ref(), size)?;
+                let n_left = leaving.iter().map(|pool| leave(tx, pool));
+                let n_left = n_left.sum::<Result<u64, StoreError>>()?;
+                let full = leaving.len() == size as usize;
+                let last = leaving.into_iter().next_back().map(|pool| pool.id);
+                Ok::<_, StoreError>((n_left, last.filter(|_| full)))
+            });
+            let (n_left, last) = page.await?;
+            total += n_left;
+            if last.is_none() {
+                return Ok(total);
+            }
+            after = last;
+        }
+    }
+
+    /// Stores when clients were last used, to the precision of this task's period.
+    async fn note_uses(&self, now: Timestamp) -> Result<(), StoreError> {
+        let used: Vec<ClientId> = self
+            .0
+            .authenticator
+            .take_used()
+            .iter()
+            .filter_map(|id| id.parse().ok())
+            .collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.0
+            .engine
+            .store
+            .write("client_touch", move |tx| {
+                store::client_touch(tx, &used, now)
+            })
+            .await
+    }
+}
+
+/// The audit entry of a client that was deleted because it had expired.
+fn expiry(client_id: &ClientId, deleted_by: &str, now: Timestamp) -> AuditEntry {
+    AuditEntry {
+        entity_type: EntityType::Client,
+        entity_id: client_id.to_string(),
+        action: "expired".to_owned(),
+        client_id: deleted_by.to_owned(),
+        created: now,
+        source_ip: None,
+        request_id: None,
+        detail: Value::Null,
+    }
+}
+
+/// The position after which events are still needed by a reader: ours or another process's.
+fn needed_by(
+    tx: &mut Tx<'_>,
+    reader: &str,
+    is_ours: bool,
+    dead: Timestamp,
+) -> Result<i64, StoreError> {
+    let reader = store::event_reader_get(tx, reader)?;
+    let alive = reader.filter(|reader| is_ours || reader.held_until > dead);
+    Ok(alive.map_or(i64::MAX, |reader| reader.position))
+}
+
+fn leave(tx: &mut Tx<'_>, pool: &Pool) -> Result<u64, StoreError> {
+    let live = store::worker_live_providers(tx, &pool.id)?;
+    let to_come = store::launch_pending_providers(tx, &pool.id)?;
+    let mut staying = pool.clone();
+    let stays = |id: &ProviderId| live.contains(id) || to_come.contains(id);
+    staying.previous_provider_ids.retain(stays);
+    let n_left = pool.previous_provider_ids.len() - staying.previous_provider_ids.len();
+    if n_left > 0 {
+        store::pool_update(tx, &staying)?;
+    }
+    Ok(n_left as u64)
+}
+
+/// Deletes a pool that was marked for deletion once no provider has workers in it. Its launch
+/// configs are archived and are deleted once no worker's row names them.
+fn expire_pools(tx: &mut Tx<'_>, now: Timestamp, size: u32) -> Result<u64, StoreError> {
+    let expired = store::pool_list_expirable(tx, size)?;
+    for pool in &expired {
+        for config in store::launch_config_active_between(tx, &pool.id, &pool.id)? {
+            store::launch_config_archive(tx, &config, now)?;
+        }
+        store::pool_delete(tx, &pool.id)?;
+    }
+    Ok(expired.len() as u64)
+}

@@ -1,0 +1,188 @@
+//! Records the outcomes of runs, read from our own stream of events.
+//!
+//! The transaction that resolves a run writes only its event. Outcomes are taken from the stream
+//! afterwards. The transaction that writes them also moves the reader's position, so a crash
+//! neither loses an outcome nor counts it twice.
+
+mod outside;
+mod retention;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::run_outcome::{BadMessage, RunOutcome};
+use domain::time::Timestamp;
+use metrics::counter;
+use serde_json::Value;
+use store::{EventReader, StoreError, Tx};
+
+use super::batches::Batches;
+use super::driver::{BackgroundTask, summary};
+use crate::app::App;
+use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
+
+pub use outside::OutsideOutcomes;
+pub(super) use retention::forget;
+
+/// The reader of the stream that records outcomes.
+pub(super) const READER: &str = "outcomes";
+/// After a crash, another process waits this long.
+const LEASE_MS: i64 = 10_000;
+const BATCH: u32 = 500;
+const SPAN: i64 = 5_000;
+const MAX_BATCHES: usize = 50;
+
+/// Limits on how much of the stream one activation reads.
+#[derive(Clone, Copy, Debug)]
+pub struct OutcomeLimits {
+    /// Of messages that may contain an outcome.
+    pub messages: Batches,
+    /// Maximum number of events that one transaction examines.
+    pub span: i64,
+}
+
+/// For the built-in queue.
+pub struct Outcomes(pub Arc<App>);
+
+/// The result of one transaction.
+#[derive(Default)]
+struct Collected {
+    noted: Noted,
+    /// The end of the stream has been reached.
+    is_done: bool,
+}
+
+/// The result of reading messages.
+#[derive(Default)]
+struct Noted {
+    new: Vec<RunOutcome>,
+    /// Invalid messages: their number, and the error of the first.
+    n_bad: u64,
+    problem: Option<BadMessage>,
+}
+
+#[async_trait]
+impl BackgroundTask for Outcomes {
+    const NAME: &'static str = "outcomes";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let usual = OutcomeLimits {
+            messages: Batches {
+                size: BATCH,
+                most: MAX_BATCHES,
+            },
+            span: SPAN,
+        };
+        self.with_limits(usual).await
+    }
+}
+
+impl Outcomes {
+    pub async fn with_limits(&self, limits: OutcomeLimits) -> Result<Value, String> {
+        let n_new = self
+            .collect(limits)
+            .await
+            .map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("outcomes", n_new)]))
+    }
+
+    async fn collect(&self, limits: OutcomeLimits) -> Result<u64, StoreError> {
+        let app = &self.0;
+        let (process, now) = (app.events.process.clone(), app.engine.clock.now());
+        let look = app.engine.store.read("outcomes_look", move |tx| {
+            let reader = store::event_reader_get(tx, READER)?;
+            Ok::<_, StoreError>((reader, store::event_head(tx)?))
+        });
+        match look.await? {
+            // A migration creates this row, so somebody has deleted it.
+            (None, _) => {
+                let open = |tx: &mut Tx<'_>| store::event_reader_open(tx, READER);
+                app.engine.store.write("outcomes_open", open).await?;
+                return Ok(0);
+            }
+            (Some(reader), head) if !has_work(&reader, head, &process, now) => return Ok(0),
+            (Some(_), _) => {}
+        }
+        let mut n_new = 0;
+        for _ in 0..limits.messages.most {
+            let process = process.clone();
+            let collected = app.engine.store.write("outcomes_collect", move |tx| {
+                collect(tx, &process, now, limits)
+            });
+            let Collected { noted, is_done } = collected.await?;
+            n_new += noted.new.len() as u64;
+            noted.tell();
+            if is_done {
+                break;
+            }
+        }
+        Ok(n_new)
+    }
+}
+
+fn has_work(reader: &EventReader, head: i64, process: &str, now: Timestamp) -> bool {
+    let is_others = reader.holder != process && reader.held_until > now;
+    reader.position < head && !is_others
+}
+
+/// Takes the next outcomes from the stream.
+fn collect(
+    tx: &mut Tx<'_>,
+    process: &str,
+    now: Timestamp,
+    limits: OutcomeLimits,
+) -> Result<Collected, StoreError> {
+    let until = now.plus_millis(LEASE_MS);
+    let Some(reader) = store::event_reader_take(tx, READER, process, now, until)? else {
+        let is_done = true;
+        let noted = Noted::default();
+        return Ok(Collected { noted, is_done });
+    };
+    let head = store::event_head(tx)?;
+    let until = head.min(reader.position.saturating_add(limits.span));
+    let told = store::run_message_list(tx, reader.position, until, limits.messages.size)?;
+    let place = match told.items.last() {
+        Some((last, _)) if told.may_go_on(limits.messages.size) => *last,
+        Some(_) | None => until,
+    };
+    let bodies = told.items.iter().map(|(_, payload)| payload.as_bytes());
+    let noted = note(tx, bodies)?;
+    if place > reader.position && !store::event_reader_move(tx, READER, reader.fence, place)? {
+        return Err(tx.lost_race());
+    }
+    let is_done = place >= head;
+    Ok(Collected { noted, is_done })
+}
+
+/// Reads messages and writes their outcomes.
+fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<Noted, StoreError> {
+    let mut noted = Noted::default();
+    let mut outcomes = Vec::new();
+    for body in bodies {
+        match RunOutcome::of_message(body) {
+            Ok(outcome) => outcomes.extend(outcome),
+            Err(problem) => {
+                noted.n_bad += 1;
+                noted.problem.get_or_insert(problem);
+            }
+        }
+    }
+    noted.new = store::run_outcome_note(tx, &outcomes)?;
+    Ok(noted)
+}
+
+impl Noted {
+    /// Updates metrics and the log; call it after the commit.
+    fn tell(&self) {
+        for outcome in &self.new {
+            let state = outcome.reason.state().as_str();
+            counter!(OUTCOMES, "outcome" => state).increment(1);
+        }
+        if let Some(problem) = &self.problem {
+            counter!(BAD_OUTCOMES).increment(self.n_bad);
+            tracing::warn!(error = %problem, messages.n_dropped = self.n_bad,
+                "{} invalid messages about runs were dropped; the first: {problem}",
+                self.n_bad);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Deletes outcomes of runs that are old or exceed the limits.
+
+use domain::id::PoolId;
+use domain::run_outcome::Window;
+use domain::time::{DAY_MS, Timestamp};
+use store::{KeptRuns, StoreError};
+
+use super::super::batches::Batches;
+use crate::app::App;
+
+/// Runs of a worker that are kept, among those of its pool.
+const KEPT_OF_WORKER: u32 = 20;
+/// Maximum age of outcomes.
+const KEPT_DAYS: i64 = 14;
+
+/// Returns how many outcomes were deleted. `batches` limits the deletions of each pool.
+pub(in super::super) async fn forget(
+    app: &App,
+    now: Timestamp,
+    batches: Batches,
+) -> Result<u64, StoreError> {
+    let size = batches.size;
+    let kept = KeptRuns {
+        of_pool: app.config.fleet.kept_task_runs,
+        of_worker: KEPT_OF_WORKER,
+        since: now.plus_millis(-KEPT_DAYS * DAY_MS),
+    };
+    let mut n_gone = 0;
+    let mut last: Option<PoolId> = None;
+    // Pools are read in the order of their names, so this ends.
+    while let Some(pool_id) = next_pool(app, last).await? {
+        let trim = batches.repeat(|| {
+            let pool = pool_id.clone();
+            app.engine.store.write("run_outcome_trim", move |tx| {
+                store::run_outcome_trim(tx, &pool, kept, size)
+            })
+        });
+        n_gone += trim.await?;
+        last = Some(pool_id);
+    }
+    forget_counts(app, now, batches).await?;
+    Ok(n_gone)
+}
+
+async fn next_pool(app: &App, after: Option<PoolId>) -> Result<Option<PoolId>, StoreError> {
+    let next = app.engine.store.read("run_outcome_next_pool", move |tx| {
+        store::run_outcome_next_pool(tx, after.as_ref())
+    });
+    next.await
+}
+
+/// Counts are kept as long as the longest window.
+async fn forget_counts(app: &App, now: Timestamp, batches: Batches) -> Result<(), StoreError> {
+    let [.., longest] = Window::ALL;
+    let before = longest.since(now);
+    let delete = batches.repeat(|| {
+        app.engine.store.write("run_count_expire", move |tx| {
+            store::run_count_delete_before(tx, before, batches.size)
+        })
+    });
+    delete.await.map(drop)
+}

@@ -1,0 +1,32 @@
+//! Sets up providers that are not ready yet, until they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::Engine;
+use serde_json::{Value, json};
+
+use super::driver::BackgroundTask;
+
+/// Longer than a provider's default time limits.
+const SET_UP: Duration = Duration::from_secs(90);
+
+pub struct ProviderSetup(pub Arc<Engine>);
+
+#[async_trait]
+impl BackgroundTask for ProviderSetup {
+    const NAME: &'static str = "provider_setup";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let (ready, failed) = self.0.providers.set_up_missing(SET_UP).await;
+        for (id, problem) in failed {
+            tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
+        }
+        if ready.is_empty() {
+            return Ok(Value::Null);
+        }
+        let ready: Vec<&str> = ready.into_iter().map(|id| id.as_str()).collect();
+        Ok(json!({ "in_service": ready }))
+    }
+}

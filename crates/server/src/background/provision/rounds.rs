@@ -1,0 +1,272 @@
+//! Decides periodically on all pools, page by page, whether they were woken or not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::demand::Demand;
+use domain::facts::Facts;
+use domain::id::PoolId;
+use domain::pool::{MAX_LAUNCH_CONFIGS, Pool};
+use engine::Engine;
+use engine::fleet;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::Value;
+use store::StoreError;
+
+use super::super::driver::BackgroundTask;
+use super::decisions::{AT_ONCE, Done, ReadError, decide};
+
+/// Limits on how much of the fleet is read at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    pub pools: u32,
+    /// Of all these pools together. A pool with more is read alone.
+    pub launch_configs: u64,
+    /// Number of task queues whose demand is read at a time.
+    pub queues: u32,
+}
+
+impl PageLimits {
+    /// Supply is counted by launch config and state, and a reply of the store has at most
+    /// [`store::MAX_ROWS`] rows.
+    const USUAL: Self = Self {
+        pools: 500,
+        launch_configs: 10_000,
+        queues: 10_000,
+    };
+}
+
+const _: () = assert!(PageLimits::USUAL.launch_configs >= MAX_LAUNCH_CONFIGS as u64);
+/// Requested, running and stopping, each with or without advice to stop.
+const _: () = assert!(PageLimits::USUAL.launch_configs * 6 < store::MAX_ROWS as u64);
+
+/// Decides on all pools: a pool that missed its wake-up is decided on here, only later.
+pub struct ProvisionRounds(pub Arc<Engine>);
+
+#[async_trait]
+impl BackgroundTask for ProvisionRounds {
+    const NAME: &'static str = "provision_round";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        round(&self.0, PageLimits::USUAL).await
+    }
+}
+
+impl ProvisionRounds {
+    /// A round with pages of this size.
+    pub async fn with_pages(&self, limits: PageLimits) -> Result<Value, String> {
+        round(&self.0, limits).await
+    }
+}
+
+/// Failed and slow pools do not delay others.
+async fn round(engine: &Arc<Engine>, limits: PageLimits) -> Result<Value, String> {
+    let mut done = Done::default();
+    let mut problem = None;
+    let waiting = waiting(engine, limits.queues).await?;
+    let mut decisions = FuturesUnordered::new();
+    let mut after: Option<PoolId> = None;
+    loop {
+        let pages = pages(engine, after.take(), limits).await?;
+        let Some(last) = pages.last().and_then(|page| page.last()) else {
+            break;
+        };
+        let is_full = pages.iter().map(Vec::len).sum::<usize>() >= limits.pools as usize;
+        after = Some(last.id.clone());
+        for page in pages {
+            let facts = match demand(engine, page, waiting.as_ref()).await {
+                Ok((pools, demand)) => facts(engine, pools, &demand, &mut done).await,
+                Err(failed) => {
+                    problem = Some(failed);
+                    continue;
+                }
+            };
+            for facts in facts {
+                while decisions.len() >= AT_ONCE
+                    && let Some(decision) = decisions.next().await
+                {
+                    done.add(engine, decision);
+                }
+                decisions.push(decide(engine, facts).boxed());
+            }
+        }
+        if !is_full {
+            break;
+        }
+    }
+    while let Some(decision) = decisions.next().await {
+        done.add(engine, decision);
+    }
+    let done = done.summary();
+    problem.map_or(done, Err)
+}
+
+/// The next pools, in pages that are read together.
+async fn pages(
+    engine: &Arc<Engine>,
+    after: Option<PoolId>,
+    limits: PageLimits,
+) -> Result<Vec<Vec<Pool>>, String> {
+    let read = engine.store.scan("provision_pools", move |tx| {
+        let pools = store::pool_list(tx, after.as_ref(), limits.pools)?;
+        let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
+            return Ok(Vec::new());
+        };
+        let counts = store::launch_config_count_between(tx, &first.id, &last.id)?;
+        let counts: BTreeMap<PoolId, u64> = counts.into_iter().collect();
+        Ok::<_, StoreError>(cut(pools, &counts, limits.launch_configs))
+    });
+    read.await.map_err(|problem| problem.to_string())
+}
+
+/// Pages with at most this many launch configs each, or of one pool.
+fn cut(pools: Vec<Pool>, counts: &BTreeMap<PoolId, u64>, most: u64) -> Vec<Vec<Pool>> {
+    let mut pages: Vec<Vec<Pool>> = Vec::new();
+    let mut room = 0;
+    for pool in pools {
+        let count = counts.get(&pool.id).copied().unwrap_or(0);
+        match pages.last_mut() {
+            Some(page) if count <= room => page.push(pool),
+            Some(_) | None => {
+                pages.push(vec![pool]);
+                room = most;
+            }
+        }
+        room = room.saturating_sub(count);
+    }
+    pages
+}
+
+/// The demand of all our queues; `None` for an outside queue, which is asked for each page.
+async fn waiting(
+    engine: &Arc<Engine>,
+    limit: u32,
+) -> Result<Option<BTreeMap<PoolId, Demand>>, String> {
+    if engine.demand_source.is_outside() {
+        return Ok(None);
+    }
+    let mut all = BTreeMap::new();
+    loop {
+        let now = engine.clock.now();
+        let after = all
+            .last_key_value()
+            .map(|(id, _): (&PoolId, &Demand)| id.clone());
+        let read = engine.store.scan("provision_demand", move |tx| {
+            store::task_demand_all(tx, after.as_ref(), limit, now)
+        });
+        let some: Result<Vec<_>, StoreError> = read.await;
+        let some = some.map_err(|problem| problem.to_string())?;
+        let full = some.len() == limit as usize;
+        all.extend(some);
+        if !full {
+            return Ok(Some(all));
+        }
+    }
+}
+
+/// The pools of a page whose demand is known, with the demand.
+async fn demand(
+    engine: &Arc<Engine>,
+    mut pools: Vec<Pool>,
+    waiting: Option<&BTreeMap<PoolId, Demand>>,
+) -> Result<(Vec<Pool>, BTreeMap<PoolId, Demand>), String> {
+    pools.retain(|pool| fleet::is_planned(engine, pool));
+    if let Some(waiting) = waiting {
+        let known = pools
+            .iter()
+            .filter_map(|pool| waiting.get_key_value(&pool.id));
+        let demand = known.map(|(id, demand)| (id.clone(), *demand)).collect();
+        return Ok((pools, demand));
+    }
+    let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
+    let demand = engine.demand_source.read(&ids).await?;
+    // Unknown demand is not zero: these pools are not decided on now.
+    pools.retain(|pool| demand.contains_key(&pool.id));
+    Ok((pools, demand))
+}
+
+/// The facts of the pools that may need a decision. If the row of one of them is corrupt, each is
+/// read alone.
+async fn facts(
+    engine: &Arc<Engine>,
+    pools: Vec<Pool>,
+    demand: &BTreeMap<PoolId, Demand>,
+    done: &mut Done,
+) -> Vec<Facts> {
+    let mut found = Vec::new();
+    let mut pages = vec![pools];
+    while let Some(page) = pages.pop() {
+        match read(engine, page.clone(), demand.clone()).await {
+            Ok(facts) => found.extend(facts),
+            Err(ReadError::Corrupt(_)) if page.len() > 1 => {
+                pages.extend(page.into_iter().map(|pool| vec![pool]));
+            }
+            Err(problem) => {
+                let problem = problem.to_string();
+                page.into_iter()
+                    .for_each(|pool| done.failed(pool.id, problem.clone()));
+            }
+        }
+    }
+    found
+}
+
+async fn read(
+    engine: &Arc<Engine>,
+    pools: Vec<Pool>,
+    demand: BTreeMap<PoolId, Demand>,
+) -> Result<Vec<Facts>, ReadError> {
+    let now = engine.clock.now();
+    let horizon = engine.horizon(now);
+    let read = engine.store.scan("provision_facts", move |tx| {
+        let mut facts = fleet::read_supply(tx, pools, &demand, &horizon)?;
+        facts.retain(|facts| !facts.is_content());
+        Ok::<_, StoreError>(facts)
+    });
+    let facts = read.await?;
+    engine.availability.note_answer(now);
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::pool::PoolDefinition;
+    use domain::time::Timestamp;
+
+    use super::*;
+
+    fn pool(number: usize) -> Pool {
+        let definition = PoolDefinition {
+            provider_id: "one".parse().unwrap(),
+            further_provider_ids: Vec::new(),
+            description: String::new(),
+            config: serde_json::Map::new(),
+            owner: String::new(),
+            email_on_error: false,
+        };
+        let id = format!("p/n{number:04}").parse().unwrap();
+        Pool::new(id, definition, Timestamp::from_millis(0))
+    }
+
+    /// The number of pools on each page, given their numbers of launch configs.
+    fn sizes(counts: &[u64], most: u64) -> Vec<usize> {
+        let pools: Vec<Pool> = (0..counts.len()).map(pool).collect();
+        let ids = pools.iter().map(|pool| pool.id.clone());
+        let counts = ids.zip(counts.iter().copied()).collect();
+        let pages = cut(pools, &counts, most);
+        pages.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn a_page_has_a_bounded_number_of_launch_configs_or_one_pool() {
+        assert_eq!(sizes(&[], 10), Vec::<usize>::new());
+        assert_eq!(sizes(&[0; 30], 10), [30]);
+        assert_eq!(sizes(&[1; 9], 10), [9]);
+        assert_eq!(sizes(&[1; 10], 10), [10]);
+        assert_eq!(sizes(&[1; 11], 10), [10, 1]);
+        assert_eq!(sizes(&[1; 100], 10), [10; 10]);
+        assert_eq!(sizes(&[100, 1, 1, 100, 10, 0, 0], 10), [1, 2, 1, 3]);
+    }
+}

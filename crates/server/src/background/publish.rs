@@ -1,0 +1,161 @@
+//! Assigns events their positions in the stream, and publishes them to the listeners of this
+//! process.
+
+mod broker;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::id::{PoolId, ProviderId};
+use serde_json::Value;
+use store::{OutboxRow, StoreError};
+
+use super::batches::Batches;
+use super::driver::BackgroundTask;
+use crate::app::App;
+use crate::config::Role;
+
+pub use broker::{BrokerPublisher, READER, leave};
+
+const BATCH: u32 = 500;
+const MAX_BATCHES: usize = 50;
+
+/// Every process runs this task, since each has listeners of its own. It also publishes events that
+/// another process positioned. Only the process that positions an event logs it, so each event is
+/// logged once.
+pub struct EventPublisher(pub Arc<App>);
+
+#[async_trait]
+impl BackgroundTask for EventPublisher {
+    const NAME: &'static str = "publish";
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let usual = Batches {
+            size: BATCH,
+            most: MAX_BATCHES,
+        };
+        self.in_batches(usual).await
+    }
+}
+
+impl EventPublisher {
+    /// An activation with other limits.
+    pub async fn in_batches(&self, batches: Batches) -> Result<Value, String> {
+        for _ in 0..batches.most {
+            let is_done = self.batch(batches.size).await;
+            if is_done.map_err(|problem| problem.to_string())? {
+                break;
+            }
+        }
+        Ok(Value::Null)
+    }
+
+    /// Returns whether the stream's end was reached.
+    async fn batch(&self, size: u32) -> Result<bool, StoreError> {
+        let app = &self.0;
+        let head = app.events.head();
+        let read = app.engine.store.read("event_look", move |tx| {
+            let placed = store::event_list_after(tx, head, size)?;
+            Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
+        });
+        let (placed, is_waiting) = read.await?;
+        self.tell(&placed.items);
+        if !is_waiting {
+            return Ok(!placed.may_go_on(size));
+        }
+        let placing = app
+            .engine
+            .store
+            .write("event_place", move |tx| store::event_place(tx, size));
+        let placed = match placing.await {
+            // Another process is assigning positions; its events can be read then.
+            Err(StoreError::Congested { .. }) => return Ok(false),
+            placed => placed?,
+        };
+        placed.items.iter().for_each(log);
+        // Events that other processes positioned meanwhile come first: the next batch reads all of
+        // them.
+        let first = placed.items.first().map(|row| row.position);
+        let follows = first == Some(app.events.head() + 1);
+        if follows {
+            self.tell(&placed.items);
+        }
+        Ok(follows && !placed.may_go_on(size))
+    }
+
+    /// Wakes the tasks of this process that depend on these events, whichever process announced
+    /// them.
+    fn tell(&self, placed: &[OutboxRow]) {
+        self.0.events.tell(placed);
+        self.0
+            .engine
+            .queue
+            .dispatcher
+            .wake_for_events(&self.0.engine, placed);
+        self.0.engine.launch_answers.wake_for_events(placed);
+        wake_planner(&self.0, placed);
+        wake_endings(&self.0, placed);
+    }
+}
+
+/// Events that may change how many workers a pool needs.
+const CHANGES_NEED: [&str; 11] = [
+    "task-pending",
+    "worker-running",
+    "worker-removed",
+    "worker-stopped",
+    "worker-pool-created",
+    "worker-pool-updated",
+    "launch-config-created",
+    "launch-config-updated",
+    "launch-config-archived",
+    "launch-config-paused",
+    "launch-config-resumed",
+];
+/// Events after which machines must be ended.
+const CHANGES_ENDINGS: &str = "worker-removed";
+
+fn wake_planner(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Provisioner) {
+        return;
+    }
+    let concerned = placed
+        .iter()
+        .filter(|row| CHANGES_NEED.contains(&exchange(row)));
+    let pools: BTreeSet<&PoolId> = concerned.filter_map(|row| row.pool_id.as_ref()).collect();
+    pools
+        .into_iter()
+        .for_each(|pool| app.engine.wakeups.wake_pool(pool));
+}
+
+fn wake_endings(app: &App, placed: &[OutboxRow]) {
+    if !app.config.roles.include(Role::Scanner) {
+        return;
+    }
+    let removed = placed.iter().filter(|row| exchange(row) == CHANGES_ENDINGS);
+    let ids = removed.filter_map(|row| row.payload.get("providerId")?.as_str()?.parse().ok());
+    let providers: BTreeSet<ProviderId> = ids.collect();
+    for provider in providers {
+        if app.engine.providers.get(&provider).is_ok() {
+            app.engine.wakeups.ending(&provider).notify_one();
+        }
+    }
+}
+
+/// The last part of its topic.
+fn exchange(row: &OutboxRow) -> &str {
+    row.topic.rsplit('/').next().unwrap_or(&row.topic)
+}
+
+fn log(row: &OutboxRow) {
+    let name = exchange(row);
+    let about = row
+        .pool_id
+        .as_ref()
+        .map_or_else(String::new, |pool| format!(" in {pool}"));
+    // Large, and many for each task: too much for the usual log. Background tasks log summaries at
+    // `info`.
+    tracing::debug!(event.id = %row.event_id, event.topic = %row.topic, event.key = %row.routing_key,
+        event.payload = %row.payload, "{name}{about}");
+}

@@ -1,0 +1,93 @@
+//! Scans the machines of providers, and ends machines of stopping workers.
+//!
+//! Each provider has tasks of its own, so an unresponsive one delays no other.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::id::ProviderId;
+use engine::Engine;
+use engine::fleet::{Scanner, Terminator};
+use serde_json::Value;
+
+use super::driver::{BackgroundTask, summary};
+
+/// Scans the machines of one provider.
+pub struct Scan {
+    provider_id: ProviderId,
+    scanner: Scanner,
+}
+
+/// Ends machines of one provider.
+pub struct MachineTermination {
+    provider_id: ProviderId,
+    ender: Terminator,
+}
+
+impl Scan {
+    /// One for each provider.
+    pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
+        let of = |provider_id: ProviderId| Self {
+            scanner: Scanner::new(Arc::clone(engine), provider_id.clone()),
+            provider_id,
+        };
+        provider_ids(engine).map(of).collect()
+    }
+}
+
+impl MachineTermination {
+    /// One for each provider.
+    pub fn each(engine: &Arc<Engine>) -> Vec<Self> {
+        let of = |provider_id: ProviderId| Self {
+            ender: Terminator::new(Arc::clone(engine), provider_id.clone()),
+            provider_id,
+        };
+        provider_ids(engine).map(of).collect()
+    }
+
+    pub fn provider_id(&self) -> &ProviderId {
+        &self.provider_id
+    }
+}
+
+fn provider_ids(engine: &Engine) -> impl Iterator<Item = ProviderId> {
+    engine.providers.listed().map(|(id, _)| id.clone())
+}
+
+#[async_trait]
+impl BackgroundTask for Scan {
+    const NAME: &'static str = "scan";
+
+    fn name(&self) -> String {
+        format!("{} {}", Self::NAME, self.provider_id)
+    }
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let scanned = self.scanner.scan().await;
+        let scanned = scanned.map_err(|problem| problem.to_string())?;
+        Ok(scanned.map_or(Value::Null, |done| {
+            summary(&[
+                ("stopped", done.stopped),
+                ("ended", done.ended),
+                ("adopted", done.adopted),
+                ("settled", done.settled),
+                ("problems", done.problems),
+            ])
+        }))
+    }
+}
+
+#[async_trait]
+impl BackgroundTask for MachineTermination {
+    const NAME: &'static str = "ending";
+
+    fn name(&self) -> String {
+        format!("{} {}", Self::NAME, self.provider_id)
+    }
+
+    async fn activate(&mut self) -> Result<Value, String> {
+        let ended = self.ender.end_stopping().await;
+        let n_told = ended.map_err(|problem| problem.to_string())?;
+        Ok(summary(&[("told", n_told)]))
+    }
+}
