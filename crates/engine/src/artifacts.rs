@@ -1,16 +1,17 @@
-//! What tasks leave behind as files: artifacts that were uploaded, and the logs of runs.
+//! Files of tasks: artifacts that were uploaded, and the logs of runs.
 //!
-//! A file appears whole or not at all, under a name that nobody can choose; only logs grow in place.
+//! A file appears when it is complete, under a name that no client can choose; only logs grow in
+//! place.
 
-mod creating;
+mod artifact_folder;
+mod create_artifact;
 mod error;
 mod expected_file;
-mod folder;
-mod following;
+mod file_stream;
+mod follow_log;
 mod log_file;
-mod reading;
+mod orphaned_files;
 mod run_log;
-mod sweep;
 mod upload;
 
 use std::path::PathBuf;
@@ -19,23 +20,23 @@ use domain::id::TaskId;
 
 use crate::keyed_wakeups::KeyedWakeups;
 
-pub use creating::create;
+pub use artifact_folder::{ArtifactFolder, N_SHARDS, file_name};
+pub use create_artifact::create_artifact;
 pub use error::ArtifactError;
 pub use expected_file::{ExpectedFile, find_file};
-pub use folder::{Folder, N_SHELVES, file_name};
-pub use following::follow_log;
-pub use log_file::{AppendRefused, LogState};
-pub use reading::{ByteStream, whole_file};
-pub use run_log::{LOG_CONTENT_TYPE, LogPiece, append_to_log, is_log_elsewhere, log_state};
-pub use sweep::{RunFolder, Wanted, remove, runs_in, tasks_after};
+pub use file_stream::{ByteStream, stream_file};
+pub use follow_log::follow_log;
+pub use log_file::{AppendError, LogState};
+pub use orphaned_files::{KnownFiles, RunFolder, list_runs, list_tasks_after, remove_file};
+pub use run_log::{LOG_CONTENT_TYPE, LogPiece, append_to_log, is_log_external, log_state};
 pub use upload::Upload;
 
-/// Where artifacts are kept, and who waits for logs to grow.
+/// The folder of artifacts, and the wake-ups of those who follow logs.
 pub struct Artifacts {
-    /// `None`: this server keeps none, because nobody said where.
-    pub folder: Option<Folder>,
-    /// Wakes those who follow the log of a run when it has grown.
-    pub grown: KeyedWakeups<(TaskId, u32)>,
+    /// `None`: no folder is configured, so this server keeps no artifacts.
+    pub folder: Option<ArtifactFolder>,
+    /// Wakes the followers of a run's log when it has grown.
+    pub log_wakeups: KeyedWakeups<(TaskId, u32)>,
 }
 
 impl Artifacts {
@@ -47,13 +48,13 @@ impl Artifacts {
             );
         }
         Self {
-            folder: folder.map(Folder::new),
-            grown: KeyedWakeups::default(),
+            folder: folder.map(ArtifactFolder::new),
+            log_wakeups: KeyedWakeups::default(),
         }
     }
 
-    /// Where artifacts are kept, for those who cannot do without.
-    pub fn required_folder(&self) -> Result<&Folder, ArtifactError> {
+    /// The folder, or an error if none is configured.
+    pub fn required_folder(&self) -> Result<&ArtifactFolder, ArtifactError> {
         self.folder.as_ref().ok_or(ArtifactError::NoFolder)
     }
 }

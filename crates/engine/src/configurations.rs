@@ -1,25 +1,25 @@
-//! Worker configurations: edits compiled, judged by providers, planned and written; payloads judged by their schemas.
+//! Worker configurations: edits are compiled, validated, planned, written; payloads are validated.
 
-mod adoption;
-mod cache;
+mod compilation_cache;
+mod conflicts;
 mod documentation;
 mod edit;
 mod error;
-mod judge;
-mod market;
 mod payloads;
-mod plan;
-mod write;
+mod plan_edit;
+mod provider_catalog;
+mod validate_pools;
+mod write_pools;
 
-pub use cache::{Compilations, compiled, compiled_now};
+pub use compilation_cache::{CompilationCache, compile_current, require_compilation};
 pub use documentation::{
     DocumentationError, Tarballs, delete_documentation, find_documentation, put_documentation,
 };
-pub use edit::{Edit, Next, carry_out};
+pub use edit::{Edit, EditResult, apply_edit};
 pub use error::ConfigurationError;
-pub use market::wares;
 pub use payloads::{
-    PayloadError, PayloadSchemas, Standing, Verdict, judge_payload, learn_payload_schema,
-    payload_standing,
+    PayloadError, PayloadSchemas, PayloadStatus, Verdict, load_payload_schema, payload_status,
+    validate_payload,
 };
-pub use plan::{EditPlan, Outlook, compare_versions, plan};
+pub use plan_edit::{EditImpact, EditPlan, compare_versions, plan_edit};
+pub use provider_catalog::provider_entry;

@@ -45,9 +45,9 @@ impl DemandSource {
         }
     }
 
-    /// The demand of these pools in an outside queue. The embedded queue gives an empty answer, since
-    /// its demand is read together with the other facts. A pool without an answer keeps its known
-    /// demand. An error means that no pool has an answer.
+    /// The demand of these pools in an outside queue. The embedded queue gives an empty answer,
+    /// since its demand is read together with the other facts. A pool without an answer keeps its
+    /// known demand. An error means that no pool has an answer.
     pub async fn read(&self, pools: &[PoolId]) -> Result<BTreeMap<PoolId, Demand>, String> {
         let Self::Outside { queue, .. } = self else {
             return Ok(BTreeMap::new());
@@ -84,8 +84,8 @@ impl DemandSource {
         }
     }
 
-    /// The state of these workers in an outside queue. `None`: not all of them could be queried, and
-    /// a worker without an answer would be mistaken for a worker unknown to the queue.
+    /// The state of these workers in an outside queue. `None`: not all of them could be queried,
+    /// and a worker without an answer would be mistaken for a worker unknown to the queue.
     pub async fn worker_activity(
         &self,
         workers: &[Worker],

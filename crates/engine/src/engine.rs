@@ -12,7 +12,7 @@ use store::{Store, StoreError, Tx};
 use crate::artifacts::Artifacts;
 use crate::availability::Availability;
 use crate::change::{Change, PendingWakeups};
-use crate::configurations::{Compilations, PayloadSchemas};
+use crate::configurations::{CompilationCache, PayloadSchemas};
 use crate::demand::DemandSource;
 use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
@@ -42,7 +42,7 @@ pub struct Engine {
     /// Signs the credentials of workers.
     pub issuer: WorkerIssuer,
     /// Compiled worker configurations.
-    pub compilations: Compilations,
+    pub compilations: CompilationCache,
     pub payload_schemas: PayloadSchemas,
     /// A claim lasts this long; the worker reclaims the run before that.
     pub claim_seconds: u32,

@@ -1,8 +1,8 @@
 //! The fleet: plans, launches, scans and the end of machines.
 //!
-//! Facts are read, `domain::plan` decides, the decision is written, and only then is a cloud called.
-//! Every change is a guarded write with its events. So any process may crash on any line, and two
-//! processes may do the same work at once.
+//! Facts are read, `domain::plan` decides, the decision is written, and only then is a cloud
+//! called. Every change is a guarded write with its events. So any process may crash on any line,
+//! and two processes may do the same work at once.
 
 mod bids;
 mod decide;

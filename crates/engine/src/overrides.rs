@@ -20,7 +20,7 @@ const MAX_IN_FORCE: usize = 1_000;
 #[derive(Debug, thiserror::Error)]
 pub enum OverrideError {
     #[error("Override does not exist")]
-    NotThere,
+    NotFound,
     #[error("{0}")]
     NoTarget(String),
     #[error("Override {0} has another target: remove it first, or choose another name")]
@@ -98,7 +98,7 @@ pub async fn remove(
         let known = store::override_get(change.tx, &seen.id)?;
         let known = known.filter(|known| known.target == seen.target);
         let Some(known) = known else {
-            return Err(OverrideError::NotThere);
+            return Err(OverrideError::NotFound);
         };
         store::override_delete(change.tx, &known)?;
         if known.ended.is_none() {

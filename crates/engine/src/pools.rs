@@ -1,4 +1,4 @@
-//! Worker pools that are made by hand: judged by their providers, planned, written.
+//! Worker pools that people create: validated by their providers, planned and written.
 
 mod error;
 mod launch_configs;
@@ -22,29 +22,29 @@ pub use plan::{PoolPlan, plan};
 
 pub(crate) use launch_configs::{changes_nothing, launch_config_events, write_launch_configs};
 
-/// A pool as somebody asks for it.
-pub struct AskedPool {
+/// A pool as the caller requests it.
+pub struct PoolRequest {
     pub provider_id: ProviderId,
     pub description: String,
-    /// With its launch configs.
+    /// Includes the launch configs.
     pub config: Value,
     pub owner: String,
     pub email_on_error: bool,
 }
 
-/// A pool as its provider has completed it, the launch configs apart.
+/// A pool as its provider has completed it, with its launch configs.
 #[derive(Clone)]
-pub struct JudgedPool {
+pub struct ValidatedPool {
     definition: PoolDefinition,
     launch_configs: Vec<Map<String, Value>>,
 }
 
-/// A pool with what belongs to it.
+/// A pool with its launch configs and the counts of its workers.
 pub struct PoolDetails {
     pub pool: Pool,
-    /// Those that are not archived.
+    /// Only those that are not archived.
     pub launch_configs: Vec<LaunchConfig>,
-    /// Of its workers.
+    /// The workers of the pool.
     pub counts: Counts,
 }
 
@@ -60,8 +60,8 @@ impl PoolDetails {
     }
 }
 
-/// What is asked for, as its provider completes it.
-pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, PoolError> {
+/// Validates a requested pool; its provider completes the config.
+pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPool, PoolError> {
     let provider = engine.providers.get(&asked.provider_id)?;
     let mut config = asked.config;
     provider
@@ -91,32 +91,32 @@ pub async fn judge(engine: &Engine, asked: AskedPool) -> Result<JudgedPool, Pool
         owner: asked.owner,
         email_on_error: asked.email_on_error,
     };
-    Ok(JudgedPool {
+    Ok(ValidatedPool {
         definition,
         launch_configs,
     })
 }
 
-/// Makes a pool. The same again is a repeat of a request whose answer was lost, and changes nothing.
+/// Creates a pool. A repeated request changes nothing.
 pub fn create(
     change: &mut Change<'_, '_>,
     id: &PoolId,
-    judged: JudgedPool,
+    validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let known = store::launch_config_all(tx, id)?;
-    let done = reconcile(id, known.clone(), judged.launch_configs, now)?;
+    let done = reconcile(id, known.clone(), validated.launch_configs, now)?;
     if let Some(pool) = store::pool_get(tx, id)? {
         refuse_compiled(&pool)?;
-        let same = pool.definition == judged.definition && changes_nothing(&known, &done);
+        let same = pool.definition == validated.definition && changes_nothing(&known, &done);
         return if same {
             Ok(PoolDetails::load(tx, pool)?)
         } else {
             Err(PoolError::Exists)
         };
     }
-    let pool = Pool::new(id.clone(), judged.definition, now);
+    let pool = Pool::new(id.clone(), validated.definition, now);
     if !store::pool_insert(tx, &pool)? {
         return Err(tx.lost_race().into());
     }
@@ -132,25 +132,26 @@ pub fn create(
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
-/// Gives a pool a new definition, with all that follows from it.
+/// Gives a pool a new definition.
 pub fn update(
     change: &mut Change<'_, '_>,
     id: &PoolId,
-    judged: JudgedPool,
+    validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let pool = load_made_by_hand(change.tx, id)?;
-    redefine(change, pool, judged, audit)
+    let pool = load_declared_pool(change.tx, id)?;
+    redefine(change, pool, validated, audit)
 }
 
-/// A deleted pool has the null provider and no launch configs; it goes when its last worker has.
+/// Deletes a pool: it gets the null provider and no launch configs, and is removed after its last
+/// worker.
 pub fn delete(
     change: &mut Change<'_, '_>,
     id: &PoolId,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
-    let pool = load_made_by_hand(change.tx, id)?;
-    let emptied = JudgedPool {
+    let pool = load_declared_pool(change.tx, id)?;
+    let emptied = ValidatedPool {
         definition: PoolDefinition {
             provider_id: ProviderId::null(),
             further_provider_ids: Vec::new(),
@@ -164,14 +165,14 @@ pub fn delete(
 fn redefine(
     change: &mut Change<'_, '_>,
     mut pool: Pool,
-    judged: JudgedPool,
+    validated: ValidatedPool,
     audit: &AuditEntry,
 ) -> Result<PoolDetails, PoolError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let previous_provider_id = pool.definition.provider_id.clone();
     let known = store::launch_config_all(tx, &pool.id)?;
-    let done = reconcile(&pool.id, known, judged.launch_configs, now)?;
-    pool.redefine(judged.definition, now);
+    let done = reconcile(&pool.id, known, validated.launch_configs, now)?;
+    pool.redefine(validated.definition, now);
     pool.version = store::pool_update(tx, &pool)?;
     let updated = EventBody::PoolUpdated {
         pool_id: pool.id.clone(),
@@ -186,13 +187,13 @@ fn redefine(
     Ok(PoolDetails::load(change.tx, pool)?)
 }
 
-fn load_made_by_hand(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {
+fn load_declared_pool(tx: &mut Tx<'_>, id: &PoolId) -> Result<Pool, PoolError> {
     let pool = store::pool_get(tx, id)?.ok_or(PoolError::NoSuchPool)?;
     refuse_compiled(&pool)?;
     Ok(pool)
 }
 
-/// What is made of rules is changed by changing the rules.
+/// Refuses changes of pools that belong to a worker configuration.
 pub fn refuse_compiled(pool: &Pool) -> Result<(), PoolError> {
     match &pool.worker_configuration_id {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! How often clouds are called: a wrapper around every provider that calls out, with a budget for each region.
+//! Limits the rate of calls to clouds: a wrapper around each provider, with limits for each region.
 //!
-//! A budget is a bucket of tokens that fills steadily, one for each kind of call. Where the cloud answers that we ask too
-//! often, the bucket fills half as fast, and for a while nothing is asked there at all, by no pool; then it fills faster
-//! again, little by little. A launch that would wait too long is refused here, as the cloud would.
+//! Each kind of call has a token bucket. When the cloud throttles a call, the bucket fills half as
+//! fast and the region is not called for a while, for no pool; then the rate recovers slowly. A
+//! launch that would wait too long is refused here, as the cloud would.
 
 mod bucket;
 mod limits;
@@ -31,46 +31,46 @@ use self::bucket::Bucket;
 pub use self::limits::RateLimits;
 use crate::measures::{CLOUD_CALLS, CLOUD_RATE};
 
-/// A call waits no longer for its turn. The limits of calls themselves are longer.
+/// The maximum waits for a permit. The time limits of the calls themselves are longer.
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
 const MAX_LAUNCH_WAIT_MS: i64 = 10 * SECOND_MS;
 const MAX_END_WAIT_MS: i64 = 20 * SECOND_MS;
 
-/// What a call is for.
+/// The kinds of calls, each with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum CallKind {
     Read,
     Launch,
     End,
 }
 
-/// Lets time pass. Tests let it pass at once.
+/// Waits. Tests use a timer without real waiting.
 #[async_trait]
-pub trait Pauses: Send + Sync {
-    async fn pause(&self, duration: Duration);
+pub trait Timer: Send + Sync {
+    async fn wait(&self, duration: Duration);
 }
 
-/// Time as it is.
-pub struct RealPauses;
+/// The timer of the system.
+pub struct SystemTimer;
 
 #[async_trait]
-impl Pauses for RealPauses {
-    async fn pause(&self, duration: Duration) {
+impl Timer for SystemTimer {
+    async fn wait(&self, duration: Duration) {
         let _ = tokio::time::timeout(duration, std::future::pending::<()>()).await;
     }
 }
 
-/// A provider that is called no more often than its cloud can take.
-pub struct RateLimited {
+/// A provider whose calls are limited.
+pub struct RateLimitedProvider {
     id: ProviderId,
     provider: Arc<dyn Provider>,
     limits: RateLimits,
     clock: Arc<dyn Clock>,
-    pauses: Arc<dyn Pauses>,
-    buckets: Mutex<BTreeMap<(Region, Kind), Bucket>>,
+    timer: Arc<dyn Timer>,
+    buckets: Mutex<BTreeMap<(Region, CallKind), Bucket>>,
 }
 
-impl Kind {
+impl CallKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -88,34 +88,34 @@ impl Kind {
     }
 }
 
-impl RateLimited {
+impl RateLimitedProvider {
     pub fn new(
         id: ProviderId,
         provider: Arc<dyn Provider>,
         limits: RateLimits,
         clock: Arc<dyn Clock>,
-        pauses: Arc<dyn Pauses>,
+        timer: Arc<dyn Timer>,
     ) -> Self {
         Self {
             id,
             provider,
             limits,
             clock,
-            pauses,
+            timer,
             buckets: Mutex::default(),
         }
     }
 
-    fn inner(&self) -> Result<&dyn Machines, CloudError> {
+    fn machines_of_provider(&self) -> Result<&dyn Machines, CloudError> {
         let machines = self.provider.machines();
         machines.ok_or_else(|| CloudError::Refused("it makes no machines".to_owned()))
     }
 
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(Region, Kind), Bucket>> {
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(Region, CallKind), Bucket>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the steady clock. With the clock of the day, setting it back by hours would keep a region closed for hours.
+    /// The steady clock: setting the clock of the day back must not keep a region closed.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.clock.steady_ms())
     }
@@ -123,14 +123,14 @@ impl RateLimited {
     fn with_bucket<T>(
         &self,
         region: &Region,
-        kind: Kind,
+        kind: CallKind,
         now: Timestamp,
         use_it: impl FnOnce(&mut Bucket) -> T,
     ) -> T {
         let rate = match kind {
-            Kind::Read => self.limits.reads_per_second,
-            Kind::Launch => self.limits.launches_per_second,
-            Kind::End => self.limits.ends_per_second,
+            CallKind::Read => self.limits.reads_per_second,
+            CallKind::Launch => self.limits.launches_per_second,
+            CallKind::End => self.limits.ends_per_second,
         };
         let mut buckets = self.buckets();
         let bucket = buckets
@@ -140,40 +140,40 @@ impl RateLimited {
         use_it(bucket)
     }
 
-    /// Waits for the turn of a call, and returns when it came. The error says why it does not come.
-    async fn turn(&self, region: &Region, kind: Kind) -> Result<Timestamp, String> {
+    /// Waits for the permit of a call, and returns its time. The error says why there is none.
+    async fn wait_for_permit(&self, region: &Region, kind: CallKind) -> Result<Timestamp, String> {
         let limit = self.now().plus_millis(kind.max_wait_ms());
-        let mut turn = None;
+        let mut reservation = None;
         loop {
             let now = self.now();
             let taken = self.with_bucket(region, kind, now, |bucket| {
-                bucket.take_turn(turn, now, limit.millis_since(now))
+                bucket.reserve(reservation, now, limit.millis_since(now))
             });
             let taken = taken.map_err(|wait_ms| {
                 self.count(region, kind, "refused");
-                self.too_often(region, wait_ms)
+                self.throttled_message(region, wait_ms)
             })?;
             if taken.due <= now {
                 return Ok(now);
             }
-            turn = Some(taken);
-            // The cloud may complain meanwhile.
+            reservation = Some(taken);
+            // The cloud may throttle other calls meanwhile.
             let wait_ms = taken.due.millis_since(now).unsigned_abs();
-            self.pauses.pause(Duration::from_millis(wait_ms)).await;
+            self.timer.wait(Duration::from_millis(wait_ms)).await;
         }
     }
 
-    fn too_often(&self, region: &Region, wait_ms: i64) -> String {
+    fn throttled_message(&self, region: &Region, wait_ms: i64) -> String {
         let (id, seconds) = (&self.id, wait_ms / SECOND_MS + 1);
         format!("{id} is asked as often as its cloud allows in {region}; try again in {seconds} s")
     }
 
-    fn note(&self, region: &Region, kind: Kind, began: Timestamp, is_throttled: bool) {
+    fn record_answer(&self, region: &Region, kind: CallKind, began: Timestamp, is_throttled: bool) {
         let now = self.now();
         let rate = self.with_bucket(region, kind, now, |bucket| {
             match is_throttled {
-                true => bucket.throttled(began, now),
-                false => bucket.answered(began),
+                true => bucket.record_throttling(began, now),
+                false => bucket.record_success(began),
             }
             bucket.rate
         });
@@ -191,7 +191,7 @@ impl RateLimited {
         gauge!(CLOUD_RATE, &labels).set(rate);
     }
 
-    fn count(&self, region: &Region, kind: Kind, outcome: &str) {
+    fn count(&self, region: &Region, kind: CallKind, outcome: &str) {
         let labels = [
             ("providerId", self.id.to_string()),
             ("region", region.to_string()),
@@ -206,7 +206,7 @@ impl RateLimited {
         group.map_or(Region::Everything, |group| machines.region_of(&group))
     }
 
-    /// Workers that are asked about together are in one region.
+    /// Workers of one call are in one region.
     fn region_of_all(&self, machines: &dyn Machines, workers: &[Worker]) -> Region {
         let first = workers.first();
         first.map_or(Region::Everything, |worker| {
@@ -220,7 +220,7 @@ fn is_throttled<T>(result: &Result<T, CloudError>) -> bool {
 }
 
 #[async_trait]
-impl Provider for RateLimited {
+impl Provider for RateLimitedProvider {
     fn kind(&self) -> &'static str {
         self.provider.kind()
     }
@@ -263,14 +263,14 @@ impl Provider for RateLimited {
 }
 
 #[async_trait]
-impl Machines for RateLimited {
+impl Machines for RateLimitedProvider {
     fn max_machines(&self) -> Option<u64> {
-        self.inner().ok()?.max_machines()
+        self.machines_of_provider().ok()?.max_machines()
     }
 
-    /// Where a launch would have to wait too long there is no bid: no pool tries.
+    /// A launch config gets no bid where a launch would wait too long.
     fn bids(&self, ask: &BidRequest<'_>) -> Vec<Result<Bid, String>> {
-        let Ok(machines) = self.inner() else {
+        let Ok(machines) = self.machines_of_provider() else {
             return vec![Err("it makes no machines".to_owned()); ask.launch_configs.len()];
         };
         let now = self.now();
@@ -279,8 +279,10 @@ impl Machines for RateLimited {
             let bid = bid?;
             let region = self.region_of_launch(machines, config);
             let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
-            match self.with_bucket(&region, Kind::Launch, now, wait) {
-                wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => Err(self.too_often(&region, wait_ms)),
+            match self.with_bucket(&region, CallKind::Launch, now, wait) {
+                wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
+                    Err(self.throttled_message(&region, wait_ms))
+                }
                 _ => Ok(bid),
             }
         });
@@ -288,23 +290,24 @@ impl Machines for RateLimited {
     }
 
     fn wants_refresh(&self) -> bool {
-        self.inner().is_ok_and(|machines| machines.wants_refresh())
+        self.machines_of_provider()
+            .is_ok_and(|machines| machines.wants_refresh())
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {
-        self.inner()?.refresh().await
+        self.machines_of_provider()?.refresh().await
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
         let refused = |cause, error| LaunchError::Refused { cause, error };
-        let machines = self.inner();
+        let machines = self.machines_of_provider();
         let machines = machines.map_err(|problem| {
             let problem = problem.to_string();
             refused(Cause::Configuration, problem)
         })?;
         let region = self.region_of_launch(machines, order.launch_config);
-        let turn = self.turn(&region, Kind::Launch).await;
-        let began = turn.map_err(|problem| refused(Cause::Throttled, problem))?;
+        let reservation = self.wait_for_permit(&region, CallKind::Launch).await;
+        let began = reservation.map_err(|problem| refused(Cause::Throttled, problem))?;
         let answer = machines.launch(order).await;
         let throttled = matches!(
             answer,
@@ -313,31 +316,32 @@ impl Machines for RateLimited {
                 ..
             })
         );
-        self.note(&region, Kind::Launch, began, throttled);
+        self.record_answer(&region, CallKind::Launch, began, throttled);
         answer
     }
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
-        let machines = self.inner()?;
+        let machines = self.machines_of_provider()?;
         let region = self.region_of_all(machines, workers);
-        let turn = self.turn(&region, Kind::Read).await;
-        let began = turn.map_err(CloudError::Throttled)?;
+        let reservation = self.wait_for_permit(&region, CallKind::Read).await;
+        let began = reservation.map_err(CloudError::Throttled)?;
         let answer = machines.look(workers).await;
-        self.note(&region, Kind::Read, began, is_throttled(&answer));
+        self.record_answer(&region, CallKind::Read, began, is_throttled(&answer));
         answer
     }
 
     fn look_batch(&self) -> usize {
-        self.inner().map_or(1, |machines| machines.look_batch())
+        self.machines_of_provider()
+            .map_or(1, |machines| machines.look_batch())
     }
 
     fn regions(&self) -> Vec<Region> {
-        self.inner()
+        self.machines_of_provider()
             .map_or_else(|_| Vec::new(), |machines| machines.regions())
     }
 
     fn region_of(&self, group: &WorkerGroup) -> Region {
-        let machines = self.inner();
+        let machines = self.machines_of_provider();
         machines.map_or(Region::Everything, |machines| machines.region_of(group))
     }
 
@@ -346,16 +350,16 @@ impl Machines for RateLimited {
         region: &Region,
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
-        let machines = self.inner()?;
-        let turn = self.turn(region, Kind::Read).await;
-        let began = turn.map_err(CloudError::Throttled)?;
+        let machines = self.machines_of_provider()?;
+        let reservation = self.wait_for_permit(region, CallKind::Read).await;
+        let began = reservation.map_err(CloudError::Throttled)?;
         let answer = machines.owned_page(region, after).await;
-        self.note(region, Kind::Read, began, is_throttled(&answer));
+        self.record_answer(region, CallKind::Read, began, is_throttled(&answer));
         answer
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
-        self.inner().ok()?.group(launch_config)
+        self.machines_of_provider().ok()?.group(launch_config)
     }
 
     async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
@@ -365,23 +369,24 @@ impl Machines for RateLimited {
 
     async fn end_many(&self, workers: &[Worker]) -> Vec<Result<(), CloudError>> {
         let all = |problem: CloudError| vec![Err(problem); workers.len()];
-        let machines = match self.inner() {
+        let machines = match self.machines_of_provider() {
             Ok(machines) => machines,
             Err(problem) => return all(problem),
         };
         let region = self.region_of_all(machines, workers);
-        let began = match self.turn(&region, Kind::End).await {
+        let began = match self.wait_for_permit(&region, CallKind::End).await {
             Ok(began) => began,
             Err(problem) => return all(CloudError::Throttled(problem)),
         };
         let results = machines.end_many(workers).await;
         let throttled = results.iter().any(is_throttled);
-        self.note(&region, Kind::End, began, throttled);
+        self.record_answer(&region, CallKind::End, began, throttled);
         results
     }
 
     fn end_batch(&self) -> usize {
-        self.inner().map_or(1, |machines| machines.end_batch())
+        self.machines_of_provider()
+            .map_or(1, |machines| machines.end_batch())
     }
 }
 
@@ -395,12 +400,12 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    struct ClockThatIsSet {
+    struct AdjustableClock {
         now: Timestamp,
         steady_ms: AtomicI64,
     }
 
-    impl Clock for ClockThatIsSet {
+    impl Clock for AdjustableClock {
         fn now(&self) -> Timestamp {
             // Set back by a millisecond whenever one passes.
             self.now.plus_millis(-self.steady_ms())
@@ -413,7 +418,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_clock_that_is_set_back_keeps_no_region_closed() {
-        let clock = Arc::new(ClockThatIsSet {
+        let clock = Arc::new(AdjustableClock {
             now: at(0),
             steady_ms: AtomicI64::new(1),
         });
@@ -425,11 +430,11 @@ mod tests {
         let id = "one".parse().unwrap();
         let same = Arc::clone(&clock) as Arc<dyn Clock>;
         let provider = Arc::new(cloud::NullProvider);
-        let limited = RateLimited::new(id, provider, limits, same, Arc::new(RealPauses));
+        let limited = RateLimitedProvider::new(id, provider, limits, same, Arc::new(SystemTimer));
         let region = Region::Everything;
-        limited.note(&region, Kind::Read, limited.now(), true);
+        limited.record_answer(&region, CallKind::Read, limited.now(), true);
         clock.steady_ms.fetch_add(SECOND_MS, Ordering::SeqCst);
-        let turn = limited.turn(&region, Kind::Read).await;
-        assert_eq!(turn, Ok(at(1 + SECOND_MS)));
+        let reservation = limited.wait_for_permit(&region, CallKind::Read).await;
+        assert_eq!(reservation, Ok(at(1 + SECOND_MS)));
     }
 }

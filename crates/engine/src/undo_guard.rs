@@ -1,7 +1,7 @@
 //! Undoes a workflow when its reply cannot be delivered.
 //!
-//! A client may disconnect before its reply is made, before it is sent, or while it is sent. In each
-//! case the reply is dropped without having been delivered.
+//! A client may disconnect before its reply is made, before it is sent, or while it is sent. In
+//! each case the reply is dropped without having been delivered.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
 //! Wakes background loops of this process before their next interval.
 //!
-//! A wake-up carries no data: the loop that is woken reads the store. A lost wake-up only delays work.
+//! A wake-up carries no data: the loop that is woken reads the store. A lost wake-up only delays
+//! work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! Runs blocking work on other threads, a limited number of jobs at a time.
 //!
 //! The permit belongs to the job and not to its caller: a caller that disconnects leaves its job
-//! running, and the job keeps its permit until it ends. Otherwise disconnecting would bypass the limit.
+//! running, and the job keeps its permit until it ends. Otherwise disconnecting would bypass the
+//! limit.
 
 use std::io;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! Workers: they prove who they are and renew their credentials; those that people declare are made, changed, removed.
+//! Workers: registration, renewal of credentials, error reports, and workers that people declare.
 
-mod by_hand;
-mod early;
+mod declared_workers;
 mod error;
 mod error_reports;
+mod pending_launch;
 mod registration;
 mod renewal;
 mod secrets;
 
-pub use by_hand::{Declaration, declare, redeclare, remove};
+pub use declared_workers::{Declaration, declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
-pub use registration::{Registered, Registration, register};
+pub use registration::{Registration, RegistrationResult, register};
 pub use renewal::renew;

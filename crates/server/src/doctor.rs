@@ -10,7 +10,7 @@ use contract::Schemas;
 use domain::access::{ClientRecord, token_purpose};
 use domain::id::ClientId;
 use domain::time::Clock;
-use engine::artifacts::Folder;
+use engine::artifacts::ArtifactFolder;
 use engine::clock::SystemClock;
 use store::Store;
 use tokio::net::TcpListener;
@@ -118,7 +118,7 @@ async fn notices(config: &Config) -> Vec<Finding> {
 fn artifacts(config: &Config) -> Option<Finding> {
     let folder = config.artifact_folder()?;
     let place = folder.display().to_string();
-    Some(match Folder::new(folder).try_out() {
+    Some(match ArtifactFolder::new(folder).check_writable() {
         Ok(()) => Finding::good("files and logs of tasks can be kept"),
         Err(problem) => Finding::bad(
             format!("files and logs of tasks cannot be kept in {place}: {problem}"),

@@ -18,13 +18,13 @@ use domain::worker_credentials::ISSUER_SCOPES;
 use engine::Engine;
 use engine::artifacts::Artifacts;
 use engine::availability::Availability;
-use engine::configurations::{Compilations, PayloadSchemas};
+use engine::configurations::{CompilationCache, PayloadSchemas};
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::queue::Queue;
 use engine::random::Random;
-use engine::rate_limit::{RateLimited, RealPauses};
+use engine::rate_limit::{RateLimitedProvider, SystemTimer};
 use engine::wakeups::Wakeups;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -191,7 +191,7 @@ async fn assemble(
         schemas,
         keyring,
         issuer,
-        compilations: Compilations::default(),
+        compilations: CompilationCache::default(),
         payload_schemas: PayloadSchemas::default(),
         claim_seconds: config.queue.claim_seconds,
         clock,
@@ -257,12 +257,12 @@ fn build_providers(
             return (id.clone(), built);
         }
         let limits = config.fleet.rate_limits.get(id.as_str()).copied();
-        let limited = RateLimited::new(
+        let limited = RateLimitedProvider::new(
             id.clone(),
             built,
             limits.unwrap_or_default(),
             Arc::clone(clock),
-            Arc::new(RealPauses),
+            Arc::new(SystemTimer),
         );
         (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
     };

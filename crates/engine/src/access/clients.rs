@@ -1,4 +1,4 @@
-//! Clients: made, changed, switched on and off, given new tokens, deleted.
+//! Clients: created, changed, enabled, disabled, reset and deleted.
 
 use std::sync::Arc;
 
@@ -15,24 +15,23 @@ use super::AccessError;
 use crate::Engine;
 use crate::change::Change;
 
-/// Within this time a client may be created again as it was.
+/// Within this time, the same request to create a client is a repeat.
 const REPEAT_MS: i64 = 15 * MINUTE_MS;
 
-/// A client as somebody asks for it.
+/// A client as the caller requests it.
 #[derive(Clone)]
-pub struct AskedClient {
+pub struct ClientRequest {
     pub description: String,
     pub scopes: Vec<String>,
     pub expires: Timestamp,
     pub delete_on_expiration: bool,
 }
 
-/// Makes a client with a new token. The same again soon after is a repeat of a request whose answer
-/// was lost, and gets the token of the first time.
+/// Creates a client with a new token. A repeated request soon after gets the same token again.
 pub async fn create_client(
     engine: &Arc<Engine>,
     id: ClientId,
-    asked: AskedClient,
+    asked: ClientRequest,
     audit: AuditEntry,
 ) -> Result<(ClientRecord, Secret), AccessError> {
     let now = audit.created;
@@ -76,7 +75,7 @@ fn insert(
         .ok_or(AccessError::ClientExists)
 }
 
-/// Whether the same client is asked for again soon after it was made.
+/// Whether this request repeats the one that created the client.
 fn is_repeat(known: &ClientRecord, asked: &ClientRecord) -> bool {
     let age = asked.created.millis_since(known.created);
     (0..REPEAT_MS).contains(&age)
@@ -88,12 +87,12 @@ fn is_repeat(known: &ClientRecord, asked: &ClientRecord) -> bool {
         && known.delete_on_expiration == asked.delete_on_expiration
 }
 
-/// Changes a client, if it still is as its caller saw it.
+/// Changes a client, if it is still at the version that the caller has read.
 pub async fn update_client(
     engine: &Arc<Engine>,
     id: ClientId,
     seen: Version,
-    asked: AskedClient,
+    asked: ClientRequest,
     audit: AuditEntry,
 ) -> Result<ClientRecord, AccessError> {
     edit(engine, id, Some(seen), audit, move |record| {
@@ -105,8 +104,8 @@ pub async fn update_client(
     .await
 }
 
-/// Lets a client sign requests, or no longer.
-pub async fn switch_client(
+/// Enables or disables a client.
+pub async fn set_client_disabled(
     engine: &Arc<Engine>,
     id: ClientId,
     disabled: bool,
@@ -118,7 +117,7 @@ pub async fn switch_client(
     .await
 }
 
-/// Gives a client a new token; the old one is of no use any more.
+/// Gives a client a new token; the old one becomes invalid.
 pub async fn reset_client(
     engine: &Arc<Engine>,
     id: ClientId,
@@ -162,7 +161,7 @@ async fn edit(
     written.await
 }
 
-/// If `seen` is given, only as it was then.
+/// If `seen` is given, only at this version.
 fn rewrite(
     change: &mut Change<'_, '_>,
     id: &ClientId,

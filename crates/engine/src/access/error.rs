@@ -1,4 +1,4 @@
-//! Why a client or a role is not made, changed or deleted.
+//! Why a client or a role cannot be created, changed or deleted.
 
 use access::role::RoleError;
 use store::StoreError;
@@ -17,7 +17,7 @@ pub enum AccessError {
     RoleExists,
     #[error("The role was changed by somebody else meanwhile; read it and try again")]
     RoleChanged,
-    /// Its id or scopes are no good, or it would expand without end.
+    /// Its id or scopes are invalid, or its expansion would not end.
     #[error(transparent)]
     Role(#[from] RoleError),
     #[error(transparent)]

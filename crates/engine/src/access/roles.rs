@@ -1,4 +1,4 @@
-//! Roles: scopes under a name.
+//! Roles: named sets of scopes.
 
 use std::sync::Arc;
 
@@ -14,22 +14,21 @@ use super::AccessError;
 use crate::Engine;
 use crate::change::Change;
 
-/// Whose turn it is to add to the roles with a parameter.
+/// The lock for changes of roles with a parameter.
 const TURN: &str = "roles";
 
-/// A role as somebody asks for it.
+/// A role as the caller requests it.
 #[derive(Clone)]
-pub struct AskedRole {
+pub struct RoleRequest {
     pub description: String,
     pub scopes: Vec<String>,
 }
 
-/// Makes a role. The same again is a repeat of a request whose answer was lost, and changes
-/// nothing.
+/// Creates a role. A repeated request changes nothing.
 pub async fn create_role(
     engine: &Arc<Engine>,
     id: RoleId,
-    asked: AskedRole,
+    asked: RoleRequest,
     audit: AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
     let now = audit.created;
@@ -69,12 +68,12 @@ fn insert(
     Ok(record.clone())
 }
 
-/// Changes a role, if it still is as its caller saw it.
+/// Changes a role, if it is still at the version that the caller has read.
 pub async fn update_role(
     engine: &Arc<Engine>,
     id: RoleId,
     seen: Version,
-    asked: AskedRole,
+    asked: RoleRequest,
     audit: AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
     let written = engine.change("role_update", audit.created, move |change| {
@@ -87,7 +86,7 @@ fn rewrite(
     change: &mut Change<'_, '_>,
     id: &RoleId,
     seen: Version,
-    asked: &AskedRole,
+    asked: &RoleRequest,
     audit: &AuditEntry,
 ) -> Result<RoleRecord, AccessError> {
     let known = store::role_get(change.tx, id)?;
@@ -132,10 +131,10 @@ fn announce(
     }])
 }
 
-/// Roles that would expand without end are refused.
+/// Refuses roles whose expansion would not end.
 ///
-/// Only roles with a parameter can, and only together: they take turns, so that no two of them are
-/// made at once of which neither has seen the other. All others can be made at once, however many.
+/// Only roles with a parameter can cause that, and only together. So they are written one after
+/// the other; all other roles may be written concurrently.
 fn check(tx: &mut Tx<'_>, candidate: &RoleRecord) -> Result<(), AccessError> {
     let candidate = role(candidate.clone());
     let known = if candidate.has_parameter() {

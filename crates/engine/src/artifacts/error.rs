@@ -1,21 +1,21 @@
-//! Why an artifact or a log is not taken, or cannot be had.
+//! Why an artifact or a log is refused or missing.
 
 use std::io;
 
 use domain::artifact::TakesNothing;
 use store::StoreError;
 
-use super::log_file::AppendRefused;
+use super::log_file::AppendError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     #[error("Task not found")]
     NoSuchTask,
-    #[error("There is no file of this artifact")]
+    #[error("This artifact has no file")]
     NoFile,
     #[error("Artifact expired")]
     Expired,
-    /// An artifact is asked for that its run cannot have.
+    /// The run cannot have this artifact.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -28,18 +28,18 @@ pub enum ArtifactError {
     )]
     NoFolder,
     #[error(transparent)]
-    Append(AppendRefused),
+    Append(AppendError),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<AppendRefused> for ArtifactError {
-    fn from(refused: AppendRefused) -> Self {
+impl From<AppendError> for ArtifactError {
+    fn from(refused: AppendError) -> Self {
         match refused {
-            AppendRefused::Gap { .. } | AppendRefused::Finished => Self::Append(refused),
-            AppendRefused::Io(problem) => Self::Io(problem),
+            AppendError::Gap { .. } | AppendError::Finished => Self::Append(refused),
+            AppendError::Io(problem) => Self::Io(problem),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file of an artifact, from the moment that it is expected until it is there.
+//! The upload of an artifact's file, from its request to its place in the folder.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use domain::time::Timestamp;
 use super::{ArtifactError, Upload};
 use crate::Engine;
 
-/// An artifact of a run, which has no file yet, or may get another.
+/// An artifact of a run whose file may be uploaded, for the first time or again.
 pub struct ExpectedFile {
     artifact: Artifact,
     path: PathBuf,
 }
 
-/// An artifact that has a file, or may get one.
+/// Reads an artifact, with or without a file.
 pub async fn find_file(
     engine: &Engine,
     (task_id, run_id, name): (TaskId, u32, ArtifactName),
@@ -34,7 +34,7 @@ pub async fn find_file(
 }
 
 impl ExpectedFile {
-    /// Refuses a file that comes too late or too early for its run.
+    /// Refuses a file that comes before its run is claimed or after it has ended.
     pub async fn find(
         engine: &Engine,
         of: (TaskId, u32, ArtifactName),
@@ -60,10 +60,10 @@ impl ExpectedFile {
         Upload::begin(self.path.clone(), &engine.random.slugid()).await
     }
 
-    /// Puts a file that has come to its end in its place, and makes it known.
+    /// Moves a complete file to its place, and updates its artifact.
     ///
-    /// The run may end while the file is on its way: then what it left behind is complete, and stays.
-    /// So the transaction looks again, and holds the run meanwhile.
+    /// The run may end during the upload. Then its existing artifacts are final. So the
+    /// transaction checks the run again, and locks it.
     pub async fn complete(
         self,
         engine: &Arc<Engine>,
@@ -86,7 +86,7 @@ impl ExpectedFile {
             author(run, now)?;
             let known =
                 store::artifact_get(tx, &artifact.task_id, artifact.run_id, &artifact.name)?;
-            // Its end may have been moved meanwhile, or it may have become something else.
+            // Its expiration may have changed meanwhile, or its kind.
             let known = known.ok_or(ArtifactError::Expired)?;
             if !matches!(known.content, Content::File { .. }) {
                 return Err(ArtifactError::NoFile);

@@ -1,29 +1,29 @@
-//! The log of a run: a file that grows, from one writer that may repeat itself.
+//! The log file of a run. It grows, and its one writer may repeat itself.
 //!
-//! The file is all there is to know: its length is where to go on, a file longer than the limit was cut,
-//! one that may not be written any more is finished. So every process that sees the folder agrees.
+//! The file holds all state: its length is the next offset, a file longer than the limit was cut,
+//! and a read-only file is finished. So all processes with access to the folder agree.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use super::folder::make_private;
+use super::artifact_folder::make_private;
 
 const GROWING: u32 = 0o600;
 const FINISHED: u32 = 0o400;
 
-/// How far a log has come.
+/// The progress of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
     pub length: u64,
     pub is_finished: bool,
-    /// It was longer than allowed; the rest is lost.
+    /// The log was longer than allowed; the rest is lost.
     pub is_cut: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum AppendRefused {
+pub enum AppendError {
     #[error(
         "The log has {length} bytes, so nothing can be put at {offset}. Go on at {length}; what is \
          missing was lost"
@@ -35,26 +35,26 @@ pub enum AppendRefused {
     Io(#[from] io::Error),
 }
 
-/// Appends what is new of a piece that begins at this offset, and closes the log if this was the last.
+/// Appends the new part of a piece that begins at this offset; `is_last` finishes the log.
 pub(super) fn append(
     path: &Path,
     offset: u64,
     piece: &[u8],
     is_last: bool,
     limit: u64,
-) -> Result<LogState, AppendRefused> {
+) -> Result<LogState, AppendError> {
     let known = state(path, limit)?.unwrap_or_default();
     if known.is_finished {
-        return after_the_end(known, offset, piece);
+        return append_to_finished(known, offset, piece);
     }
     let mut file = open(path)?;
-    // Another process may be at it: a retry that took another way.
+    // Another process may write: a retry of the worker may reach any process.
     file.lock()?;
     let known = state_of(&file, limit)?;
     if known.is_finished {
-        return after_the_end(known, offset, piece);
+        return append_to_finished(known, offset, piece);
     }
-    let new = match missing(known, offset, piece) {
+    let new = match new_part(known, offset, piece) {
         _ if known.is_cut => &[],
         Ok(new) => new,
         Err(gap) => return Err(gap),
@@ -67,20 +67,20 @@ pub(super) fn append(
     Ok(state_of(&file, limit)?)
 }
 
-/// `None`: there is no log.
+/// `None`: the log does not exist.
 pub(super) fn state(path: &Path, limit: u64) -> io::Result<Option<LogState>> {
     match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(judge(&metadata, limit))),
+        Ok(metadata) => Ok(Some(state_from(metadata, limit))),
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
 fn state_of(file: &File, limit: u64) -> io::Result<LogState> {
-    Ok(judge(&file.metadata()?, limit))
+    Ok(state_from(file.metadata()?, limit))
 }
 
-fn judge(metadata: &fs::Metadata, limit: u64) -> LogState {
+fn state_from(metadata: &fs::Metadata, limit: u64) -> LogState {
     LogState {
         length: metadata.len(),
         is_finished: metadata.permissions().readonly(),
@@ -88,25 +88,25 @@ fn judge(metadata: &fs::Metadata, limit: u64) -> LogState {
     }
 }
 
-fn after_the_end(known: LogState, offset: u64, piece: &[u8]) -> Result<LogState, AppendRefused> {
-    match missing(known, offset, piece) {
+fn append_to_finished(known: LogState, offset: u64, piece: &[u8]) -> Result<LogState, AppendError> {
+    match new_part(known, offset, piece) {
         _ if known.is_cut => Ok(known),
         Ok([]) => Ok(known),
-        Ok(_) | Err(_) => Err(AppendRefused::Finished),
+        Ok(_) | Err(_) => Err(AppendError::Finished),
     }
 }
 
-/// The part of a piece that the log does not have yet.
-fn missing(known: LogState, offset: u64, piece: &[u8]) -> Result<&[u8], AppendRefused> {
+/// The part of a piece that is not in the log yet.
+fn new_part(known: LogState, offset: u64, piece: &[u8]) -> Result<&[u8], AppendError> {
     let length = known.length;
-    let Some(there) = length.checked_sub(offset) else {
-        return Err(AppendRefused::Gap { length, offset });
+    let Some(n_known) = length.checked_sub(offset) else {
+        return Err(AppendError::Gap { length, offset });
     };
-    let there = usize::try_from(there).unwrap_or(usize::MAX);
-    Ok(piece.get(there..).unwrap_or_default())
+    let n_known = usize::try_from(n_known).unwrap_or(usize::MAX);
+    Ok(piece.get(n_known..).unwrap_or_default())
 }
 
-/// Writes as much as there is room for; if that is not all, says so behind it.
+/// Writes up to the limit, and notes in the log that it was cut.
 fn write(file: &mut File, new: &[u8], room: u64, limit: u64) -> io::Result<()> {
     if new.is_empty() {
         return Ok(());
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_comes_twice_is_there_once() {
+    fn a_repeated_piece_is_appended_once() {
         let log = Log::new();
         assert_eq!(log.append(0, "one ", false), Ok(growing(4)));
         assert_eq!(log.append(0, "one ", false), Ok(growing(4)));
-        // The first half of this one is there already.
+        // The first half of this one is in the log already.
         assert_eq!(log.append(2, "e two ", false), Ok(growing(8)));
         assert_eq!(log.append(0, "", false), Ok(growing(8)));
         assert_eq!(log.text(), "one two ");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_log_takes_nothing_new() {
+    fn a_finished_log_refuses_new_pieces() {
         let log = Log::new();
         let finished = LogState {
             is_finished: true,
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so_once() {
+    fn a_log_that_is_too_long_is_cut_with_one_note() {
         let log = Log::new();
         assert_eq!(log.append_up_to(5, 0, "12345", false), Ok(growing(5)));
         let cut = log.append_up_to(5, 5, "678", false).unwrap();
         assert!(cut.is_cut && cut.length > 5, "{cut:?}");
         let text = "12345\n[fleetwright] The log was cut here: it has more than 5 bytes.\n";
         assert_eq!(log.text(), text);
-        // Whatever the writer thinks how far it is.
+        // Whatever offset the writer sends.
         assert_eq!(log.append_up_to(5, 100_000, "more", false), Ok(cut));
         assert!(log.append_up_to(5, 100_004, "", true).unwrap().is_finished);
         assert!(log.append_up_to(5, 100_004, "more", true).is_ok());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_of_the_same_make_one_log() {
+    fn many_writers_of_the_same_pieces_make_one_log() {
         let log = Log::new();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -254,11 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_written_says_why() {
+    fn a_log_that_cannot_be_written_gives_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file/log");
         fs::write(folder.path().join("file"), "").unwrap();
         let refused = append(&path, 0, b"x", false, LIMIT).unwrap_err();
-        assert!(matches!(refused, AppendRefused::Io(_)), "{refused:?}");
+        assert!(matches!(refused, AppendError::Io(_)), "{refused:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The log of a run, as its worker appends to it and others ask how far it has come.
+//! The log of a run: appended by its worker, and read by others.
 
 use std::io;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use super::ArtifactError;
 use super::log_file::{LogState, append, state};
 use crate::Engine;
 
-/// What logs are.
+/// The content type of logs.
 pub const LOG_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// A piece of a log.
 pub struct LogPiece {
     pub bytes: Bytes,
-    /// How many bytes of the log precede it.
+    /// The number of bytes of the log before this piece.
     pub offset: u64,
     pub is_last: bool,
 }
 
-/// Appends a piece to the log of a run, whose task expires at this moment.
+/// Appends a piece to the log of a run; `expires` is the expiration of its task.
 pub async fn append_to_log(
     engine: &Arc<Engine>,
     (task_id, run_id): (TaskId, u32),
@@ -39,7 +39,7 @@ pub async fn append_to_log(
         .await?
         .is_none()
     {
-        // Before the file, so that there is never a file that nobody knows of.
+        // Before the file, so that no file exists without a row.
         announce(engine, &task_id, run_id, expires, now).await?;
     }
     let path = engine.artifacts.required_folder()?.log(&task_id, run_id);
@@ -48,37 +48,37 @@ pub async fn append_to_log(
         offset,
         is_last,
     } = piece;
-    let appended = blocking(move || append(&path, offset, &bytes, is_last, limit));
+    let appended = run_blocking(move || append(&path, offset, &bytes, is_last, limit));
     let state = appended.await??;
-    engine.artifacts.grown.wake(&(task_id, run_id));
+    engine.artifacts.log_wakeups.wake(&(task_id, run_id));
     Ok(state)
 }
 
-/// How far the log of a run has come; `None`: it has not begun.
+/// The progress of the log of a run; `None`: it has not begun.
 pub async fn log_state(
     engine: &Engine,
     (task_id, run_id): (&TaskId, u32),
     limit: u64,
 ) -> Result<Option<LogState>, ArtifactError> {
     let path = engine.artifacts.required_folder()?.log(task_id, run_id);
-    Ok(blocking(move || state(&path, limit)).await??)
+    Ok(run_blocking(move || state(&path, limit)).await??)
 }
 
-/// Whether a worker that keeps no log here shows that of its run elsewhere.
-pub async fn is_log_elsewhere(
+/// Whether the worker publishes the log of this run itself.
+pub async fn is_log_external(
     engine: &Engine,
     task_id: TaskId,
     run_id: u32,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let read = engine.store.read("artifact_get", move |tx| {
-        is_elsewhere(tx, &task_id, run_id, now)
+        has_external_log(tx, &task_id, run_id, now)
     });
     read.await
 }
 
-/// Whether the live log of a run is an artifact that is no log of ours, and can be fetched.
-pub(super) fn is_elsewhere(
+/// Whether the live log of a run is an artifact other than our log, and can be fetched.
+pub(super) fn has_external_log(
     tx: &mut Tx<'_>,
     task_id: &TaskId,
     run_id: u32,
@@ -93,7 +93,7 @@ pub(super) fn is_elsewhere(
     }))
 }
 
-/// The log is also two artifacts of its run, unless the worker has made others of these names.
+/// Creates the two artifacts of a log, unless the worker has created artifacts of these names.
 async fn announce(
     engine: &Arc<Engine>,
     task_id: &TaskId,
@@ -125,8 +125,8 @@ async fn announce(
     written.await
 }
 
-/// Files block, so a thread that may be blocked looks at them.
-pub(super) async fn blocking<T: Send + 'static>(
+/// Runs work on files on a thread that may block.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;

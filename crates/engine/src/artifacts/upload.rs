@@ -1,7 +1,7 @@
-//! A file on its way in: it gets its name when it is complete and on the disk, and not before.
+//! An upload: the file gets its name when it is complete and on the disk.
 //!
-//! Reading a body may take long, and the run that it belongs to may end meanwhile. So a complete file
-//! still waits for its name, until the transaction that makes it known has found that it may have it.
+//! Reading a body may take long, and its run may end meanwhile. So a complete file gets its name
+//! only in the transaction that updates the artifact.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,46 +10,46 @@ use bytes::Bytes;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
-use super::folder::make_private;
+use super::artifact_folder::make_private;
 
-/// The end of the names of unfinished files.
-const UNFINISHED: &str = ".part";
+/// The suffix of incomplete files.
+const PARTIAL_SUFFIX: &str = ".part";
 
 pub struct Upload {
     file: File,
-    unfinished: Unfinished,
+    unfinished: PartialFile,
     path: PathBuf,
     bytes: u64,
 }
 
-/// Complete and on the disk, but not in its place yet. It is removed unless it was put there.
-pub struct Complete {
-    unfinished: Unfinished,
+/// A complete file on the disk, before it is moved to its place. Dropping it removes the file.
+pub struct CompleteUpload {
+    unfinished: PartialFile,
     path: PathBuf,
     bytes: u64,
     is_placed: bool,
 }
 
-/// Goes away unless it was given its name.
-struct Unfinished(PathBuf);
+/// An incomplete file, removed when this is dropped.
+struct PartialFile(PathBuf);
 
-impl Drop for Unfinished {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        // Renamed, usually. What a crash leaves is found by its age.
+        // Usually it was renamed. After a crash, such files are found by their age.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Upload {
-    /// `token` tells this attempt from others for the same file.
+    /// `token` makes the name of this attempt unique.
     pub async fn begin(path: PathBuf, token: &str) -> io::Result<Self> {
         let folder = folder_of(&path)?.to_owned();
         tokio::task::spawn_blocking(move || make_private(&folder))
             .await
             .map_err(io::Error::other)??;
         let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{token}{UNFINISHED}"));
-        let unfinished = Unfinished(path.with_file_name(name));
+        name.push(format!(".{token}{PARTIAL_SUFFIX}"));
+        let unfinished = PartialFile(path.with_file_name(name));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -69,11 +69,11 @@ impl Upload {
         self.file.write_all(piece).await
     }
 
-    /// All of it has come.
-    pub async fn finish(mut self) -> io::Result<Complete> {
+    /// The body is complete.
+    pub async fn finish(mut self) -> io::Result<CompleteUpload> {
         self.file.flush().await?;
         self.file.sync_all().await?;
-        Ok(Complete {
+        Ok(CompleteUpload {
             unfinished: self.unfinished,
             path: self.path,
             bytes: self.bytes,
@@ -82,20 +82,20 @@ impl Upload {
     }
 }
 
-impl Complete {
+impl CompleteUpload {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Puts the file in its place, for good; doing so again changes nothing, because a transaction
-    /// may run more than once. Blocks for a moment.
+    /// Moves the file to its place. May be repeated, because a transaction may run more than
+    /// once. Blocks for a moment.
     pub fn put_in_place(&mut self) -> io::Result<()> {
         if self.is_placed {
             return Ok(());
         }
         std::fs::rename(&self.unfinished.0, &self.path)?;
         self.is_placed = true;
-        // The name is on the disk when its folder is.
+        // The name is on the disk once its folder is.
         std::fs::File::open(folder_of(&self.path)?)?.sync_all()
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_given_up_leaves_nothing_behind() {
+    async fn a_cancelled_upload_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let upload = Upload::begin(path.clone(), "1").await.unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_of_two_uploads_stays_and_is_whole() {
+    async fn the_last_of_two_uploads_stays_and_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let mut first = Upload::begin(path.clone(), "1").await.unwrap();

@@ -1,4 +1,4 @@
-//! Documentation of worker configurations and worker types: packed, kept, found, shown as a page.
+//! Documentation of worker configurations and worker types: packed, stored, found and rendered.
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -16,10 +16,10 @@ use store::{StoreError, Tx};
 use crate::Engine;
 use crate::work_limiter::WorkLimiter;
 
-/// At most this many trees are taken apart or put together at once: each takes memory and a core.
+/// At most this many trees are packed or unpacked at once: each takes memory and a core.
 static LIMITER: LazyLock<WorkLimiter> = LazyLock::new(|| WorkLimiter::new(2));
 
-/// Why documentation is not kept, or cannot be had.
+/// Why documentation is refused or missing.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentationError {
     #[error("{} does not exist", match .0 {
@@ -27,26 +27,26 @@ pub enum DocumentationError {
         Subject::WorkerType(_) => "Worker pool",
     })]
     NoSubject(Subject),
-    #[error("There is no documentation of {0}")]
+    #[error("No documentation exists for {0}")]
     None(Subject),
-    /// What was uploaded is not documentation that can be shown.
+    /// The upload is no valid documentation.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Work beside other work came to no end, or what we packed ourselves cannot be read.
+    /// A blocking job failed, or a stored tarball cannot be read.
     #[error(transparent)]
     Work(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The tarballs that a reply is made of.
+/// The tarballs of a reply.
 #[derive(Default)]
 pub struct Tarballs {
     worker_type: Option<Vec<u8>>,
     configuration: Option<Vec<u8>>,
 }
 
-/// Keeps an upload as the documentation of its subject, in place of what was kept before.
+/// Stores an upload as the documentation of its subject, replacing the previous one.
 pub async fn put_documentation(
     engine: &Arc<Engine>,
     subject: Subject,
@@ -54,7 +54,9 @@ pub async fn put_documentation(
     audit: AuditEntry,
 ) -> Result<Record, DocumentationError> {
     let now = audit.created;
-    let (record, tarball) = LIMITER.run(move || packed(subject, &upload, now)).await??;
+    let (record, tarball) = LIMITER
+        .run(move || pack_upload(subject, &upload, now))
+        .await??;
     let written = engine.change("documentation_put", now, move |change| {
         let tx = &mut *change.tx;
         if !store::documentation_subject_exists(tx, &record.subject)? {
@@ -62,7 +64,7 @@ pub async fn put_documentation(
         }
         let mut record = record.clone();
         if let Some(known) = store::documentation_record(tx, &record.subject)? {
-            // The same again is a repeat of a request whose answer was lost.
+            // The same upload again is a repeated request.
             if known.digest == record.digest {
                 return Ok(known);
             }
@@ -75,7 +77,11 @@ pub async fn put_documentation(
     written.await
 }
 
-fn packed(subject: Subject, upload: &[u8], now: Timestamp) -> Result<(Record, Vec<u8>), Refusal> {
+fn pack_upload(
+    subject: Subject,
+    upload: &[u8],
+    now: Timestamp,
+) -> Result<(Record, Vec<u8>), Refusal> {
     let tree = Tree::accept(upload)?;
     let tarball = tree.pack();
     let record = Record {
@@ -106,8 +112,8 @@ pub async fn delete_documentation(
     written.await
 }
 
-/// The documentation of a subject, and behind a worker type's that of its configuration unless
-/// `only_own`. `None`: the caller has what is made of these records, so no tarball is read.
+/// The documentation of a subject; for a worker type also that of its configuration, unless
+/// `only_own`. `None`: the caller knows these records, so no tarball is read.
 pub async fn find_documentation(
     engine: &Engine,
     subject: Subject,
@@ -115,7 +121,7 @@ pub async fn find_documentation(
     is_known: impl FnOnce(&[Record]) -> bool + Send + 'static,
 ) -> Result<(Vec<Record>, Option<Tarballs>), DocumentationError> {
     let read = engine.store.read("documentation_find", move |tx| {
-        let records = records(tx, &subject, only_own)?;
+        let records = read_records(tx, &subject, only_own)?;
         if records.is_empty() {
             return Err(DocumentationError::None(subject));
         }
@@ -136,7 +142,11 @@ pub async fn find_documentation(
     read.await
 }
 
-fn records(tx: &mut Tx<'_>, subject: &Subject, only_own: bool) -> Result<Vec<Record>, StoreError> {
+fn read_records(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+    only_own: bool,
+) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::from_iter(store::documentation_record(tx, subject)?);
     if let Subject::WorkerType(id) = subject
         && !only_own
@@ -149,7 +159,7 @@ fn records(tx: &mut Tx<'_>, subject: &Subject, only_own: bool) -> Result<Vec<Rec
 }
 
 impl Tarballs {
-    /// All of it as one tarball.
+    /// Joins the tarballs into one.
     pub async fn into_one(self) -> Result<Vec<u8>, DocumentationError> {
         match (self.worker_type, self.configuration) {
             (Some(tarball), None) | (None, Some(tarball)) => Ok(tarball),
@@ -158,37 +168,37 @@ impl Tarballs {
                     worker_type,
                     configuration,
                 };
-                Ok(LIMITER.run(move || both.joined()).await??)
+                Ok(LIMITER.run(move || both.join()).await??)
             }
         }
     }
 
-    /// All of it as a page of HTML.
+    /// Renders the documentation as a page of HTML.
     pub async fn into_page(self, name: String) -> Result<String, DocumentationError> {
         let page = LIMITER.run(move || {
-            let (worker_type, configuration) = self.trees()?;
+            let (worker_type, configuration) = self.unpack()?;
             documentation::page(&name, worker_type.as_ref(), configuration.as_ref())
-                .map_err(|refusal| not_readable(&refusal))
+                .map_err(|refusal| unreadable(&refusal))
         });
         Ok(page.await??)
     }
 
-    fn joined(&self) -> io::Result<Vec<u8>> {
-        let (worker_type, configuration) = self.trees()?;
+    fn join(&self) -> io::Result<Vec<u8>> {
+        let (worker_type, configuration) = self.unpack()?;
         let joined = documentation::join(worker_type, configuration);
         Ok(joined.map(|tree| tree.pack()).unwrap_or_default())
     }
 
-    fn trees(&self) -> io::Result<(Option<Tree>, Option<Tree>)> {
+    fn unpack(&self) -> io::Result<(Option<Tree>, Option<Tree>)> {
         let tree = |tarball: &Option<Vec<u8>>| {
             let tree = tarball.as_deref().map(Tree::unpack);
-            tree.transpose().map_err(|refusal| not_readable(&refusal))
+            tree.transpose().map_err(|refusal| unreadable(&refusal))
         };
         Ok((tree(&self.worker_type)?, tree(&self.configuration)?))
     }
 }
 
-/// What we packed ourselves cannot be read: that is nothing the caller can help.
-fn not_readable(refusal: &Refusal) -> io::Error {
+/// A stored tarball cannot be read: an error of the server, not of the caller.
+fn unreadable(refusal: &Refusal) -> io::Error {
     io::Error::other(format!("stored documentation is not readable: {refusal}"))
 }

@@ -1,7 +1,8 @@
-//! How an edit of a worker configuration is carried out: compiled, judged, and written whole or not at all.
+//! Applies an edit to a worker configuration: compiles, validates and writes it in one transaction.
 //!
-//! An edit is a function from what is there to what shall be there. Nothing is held while it is compiled and while
-//! providers are asked; who was overtaken meanwhile starts over on what is there then, so that no edit is lost.
+//! An edit is a function from the current configuration to the next one. No lock is held while it
+//! is compiled and validated by providers. If the configuration changed meanwhile, the edit starts
+//! again from the new version, so that no edit is lost.
 
 use std::sync::Arc;
 
@@ -14,31 +15,31 @@ use domain::documentation::Subject;
 use domain::id::ConfigurationId;
 use serde_json::json;
 
-use super::cache::usable;
-use super::judge::{Before, Judged, judge};
-use super::market::market;
-use super::{ConfigurationError, write};
+use super::compilation_cache::compile_stored;
+use super::provider_catalog::provider_catalog;
+use super::validate_pools::{DesiredPools, PreviousState, validate_pools};
+use super::{ConfigurationError, write_pools};
 use crate::Engine;
 
-/// Who is overtaken so often is told to come back later.
+/// After this many concurrent changes, the caller gets an error.
 const MAX_TRIES: usize = 20;
 
-/// What shall be there.
-pub enum Next {
-    Is(Configuration),
-    IsNot,
+/// The result of an edit.
+pub enum EditResult {
+    Replace(Configuration),
+    Delete,
 }
 
-/// From what is there to what shall be there, or why that may not be.
-type NextOf<E> = dyn Fn(Option<&Configuration>) -> Result<Next, E> + Send + Sync;
+/// Computes the result from the current configuration, or refuses the edit.
+type EditFunction<E> = dyn Fn(Option<&Configuration>) -> Result<EditResult, E> + Send + Sync;
 
 pub struct Edit<E> {
     id: ConfigurationId,
     action: Action,
-    next: Box<NextOf<E>>,
-    /// Who makes it, and when.
+    next: Box<EditFunction<E>>,
+    /// The caller and the time.
     audit: AuditEntry,
-    /// The version that the caller has read; without it, the edit is made on whatever is there.
+    /// The version that the caller has read; without it, the edit applies to any version.
     seen: Option<Version>,
     reason: String,
     adopts: bool,
@@ -49,7 +50,7 @@ impl<E> Edit<E> {
         id: ConfigurationId,
         action: Action,
         audit: AuditEntry,
-        next: impl Fn(Option<&Configuration>) -> Result<Next, E> + Send + Sync + 'static,
+        next: impl Fn(Option<&Configuration>) -> Result<EditResult, E> + Send + Sync + 'static,
     ) -> Self {
         Self {
             id,
@@ -63,26 +64,26 @@ impl<E> Edit<E> {
     }
 
     #[must_use]
-    pub fn seen(mut self, version: Option<i64>) -> Self {
+    pub fn expect_version(mut self, version: Option<i64>) -> Self {
         self.seen = version.map(Version);
         self
     }
 
     #[must_use]
-    pub fn because(mut self, reason: String) -> Self {
+    pub fn with_reason(mut self, reason: String) -> Self {
         self.reason = reason;
         self
     }
 
     #[must_use]
-    pub fn adopting(mut self, adopts: bool) -> Self {
+    pub fn adopt_pools(mut self, adopts: bool) -> Self {
         self.adopts = adopts;
         self
     }
 }
 
-/// Makes an edit, and returns what is there after it.
-pub async fn carry_out<E: From<ConfigurationError>>(
+/// Applies an edit, and returns the stored configuration after it.
+pub async fn apply_edit<E: From<ConfigurationError>>(
     engine: &Arc<Engine>,
     edit: Edit<E>,
 ) -> Result<StoredConfiguration, E> {
@@ -98,28 +99,28 @@ pub async fn carry_out<E: From<ConfigurationError>>(
     Err(ConfigurationError::Conflict(text).into())
 }
 
-/// `None`: somebody else was faster.
+/// `None`: the configuration was changed concurrently.
 async fn attempt<E: From<ConfigurationError>>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
 ) -> Result<Option<StoredConfiguration>, E> {
     let known = read(engine, &edit.id).await?;
-    refuse_old(edit.seen, known.as_ref())?;
+    check_version(edit.seen, known.as_ref())?;
     let before = match &known {
-        Some(known) => Some(usable(engine, known).await?),
+        Some(known) => Some(compile_stored(engine, known).await?),
         None => None,
     };
     let configuration = before.as_ref().map(|(configuration, _)| configuration);
     let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
     let written = match (edit.next)(configuration)? {
-        Next::Is(next) => {
-            let before = configuration.map(|configuration| Before {
+        EditResult::Replace(next) => {
+            let before = configuration.map(|configuration| PreviousState {
                 configuration,
                 compilation,
             });
             replace(engine, edit, known, before, next).await
         }
-        Next::IsNot => remove(engine, edit, known, configuration).await,
+        EditResult::Delete => remove(engine, edit, known, configuration).await,
     };
     Ok(written?)
 }
@@ -139,12 +140,12 @@ async fn replace<E>(
     engine: &Arc<Engine>,
     edit: &Edit<E>,
     known: Option<StoredConfiguration>,
-    before: Option<Before<'_>>,
+    before: Option<PreviousState<'_>>,
     next: Configuration,
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let now = edit.audit.created;
     let document = next.to_document();
-    let market = market(engine);
+    let market = provider_catalog(engine);
     let compilation = before.and_then(|before| before.compilation);
     if let (Some(known), Some(compilation)) = (&known, compilation)
         && known.document == document
@@ -154,7 +155,7 @@ async fn replace<E>(
     }
     let after = compile(engine, compilation.cloned(), next, Arc::new(market));
     let mut after = after.await?;
-    let judged = judge(engine, before, &after).await?;
+    let judged = validate_pools(engine, before, &after).await?;
     after.complete(judged.completed.clone());
     let after = Arc::new(after);
     let stored = StoredConfiguration {
@@ -174,7 +175,7 @@ async fn replace<E>(
     Ok(written)
 }
 
-fn refuse_old(
+fn check_version(
     seen: Option<Version>,
     known: Option<&StoredConfiguration>,
 ) -> Result<(), ConfigurationError> {
@@ -191,7 +192,7 @@ fn refuse_old(
     }
 }
 
-/// Compiles beside other work.
+/// Compiles on another thread, within the limit.
 pub(super) async fn compile(
     engine: &Engine,
     before: Option<Arc<Compilation>>,
@@ -212,7 +213,7 @@ async fn write<E>(
     edit: &Edit<E>,
     known: Option<StoredConfiguration>,
     stored: StoredConfiguration,
-    judged: Judged,
+    judged: DesiredPools,
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let (action, reason, adopts) = (edit.action, edit.reason.clone(), edit.adopts);
     let mut audit = edit.audit.clone();
@@ -221,14 +222,14 @@ async fn write<E>(
     let written = engine.change("configuration_write", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
         let mut stored = stored.clone();
-        let there = store::configuration_get(tx, &stored.id)?.map(|there| there.version);
-        if there != seen {
+        let current = store::configuration_get(tx, &stored.id)?.map(|current| current.version);
+        if current != seen {
             return Ok::<_, ConfigurationError>(None);
         }
         match seen {
             Some(seen) => store::configuration_update(tx, &stored, seen)?,
             None => {
-                // Versions go on where a deleted configuration of this name ended.
+                // Versions continue after those of a deleted configuration of this name.
                 let last = store::configuration_version_list(tx, &stored.id, None, 1)?;
                 if let Some(last) = last.first() {
                     stored.version = last.version.next();
@@ -249,7 +250,7 @@ async fn write<E>(
             created: now,
         };
         store::configuration_version_insert(tx, &record)?;
-        write::pools(change, &stored.id, &judged, adopts)?;
+        write_pools::write_pools(change, &stored.id, &judged, adopts)?;
         audit.detail = json!({"version": stored.version.0, "reason": reason});
         store::audit_insert(change.tx, &audit)?;
         Ok(Some(stored))
@@ -264,15 +265,15 @@ async fn remove<E>(
     before: Option<&Configuration>,
 ) -> Result<Option<StoredConfiguration>, ConfigurationError> {
     let (Some(known), Some(before)) = (known, before) else {
-        return Err(ConfigurationError::NotThere);
+        return Err(ConfigurationError::NotFound);
     };
     let audit = edit.audit.clone();
-    let judged = Judged::nothing_left_of(before);
+    let judged = DesiredPools::without_pools_of(before);
     let stored = known.clone();
     let written = engine.change("configuration_delete", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let there = store::configuration_get(tx, &known.id)?.map(|there| there.version);
-        if there != Some(known.version) {
+        let current = store::configuration_get(tx, &known.id)?.map(|current| current.version);
+        if current != Some(known.version) {
             return Ok::<_, ConfigurationError>(false);
         }
         store::configuration_delete(tx, &known.id, known.version)?;
@@ -288,7 +289,7 @@ async fn remove<E>(
             created: now,
         };
         store::configuration_version_insert(tx, &record)?;
-        write::pools(change, &known.id, &judged, false)?;
+        write_pools::write_pools(change, &known.id, &judged, false)?;
         store::audit_insert(change.tx, &audit)?;
         Ok(true)
     });

@@ -1,4 +1,4 @@
-//! Why an edit of a worker configuration, or a question about one, is refused.
+//! Why an edit of a worker configuration, or a query of one, is refused.
 
 use std::io;
 
@@ -11,22 +11,22 @@ use crate::pools::PoolError;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     #[error("Worker configuration does not exist")]
-    NotThere,
-    /// What somebody else has done, or did before, stands in the way.
+    NotFound,
+    /// A conflict with another change, or with stored pools.
     #[error("{0}")]
     Conflict(String),
-    /// The rules are no rules, or nothing follows from them.
+    /// The rules are invalid, or do not compile.
     #[error("{0}")]
     Unusable(String),
-    /// A pool of it is refused, by its provider or by a schema.
+    /// A provider or a schema refuses one of its pools.
     #[error("{0}")]
     Refused(String),
-    /// A provider cannot say now.
+    /// A provider cannot validate now.
     #[error("{0}")]
     ProviderSetupFailed(String),
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// Work beside other work came to no end.
+    /// A blocking job failed.
     #[error(transparent)]
     Work(#[from] io::Error),
     #[error(transparent)]
@@ -45,7 +45,7 @@ impl From<NotLinedUp> for ConfigurationError {
     }
 }
 
-/// Everything that is wrong, in one error.
+/// All errors, in one message.
 impl From<&Problems> for ConfigurationError {
     fn from(problems: &Problems) -> Self {
         let lines: Vec<String> = problems

@@ -1,7 +1,8 @@
-//! Payloads of tasks, judged by the schema of their worker type.
+//! Validates payloads of tasks by the schema of their worker type.
 //!
-//! Schemas are written by people, and judging by one can take a while. So it is done beside other work, a few at a
-//! time, and never within a transaction: that one only makes sure that the schema is still the one of the verdict.
+//! People write these schemas, and validating by one can take a while. So it is done on other
+//! threads, a limited number at a time, and never in a transaction. The transaction only checks
+//! that the schema is still the same.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,19 +19,19 @@ use store::{StoreError, Tx};
 use crate::Engine;
 use crate::work_limiter::WorkLimiter;
 
-/// So many compiled schemas are kept.
-const MAX_KEPT: usize = 256;
-/// So many payloads are judged at a time.
+/// At most this many compiled schemas are cached.
+const MAX_ENTRIES: usize = 256;
+/// At most this many payloads are validated at the same time.
 const MAX_AT_ONCE: usize = 4;
-/// A verdict takes well below a second; who waits so long for a turn comes back later.
+/// The maximum wait for a permit. A validation takes well below a second.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// The version of the configuration by which a worker type's payloads are judged.
-type By = (ConfigurationId, Version);
+/// The version of the configuration that has the schema.
+type SchemaVersion = (ConfigurationId, Version);
 
-/// Compiled payload schemas of the worker types that ask for judgements.
+/// Compiled payload schemas of the worker types that check payloads.
 pub struct PayloadSchemas {
-    kept: Mutex<BTreeMap<PoolId, (By, Arc<PayloadSchema>)>>,
+    kept: Mutex<BTreeMap<PoolId, (SchemaVersion, Arc<PayloadSchema>)>>,
     limiter: WorkLimiter,
 }
 
@@ -43,7 +44,7 @@ impl Default for PayloadSchemas {
     }
 }
 
-/// Why a payload cannot be judged.
+/// Why a payload cannot be validated.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     #[error(
@@ -53,38 +54,38 @@ pub enum PayloadError {
     TooMany,
     #[error("{0}")]
     Schema(String),
-    /// Work beside other work came to no end.
+    /// A blocking job failed.
     #[error(transparent)]
     Work(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a version of a schema says about a payload.
+/// The errors of a payload by one version of its schema.
 #[derive(Clone)]
 pub struct Verdict {
-    by: By,
+    by: SchemaVersion,
     problems: Vec<Problem>,
 }
 
-/// A verdict in the transaction that creates the task.
-pub enum Standing {
-    Fits,
-    /// What does not fit, for people.
-    Misfit(String),
-    /// There is another schema by now, or the first one.
-    NotJudged,
+/// The status of a payload in the transaction that creates its task.
+pub enum PayloadStatus {
+    Valid,
+    /// The error message.
+    Invalid(String),
+    /// The schema has changed since, or was unknown.
+    NotValidated,
 }
 
 impl PayloadSchemas {
-    fn get(&self, pool_id: &PoolId) -> Option<(By, Arc<PayloadSchema>)> {
+    fn get(&self, pool_id: &PoolId) -> Option<(SchemaVersion, Arc<PayloadSchema>)> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(pool_id).cloned()
     }
 
-    fn put(&self, pool_id: &PoolId, by: By, schema: Arc<PayloadSchema>) {
+    fn put(&self, pool_id: &PoolId, by: SchemaVersion, schema: Arc<PayloadSchema>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_KEPT && !kept.contains_key(pool_id) {
+        if kept.len() >= MAX_ENTRIES && !kept.contains_key(pool_id) {
             kept.pop_first();
         }
         kept.insert(pool_id.clone(), (by, schema));
@@ -96,8 +97,9 @@ impl PayloadSchemas {
     }
 }
 
-/// By the schema that was used last. `None`: none is known; the transaction finds out whether there is one.
-pub async fn judge_payload(
+/// Validates by the cached schema. `None`: no schema is cached; the transaction finds out whether
+/// one exists.
+pub async fn validate_payload(
     engine: &Engine,
     pool_id: &PoolId,
     payload: &Value,
@@ -113,8 +115,8 @@ pub async fn judge_payload(
     }
 }
 
-/// Takes note of the schema as it is now.
-pub async fn learn_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
+/// Caches the current schema.
+pub async fn load_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(), PayloadError> {
     let id = pool_id.clone();
     let read = engine.store.read(
         "worker_type_schema",
@@ -138,25 +140,27 @@ pub async fn learn_payload_schema(engine: &Engine, pool_id: &PoolId) -> Result<(
     Ok(())
 }
 
-/// Whether the verdict is one by the schema as it is now, and what it is.
-pub fn payload_standing(
+/// Whether the verdict holds for the current schema, and its result.
+pub fn payload_status(
     engine: &Engine,
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     verdict: Option<&Verdict>,
-) -> Result<Standing, StoreError> {
+) -> Result<PayloadStatus, StoreError> {
     let by = store::worker_type_judged_by(tx, pool_id)?;
     Ok(match (by, verdict) {
-        (None, None) => Standing::Fits,
+        (None, None) => PayloadStatus::Valid,
         (None, Some(_)) => {
             engine.payload_schemas.forget(pool_id);
-            Standing::Fits
+            PayloadStatus::Valid
         }
         (Some(by), Some(verdict)) if verdict.by == by => match verdict.problems.as_slice() {
-            [] => Standing::Fits,
-            problems => Standing::Misfit(misfit(engine, pool_id, &by.0, problems)),
+            [] => PayloadStatus::Valid,
+            problems => {
+                PayloadStatus::Invalid(invalid_payload_message(engine, pool_id, &by.0, problems))
+            }
         },
-        (Some(_), Some(_) | None) => Standing::NotJudged,
+        (Some(_), Some(_) | None) => PayloadStatus::NotValidated,
     })
 }
 
@@ -171,7 +175,7 @@ async fn run_limited<T: Send + 'static>(
         .ok_or(PayloadError::TooMany)
 }
 
-fn misfit(
+fn invalid_payload_message(
     engine: &Engine,
     pool_id: &PoolId,
     configuration_id: &ConfigurationId,
@@ -198,11 +202,11 @@ mod tests {
     use crate::work_limiter;
 
     #[test]
-    fn so_many_schemas_are_kept_and_the_one_learnt_last_is_among_them() {
+    fn cached_schemas_have_a_limit_and_the_last_one_stays() {
         let pool = |number: usize| format!("pp/p{number:04}").parse::<PoolId>().unwrap();
         let schema = Arc::new(PayloadSchema::compile(&Value::Bool(true)).unwrap());
         let by = |version| ("c".parse::<ConfigurationId>().unwrap(), Version(version));
-        for count in sizes_around("engine::configurations::payloads::MAX_KEPT", MAX_KEPT) {
+        for count in sizes_around("engine::configurations::payloads::MAX_ENTRIES", MAX_ENTRIES) {
             let schemas = PayloadSchemas::default();
             let n_kept = || {
                 (0..count)
@@ -213,18 +217,18 @@ mod tests {
                 schemas.put(&pool(number), by(1), Arc::clone(&schema));
                 assert!(schemas.get(&pool(number)).is_some());
             }
-            assert_eq!(n_kept(), count.min(MAX_KEPT));
-            // A new version takes the place of the old one, and no other.
+            assert_eq!(n_kept(), count.min(MAX_ENTRIES));
+            // A new version replaces the old one, and no other.
             if let Some(last) = count.checked_sub(1) {
                 schemas.put(&pool(last), by(2), Arc::clone(&schema));
                 assert_eq!(schemas.get(&pool(last)).unwrap().0, by(2));
             }
-            assert_eq!(n_kept(), count.min(MAX_KEPT));
+            assert_eq!(n_kept(), count.min(MAX_ENTRIES));
         }
     }
 
     #[tokio::test]
-    async fn so_many_payloads_are_judged_at_a_time() {
+    async fn concurrent_validations_have_a_limit() {
         for count in sizes_around("engine::configurations::payloads::MAX_AT_ONCE", MAX_AT_ONCE) {
             work_limiter::tests::check_limit(
                 &PayloadSchemas::default().limiter,

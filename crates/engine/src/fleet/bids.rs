@@ -12,11 +12,11 @@ use domain::plan::Bid;
 use crate::Engine;
 
 /// Bids in the order of the launch configs. A provider that is out of service gives errors instead.
-pub(super) fn ask(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
-    let mut bids = ask_all(engine, facts);
+pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
+    let mut bids = collect_all_bids(engine, facts);
     if facts.overrides.iter().any(Override::is_pause) {
         for (config, bid) in facts.launch_configs.iter().zip(&mut bids) {
-            if let Some(why) = paused(engine, facts, config) {
+            if let Some(why) = pause_reason(engine, facts, config) {
                 *bid = Err(why);
             }
         }
@@ -24,7 +24,7 @@ pub(super) fn ask(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
     bids
 }
 
-fn paused(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<String> {
+fn pause_reason(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<String> {
     let provider = engine.providers.get(config.provider_id(&facts.pool)).ok();
     let machines = provider.and_then(|provider| provider.machines());
     let group = machines.and_then(|machines| machines.group(config));
@@ -32,10 +32,10 @@ fn paused(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<Strin
     overrides.find_map(|given| given.pauses(&facts.pool, config, group.as_ref()))
 }
 
-fn ask_all(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
+fn collect_all_bids(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
     let (pool, configs) = (&facts.pool, &facts.launch_configs);
     if pool.definition.further_provider_ids.is_empty() {
-        return ask_one(engine, facts, &pool.definition.provider_id, configs);
+        return bids_of_provider(engine, facts, &pool.definition.provider_id, configs);
     }
     let mut bids = vec![Err("its provider said nothing".to_owned()); configs.len()];
     for id in pool.provider_ids() {
@@ -47,14 +47,17 @@ fn ask_all(engine: &Engine, facts: &Facts) -> Vec<Result<Bid, String>> {
             .filter(of_provider)
             .map(|(place, config)| (place, Arc::clone(config)))
             .unzip();
-        for (place, bid) in places.into_iter().zip(ask_one(engine, facts, id, &own)) {
+        for (place, bid) in places
+            .into_iter()
+            .zip(bids_of_provider(engine, facts, id, &own))
+        {
             bids[place] = bid;
         }
     }
     bids
 }
 
-fn ask_one(
+fn bids_of_provider(
     engine: &Engine,
     facts: &Facts,
     id: &ProviderId,

@@ -114,7 +114,7 @@ async fn plan_without_writing(
     engine: &Arc<Engine>,
     facts: Facts,
 ) -> Result<(Arc<OutsideFacts>, Option<(Snapshot, Plan)>), StoreError> {
-    let outside = Arc::new(OutsideFacts::ask(engine, &facts).await);
+    let outside = Arc::new(OutsideFacts::read(engine, &facts).await);
     // Most pools need no further query.
     let snapshot = if outside.needs_store(&facts) {
         let outside = Arc::clone(&outside);

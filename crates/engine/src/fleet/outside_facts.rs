@@ -23,7 +23,7 @@ pub(super) struct OutsideFacts {
     overrides: Vec<Override>,
     /// The limits of the pool's providers; providers without a limit are absent.
     pub(super) max_machines: BTreeMap<ProviderId, u64>,
-    /// The providers that make machines; only their workers are advised to stop.
+    /// The providers that make machines; only their workers get advice to stop.
     machine_providers: Vec<ProviderId>,
     /// The demand from an outside queue.
     pub(super) demand: Option<Demand>,
@@ -32,7 +32,7 @@ pub(super) struct OutsideFacts {
 }
 
 impl OutsideFacts {
-    pub(super) async fn ask(engine: &Arc<Engine>, facts: &Facts) -> Self {
+    pub(super) async fn read(engine: &Arc<Engine>, facts: &Facts) -> Self {
         let is_outside = engine.demand_source.is_outside();
         let max_machines = facts.pool.provider_ids().filter_map(|id| {
             let machines = engine.providers.get(id).ok()?.machines()?;
@@ -40,7 +40,7 @@ impl OutsideFacts {
         });
         let mut outside = Self {
             places: facts.places(),
-            bids: bids::ask(engine, facts),
+            bids: bids::collect_bids(engine, facts),
             overrides: facts.overrides.clone(),
             max_machines: max_machines.collect(),
             machine_providers: machine_providers(engine),
@@ -49,7 +49,7 @@ impl OutsideFacts {
             seed: engine.random.with(|random| random.random()),
         };
         if is_outside && outside.needs_candidates(facts) {
-            outside.claims = ask_claims(engine, facts).await;
+            outside.claims = read_claims(engine, facts).await;
         }
         outside
     }
@@ -78,13 +78,14 @@ impl OutsideFacts {
             .ok()
     }
 
-    /// The complete snapshot. Candidates, of which there may be many, are read only if advice may change.
+    /// The complete snapshot. Candidates, of which there may be many, are read only if advice may
+    /// change.
     pub(super) fn read_snapshot(
         &self,
         tx: &mut Tx<'_>,
         facts: &Facts,
     ) -> Result<Option<Snapshot>, StoreError> {
-        let rooms = rooms(tx, &self.max_machines)?;
+        let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);
         };
@@ -116,7 +117,7 @@ fn machine_providers(engine: &Engine) -> Vec<ProviderId> {
     ids.filter(|id| makes_machines(id)).cloned().collect()
 }
 
-async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
+async fn read_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
     match engine.demand_source.busy_workers(facts.id()).await {
         Ok(listed) => ClaimSource::Listed(listed),
         Err(error) => {
@@ -130,7 +131,10 @@ async fn ask_claims(engine: &Engine, facts: &Facts) -> ClaimSource {
 }
 
 /// How many more machines each of these providers accepts.
-fn rooms(tx: &mut Tx<'_>, max_machines: &BTreeMap<ProviderId, u64>) -> Result<Rooms, StoreError> {
+fn read_rooms(
+    tx: &mut Tx<'_>,
+    max_machines: &BTreeMap<ProviderId, u64>,
+) -> Result<Rooms, StoreError> {
     let rooms = max_machines.iter().map(|(id, max)| {
         let existing = store::worker_live_machines(tx, id)?;
         let to_come = store::launch_pending_machines(tx, id)?;

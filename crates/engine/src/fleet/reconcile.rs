@@ -1,8 +1,8 @@
-//! Reconciles launches without an answer and machines without a row, after crashes and lost answers.
+//! Reconciles launches without an answer and machines without a row, after crashes.
 //!
-//! A machine carries the token of its launch. If the launch is known, its machine is adopted. A machine
-//! with our tag and an unknown token was made by a launch that a power cut removed from the database:
-//! it is ended after a grace period.
+//! A machine carries the token of its launch. If the launch is known, its machine is adopted. A
+//! machine with our tag and an unknown token was made by a launch that a power cut removed from the
+//! database: it is ended after a grace period.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -103,8 +103,8 @@ pub(super) async fn settle_launches(
     Ok(n_settled)
 }
 
-/// Settles launches by their age alone, for providers that are not scanned because they are no longer
-/// configured or out of service. Returns how many.
+/// Settles launches by their age alone, for providers that are not scanned because they are no
+/// longer configured or out of service. Returns how many.
 pub async fn settle_old_launches(engine: &Arc<Engine>) -> Result<u64, StoreError> {
     let now = engine.clock.now();
     let providers = engine.store.read("launch_unsettled_providers", |tx| {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_region_that_hangs_again_and_again_is_not_waited_for_each_time() {
+    async fn a_region_that_hangs_repeatedly_is_not_waited_for_each_time() {
         let mut tasks = RegionTasks::default();
         for _ in 0..3 {
             let stuck = Arc::new(Notify::new());

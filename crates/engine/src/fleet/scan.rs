@@ -1,8 +1,8 @@
 //! Compares the machines of a provider with their rows, region by region.
 //!
 //! A region is listed page by page, and its rows are read. A machine in the list needs no further
-//! call; the others are queried in batches. Regions are scanned concurrently, without waiting for each
-//! other.
+//! call; the others are queried in batches. Regions are scanned concurrently, without waiting for
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -262,8 +262,8 @@ impl Scanner {
 
 impl RegionScan {
     async fn run(&mut self, machines: &dyn Machines) -> Result<(), StoreError> {
-        // The list is read before the rows: a machine that is made between the two has its row then. The
-        // list says nothing about machines made after this moment.
+        // The list is read before the rows: a machine that is made between the two has its row
+        // then. The list says nothing about machines made after this moment.
         self.began = self.engine.clock.now();
         let list = self.list(machines).await;
         let sightings = list.as_ref().map(|list| &list.sightings);
@@ -379,7 +379,8 @@ impl RegionScan {
         Ok(())
     }
 
-    /// The state of each machine, from the list or from a query; those without an answer are absent.
+    /// The state of each machine, from the list or from a query; those without an answer are
+    /// absent.
     async fn query_states(
         &mut self,
         machines: &dyn Machines,
@@ -510,7 +511,8 @@ async fn queue_facts(
     ))
 }
 
-/// Applies a judgement, if the worker is unchanged. It is judged again, as it may have claimed tasks.
+/// Applies a judgement, if the worker is unchanged. It is judged again, as it may have claimed
+/// tasks.
 fn apply(
     change: &mut Change<'_, '_>,
     found: &WorkerEvidence,

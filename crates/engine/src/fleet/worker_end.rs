@@ -50,7 +50,7 @@ pub fn mark_stopped(
 }
 
 /// Counts against the launch config that a machine never registered, or that its worker never asked
-/// for tasks; unless the worker was advised to stop before.
+/// for tasks; unless the worker had advice to stop before.
 fn note_end(change: &mut Change<'_, '_>, worker: &Worker) -> Result<(), StoreError> {
     let (tx, now) = (&mut *change.tx, change.now);
     let token = worker.terms.launch_token.as_ref();

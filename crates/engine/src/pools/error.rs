@@ -1,4 +1,4 @@
-//! Why a pool is not made, changed or deleted.
+//! Why a pool cannot be created, changed or deleted.
 
 use cloud::ProviderUnavailable;
 use domain::id::{ConfigurationId, PoolId};

@@ -1,4 +1,4 @@
-//! The launch configs of a pool that changes: written, and told of.
+//! Writes the launch configs of a changed pool, and makes their events.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
-/// Would this leave every launch config as it is?
+/// Whether no launch config would change.
 pub(crate) fn changes_nothing(known: &[LaunchConfig], done: &Reconciled) -> bool {
     done.inserts.is_empty()
         && done.retirements.is_empty()
@@ -38,8 +38,8 @@ pub(crate) fn write_launch_configs(
     Ok(())
 }
 
-/// Each names the provider of its launch config; if that one is archived because the pool has left its provider, the
-/// pool's first, as Taskcluster has it.
+/// Each event names the provider of its launch config. If the pool has left that provider, the
+/// event names the first one, as in Taskcluster.
 pub(crate) fn launch_config_events(pool: &Pool, done: &Reconciled) -> Vec<EventBody> {
     let configs = done.inserts.iter().chain(&done.rewrites);
     let configs = configs.chain(&done.retirements);

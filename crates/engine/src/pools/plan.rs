@@ -1,32 +1,32 @@
-//! What making or updating a pool by hand would do, before it is done.
+//! Plans the creation or update of a pool without writing.
 
 use domain::id::PoolId;
 use domain::launch_config::{Reconciled, reconcile};
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
-use super::{JudgedPool, changes_nothing, refuse_compiled};
+use super::{ValidatedPool, changes_nothing, refuse_compiled};
 
 pub struct PoolPlan {
-    /// There is a pool of this name.
+    /// A pool of this name exists.
     pub exists: bool,
     pub changes: bool,
     pub launch_configs: Reconciled,
-    /// What stands in the way.
+    /// Reasons why the request would be refused.
     pub conflicts: Vec<String>,
 }
 
 pub fn plan(
     tx: &mut Tx<'_>,
     id: &PoolId,
-    judged: &JudgedPool,
+    validated: &ValidatedPool,
     now: Timestamp,
 ) -> Result<PoolPlan, StoreError> {
     let pool = store::pool_get(tx, id)?;
     let known = store::launch_config_all(tx, id)?;
     let refused = pool.as_ref().and_then(|pool| refuse_compiled(pool).err());
     let mut conflicts: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let done = reconcile(id, known.clone(), judged.launch_configs.clone(), now);
+    let done = reconcile(id, known.clone(), validated.launch_configs.clone(), now);
     let same_configs = done
         .as_ref()
         .is_ok_and(|done| changes_nothing(&known, done));
@@ -38,7 +38,7 @@ pub fn plan(
     });
     let same_definition = pool
         .as_ref()
-        .is_some_and(|pool| pool.definition == judged.definition);
+        .is_some_and(|pool| pool.definition == validated.definition);
     Ok(PoolPlan {
         exists: pool.is_some(),
         changes: !(same_definition && same_configs),

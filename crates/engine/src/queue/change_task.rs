@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_released_until_there_are_no_more_or_too_many() {
+    fn batches_are_released_until_none_is_left_or_the_limit_is_reached() {
         for n_batches in
             testing::sizes_around("engine::queue::change_task::MAX_RELEASES", MAX_RELEASES)
         {

@@ -1,9 +1,9 @@
 //! Gives pending tasks to waiting workers, many in one transaction.
 //!
 //! While workers wait, one async task of this process serves them: it takes the next batch from
-//! `waiting_workers.rs` and serves it in one transaction. Tasks that other processes add are known by
-//! their events. A sweep of all quiet lists every second finds tasks without an event; its cost does
-//! not depend on the number of waiting workers.
+//! `waiting_workers.rs` and serves it in one transaction. Tasks that other processes add are known
+//! by their events. A sweep of all quiet lists every second finds tasks without an event; its cost
+//! does not depend on the number of waiting workers.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -142,7 +142,8 @@ impl ClaimDispatcher {
             waiting.is_serving = true;
             tokio::spawn(serve(Arc::clone(engine)));
         } else if waiting.has_due_worker() {
-            // Not for each worker that joins a quiet list: that would be most of the cost of waiting.
+            // Not for each worker that joins a quiet list: that would be most of the cost of
+            // waiting.
             self.wakeup.notify_one();
         }
     }

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_dealt_in_rounds() {
+    fn tasks_are_given_out_in_rounds() {
         let dealt = |wanted: &[u32]| deal_rounds(wanted).collect::<Vec<_>>();
         assert_eq!(dealt(&[2, 0, 3]), [0, 2, 0, 2, 2]);
         assert_eq!(dealt(&[1, 1, 1]), [0, 1, 2]);

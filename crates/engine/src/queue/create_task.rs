@@ -12,7 +12,7 @@ use super::transitions::{announce_news, apply_transition};
 use crate::Engine;
 use crate::change::Change;
 use crate::configurations::{
-    Standing, Verdict, judge_payload, learn_payload_schema, payload_standing,
+    PayloadStatus, Verdict, load_payload_schema, payload_status, validate_payload,
 };
 
 /// After this many changes of the schema meanwhile, the caller gets an error.
@@ -29,7 +29,7 @@ pub async fn create_task(
     let task = Arc::new(task);
     let (pool_id, payload) = (&task.definition.task_queue_id, &task.definition.payload);
     for _ in 0..MAX_VALIDATIONS {
-        let verdict = judge_payload(engine, pool_id, payload).await?;
+        let verdict = validate_payload(engine, pool_id, payload).await?;
         let (inner, new) = (Arc::clone(engine), Arc::clone(&task));
         let written = engine.change("task_create", now, move |change| {
             try_create(&inner, change, &new, verdict.as_ref())
@@ -37,7 +37,7 @@ pub async fn create_task(
         if let Some(created) = written.await? {
             return Ok(created);
         }
-        learn_payload_schema(engine, pool_id).await?;
+        load_payload_schema(engine, pool_id).await?;
     }
     let text = format!(
         "The payload schema of {pool_id} was changed {MAX_VALIDATIONS} times while the payload was judged. Nothing was \
@@ -54,10 +54,10 @@ fn try_create(
     verdict: Option<&Verdict>,
 ) -> Result<Option<Task>, TaskError> {
     let (definition, now) = (&task.definition, change.now);
-    match payload_standing(engine, change.tx, &definition.task_queue_id, verdict)? {
-        Standing::Fits => {}
-        Standing::NotJudged => return Ok(None),
-        Standing::Misfit(text) => {
+    match payload_status(engine, change.tx, &definition.task_queue_id, verdict)? {
+        PayloadStatus::Valid => {}
+        PayloadStatus::NotValidated => return Ok(None),
+        PayloadStatus::Invalid(text) => {
             // The payload of an existing task was validated when it was created.
             if store::task_get(change.tx, &task.id)?.is_none() {
                 return Err(TaskError::InvalidPayload(text));
@@ -110,7 +110,8 @@ fn require_dependencies(change: &mut Change<'_, '_>, task: Task) -> Result<Task,
     Ok(apply_transition(change, &task, moved)?)
 }
 
-/// Refuses a task that could never be scheduled: its dependencies do not exist, or expire too early.
+/// Refuses a task that could never be scheduled: its dependencies do not exist, or expire too
+/// early.
 fn check_dependencies(tx: &mut Tx<'_>, task: &Task) -> Result<(), TaskError> {
     let TaskDefinition {
         dependencies,

@@ -15,7 +15,8 @@ use crate::change::Change;
 
 /// At most this many tasks are changed in one transaction.
 const BATCH: u32 = 100;
-/// At most this many transactions for one request: a million tasks. A second request changes the rest.
+/// At most this many transactions for one request: a million tasks. A second request changes the
+/// rest.
 const MAX_BATCHES: usize = 10_000;
 
 /// Seals a group; sealing it again changes nothing.

@@ -1,9 +1,10 @@
-//! Workers that wait for tasks, in one list for each task queue, and the order in which to serve them.
+//! Workers that wait for tasks, in one list for each task queue, and their order.
 //!
 //! Bookkeeping only: no waiting, and no store. A list is served because of a wake-up (tasks may be
-//! pending) or because a worker joined it. A wake-up starts a round: each worker of the list is served
-//! once, batch by batch. The round ends early when a batch finds no task and no wake-up came since.
-//! Then the list is *quiet*: workers that join it wait for the next sweep of all quiet lists.
+//! pending) or because a worker joined it. A wake-up starts a round: each worker of the list is
+//! served once, batch by batch. The round ends early when a batch finds no task and no wake-up came
+//! since. Then the list is *quiet*: workers that join it wait for the next sweep of all quiet
+//! lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -1,40 +1,40 @@
-//! The calls that one region allows of one kind: tokens that fill steadily, until the cloud complains.
+//! A token bucket for one kind of call to one region. It slows down when the cloud throttles calls.
 
 use domain::time::{SECOND_MS, Timestamp};
 
-/// How many seconds' worth of calls may be made at once.
+/// Calls of this many seconds may be made at once.
 const BURST_SECONDS: f64 = 5.0;
-/// A bucket fills no slower than this part of its full speed.
+/// A bucket fills no slower than this fraction of its full rate.
 const MAX_SLOWDOWN: f64 = 64.0;
-/// From a standstill back to full speed.
+/// The time from rate zero back to the full rate.
 const RECOVERY_SECONDS: f64 = 300.0;
-/// For how long nothing is asked after the first answer that we ask too often. Each further one doubles that.
+/// No calls for this time after the first throttled call. Each further one doubles it.
 const FIRST_PAUSE_MS: i64 = SECOND_MS;
 const MAX_DOUBLINGS: u32 = 6;
 
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// Calls a second when the cloud does not complain.
+    /// Calls per second, unless the cloud throttles.
     full_rate: f64,
-    /// Calls a second now.
+    /// Calls per second now.
     pub(super) rate: f64,
-    /// Calls that may be made now; below zero: calls that wait.
+    /// Calls that may be made now; negative: calls that wait.
     tokens: f64,
     at: Timestamp,
-    /// Nothing is asked before this.
+    /// No calls before this moment.
     closed_until: Option<Timestamp>,
     last_throttled: Option<Timestamp>,
-    /// Complaints in a row.
+    /// Throttled calls in a row.
     n_throttled: u32,
-    /// All complaints. A call that got its turn before the last one must ask for a new turn.
-    n_complaints: u64,
+    /// All throttled calls. Each one cancels the reservations made before it.
+    n_throttlings: u64,
 }
 
-/// A call's place among those that wait.
+/// The reserved time of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct Reservation {
     pub(super) due: Timestamp,
-    n_complaints: u64,
+    n_throttlings: u64,
 }
 
 impl Bucket {
@@ -47,11 +47,12 @@ impl Bucket {
             closed_until: None,
             last_throttled: None,
             n_throttled: 0,
-            n_complaints: 0,
+            n_throttlings: 0,
         }
     }
 
-    /// Up to this moment. Nothing fills while the bucket is closed: after it, one call finds out whether it helped.
+    /// Adds tokens up to this moment. A closed bucket does not fill: then one call tries whether
+    /// the cloud still throttles.
     #[expect(
         clippy::cast_precision_loss,
         reason = "milliseconds between calls are far below what an f64 holds exactly"
@@ -81,30 +82,33 @@ impl Bucket {
         for_token.saturating_add(self.closed_ms(now))
     }
 
-    /// The turn of a call that has this one so far; or how long it would wait, where that is longer than it may.
-    pub(super) fn take_turn(
+    /// Reserves a time for a call, or keeps its valid reservation. The error is a wait beyond the
+    /// limit.
+    pub(super) fn reserve(
         &mut self,
-        turn: Option<Turn>,
+        reservation: Option<Reservation>,
         now: Timestamp,
         limit_ms: i64,
-    ) -> Result<Turn, i64> {
-        if let Some(turn) = turn.filter(|turn| turn.n_complaints == self.n_complaints) {
-            return Ok(turn);
+    ) -> Result<Reservation, i64> {
+        if let Some(reservation) =
+            reservation.filter(|reservation| reservation.n_throttlings == self.n_throttlings)
+        {
+            return Ok(reservation);
         }
         let wait_ms = self.wait_ms(now);
         if wait_ms > limit_ms {
             return Err(wait_ms);
         }
         self.tokens -= 1.0;
-        Ok(Turn {
+        Ok(Reservation {
             due: now.plus_millis(wait_ms),
-            n_complaints: self.n_complaints,
+            n_throttlings: self.n_throttlings,
         })
     }
 
-    /// The cloud complained about a call that began then. What began before the last complaint says nothing new: many
-    /// calls at once are one event.
-    pub(super) fn throttled(&mut self, began: Timestamp, now: Timestamp) {
+    /// The cloud throttled a call that began then. Calls that began before the last throttling do
+    /// not count again.
+    pub(super) fn record_throttling(&mut self, began: Timestamp, now: Timestamp) {
         if self.last_throttled.is_some_and(|last| began <= last) {
             return;
         }
@@ -112,20 +116,20 @@ impl Bucket {
         self.last_throttled = Some(now);
         self.rate = (self.rate / 2.0).max(self.full_rate / MAX_SLOWDOWN);
         self.tokens = 1.0;
-        self.n_complaints = self.n_complaints.saturating_add(1);
+        self.n_throttlings = self.n_throttlings.saturating_add(1);
         let pause_ms = FIRST_PAUSE_MS << self.n_throttled.min(MAX_DOUBLINGS);
         self.n_throttled = self.n_throttled.saturating_add(1);
         self.closed_until = Some(now.plus_millis(pause_ms));
     }
 
-    pub(super) fn answered(&mut self, began: Timestamp) {
+    pub(super) fn record_success(&mut self, began: Timestamp) {
         if self.last_throttled.is_none_or(|last| began > last) {
             self.n_throttled = 0;
         }
     }
 }
 
-/// At least one, else nothing could ever be asked.
+/// At least one, or no call could ever be made.
 fn burst(rate: f64) -> f64 {
     (rate * BURST_SECONDS).max(1.0)
 }
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_five_seconds_worth_of_calls_and_fills_steadily() {
+    fn a_bucket_holds_the_calls_of_five_seconds_and_fills_steadily() {
         let mut bucket = Bucket::new(2.0, at(0));
         assert_eq!(at_once(&mut bucket, at(0)), 10);
         assert_eq!(bucket.wait_ms(at(0)), 500);
@@ -162,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn after_complaints_a_bucket_stays_closed_for_longer_and_fills_half_as_fast_each_time() {
+    fn each_throttling_closes_a_bucket_for_longer_and_halves_its_rate() {
         let mut bucket = Bucket::new(8.0, at(0));
         let mut closed = Vec::new();
         let mut now = at(0);
         for _ in 0..9 {
-            bucket.throttled(now.plus_millis(1), now.plus_millis(2));
+            bucket.record_throttling(now.plus_millis(1), now.plus_millis(2));
             now = now.plus_millis(2);
             closed.push(bucket.closed_ms(now) / SECOND_MS);
         }
@@ -182,26 +186,27 @@ mod tests {
     }
 
     #[test]
-    fn after_a_complaint_those_that_wait_queue_again_and_one_goes_after_each_pause() {
+    fn after_a_throttling_waiting_calls_get_new_reservations_one_after_the_other() {
         let mut bucket = Bucket::new(2.0, at(0));
         assert_eq!(at_once(&mut bucket, at(0)), 10);
         let limit_ms = 10 * SECOND_MS;
-        let take = |bucket: &mut Bucket, turn, now| bucket.take_turn(turn, at(now), limit_ms);
-        let waiting: Vec<Turn> = (0..20)
+        let take =
+            |bucket: &mut Bucket, reservation, now| bucket.reserve(reservation, at(now), limit_ms);
+        let waiting: Vec<Reservation> = (0..20)
             .map(|_| take(&mut bucket, None, 0).unwrap())
             .collect();
         assert_eq!(waiting[19].due, at(10_000));
         // The 21st would wait too long.
         assert_eq!(take(&mut bucket, None, 0).unwrap_err(), 10_500);
-        // A call that has a turn keeps it.
+        // A valid reservation stays.
         assert_eq!(
             take(&mut bucket, Some(waiting[19]), 400).unwrap().due,
             at(10_000)
         );
-        bucket.throttled(at(100), at(400));
+        bucket.record_throttling(at(100), at(400));
         let again = |bucket: &mut Bucket| {
-            let dues = waiting.iter().map(|turn| {
-                let taken = take(bucket, Some(*turn), 500);
+            let dues = waiting.iter().map(|reservation| {
+                let taken = take(bucket, Some(*reservation), 500);
                 taken.map(|taken| taken.due.as_millis()).ok()
             });
             dues.flatten().collect::<Vec<_>>()
@@ -216,16 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn many_calls_at_once_that_are_throttled_are_one_event() {
+    fn concurrent_throttled_calls_count_once() {
         let mut bucket = Bucket::new(8.0, at(0));
         for number in 0..16 {
-            bucket.throttled(at(10), at(20 + number));
+            bucket.record_throttling(at(10), at(20 + number));
         }
         assert_eq!((bucket.n_throttled, bucket.closed_ms(at(20))), (1, 1_000));
-        // An answer to what was asked before says nothing either.
-        bucket.answered(at(15));
+        // An answer to an earlier call does not count either.
+        bucket.record_success(at(15));
         assert_eq!(bucket.n_throttled, 1);
-        bucket.answered(at(2_000));
+        bucket.record_success(at(2_000));
         assert_eq!(bucket.n_throttled, 0);
     }
 }

@@ -1,15 +1,15 @@
-//! How often the cloud of a provider may be called, in each region.
+//! The configured rates of calls to the cloud of a provider, for each region.
 
 use serde::Deserialize;
 
 const MIN_RATE: f64 = 0.01;
 const MAX_RATE: f64 = 10_000.0;
 
-/// Calls a second and region. At most five seconds' worth is made at once.
+/// Calls per second and region. At most the calls of five seconds are made at once.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateLimits {
-    /// Calls that list machines or look at them.
+    /// Calls that list or describe machines.
     pub reads_per_second: f64,
     /// Calls that launch machines.
     pub launches_per_second: f64,
@@ -17,7 +17,7 @@ pub struct RateLimits {
     pub ends_per_second: f64,
 }
 
-/// What EC2 grants an account, by default.
+/// The default limits of EC2.
 impl Default for RateLimits {
     fn default() -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Default for RateLimits {
 }
 
 impl RateLimits {
-    pub fn are_sound(&self) -> bool {
+    pub fn are_valid(&self) -> bool {
         let rates = [
             self.reads_per_second,
             self.launches_per_second,

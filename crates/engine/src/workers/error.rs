@@ -1,4 +1,4 @@
-//! Why a worker is not registered, made, changed or removed.
+//! Why a worker cannot be registered, created, changed or removed.
 
 use cloud::ProviderUnavailable;
 use store::StoreError;
@@ -6,12 +6,12 @@ use store::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error("{0}")]
-    NotThere(String),
+    NotFound(String),
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Conflict(String),
-    /// A machine registers before its provider has answered the launch that makes it.
+    /// A machine registered before its provider answered the launch.
     #[error("The launch of this worker was not answered yet; try again")]
     LaunchPending,
     #[error("Provider backend may be down or misconfigured")]
@@ -21,13 +21,13 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// A provider that somebody named cannot be had; `unknown`: because there is none of this name.
+    /// An unavailable provider; `unknown` is the message for an unknown one.
     pub(super) fn of_provider(
         problem: ProviderUnavailable,
         unknown: impl FnOnce() -> String,
     ) -> Self {
         match problem {
-            ProviderUnavailable::Unknown => Self::NotThere(unknown()),
+            ProviderUnavailable::Unknown => Self::NotFound(unknown()),
             ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
         }
     }

@@ -1,4 +1,4 @@
-//! Workers report what went wrong with them.
+//! Error reports of workers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::WorkerError;
 use crate::Engine;
 use crate::pools::PoolError;
 
-/// What a worker says went wrong.
+/// An error as its worker reports it.
 pub struct WorkerReport {
     pub key: WorkerKey,
     pub kind: String,
@@ -23,7 +23,7 @@ pub struct WorkerReport {
     pub extra: Map<String, Value>,
 }
 
-/// Keeps the report, and announces it.
+/// Stores and announces the report.
 pub async fn report_error(
     engine: &Arc<Engine>,
     now: Timestamp,
@@ -72,9 +72,9 @@ pub async fn report_error(
     Ok(report)
 }
 
-/// The provider of the worker, which need not be known; otherwise the pool's.
+/// The provider of the worker if it is known, otherwise that of the pool.
 fn provider_of(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<ProviderId, WorkerError> {
-    let missing = || WorkerError::NotThere(PoolError::NoSuchPool.to_string());
+    let missing = || WorkerError::NotFound(PoolError::NoSuchPool.to_string());
     let pool = store::pool_get(tx, &key.pool_id)?.ok_or_else(missing)?;
     let worker = store::worker_get(tx, key)?;
     let own = worker.map(|worker| worker.provider_id.clone());

@@ -1,6 +1,6 @@
-//! A worker proves who it is, and gets credentials.
+//! Registration: a worker proves its identity and gets credentials.
 //!
-//! Anybody may try. What the caller hears is fixed by the contract; what was wrong in detail stands in our log only.
+//! Anybody may try. The contract fixes the replies; the details of a refusal are only in our log.
 
 use std::sync::Arc;
 
@@ -17,66 +17,66 @@ use serde_json::Value;
 use store::{StoreError, Tx};
 use tokio_util::sync::CancellationToken;
 
-use super::early::{self, Awaited};
+use super::pending_launch::{WaitResult, wait_for_worker};
 use super::{WorkerError, secrets};
 use crate::Engine;
 use crate::measures::{
     PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
 };
 
-/// How often a registration is tried anew because the worker's row changed under it.
+/// A registration is tried this often while the worker's row changes.
 const MAX_TRIES: usize = 5;
 
-/// What a worker says of itself.
+/// The request of a worker.
 pub struct Registration {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
     pub proof: Proof,
-    /// When its system was started.
+    /// When its operating system started.
     pub boot: Option<Timestamp>,
 }
 
-/// A worker that has just proved itself, with what it needs for its work.
-pub struct Registered {
+/// A registered worker, with its credentials.
+pub struct RegistrationResult {
     pub worker: Worker,
     pub credentials: Credentials,
-    /// By which it renews them.
+    /// Renews the credentials.
     pub secret: Secret,
     pub expires: Timestamp,
-    /// What its provider tells it to do; known to whoever registers only.
+    /// The configuration from its provider, known to the registered worker only.
     pub worker_config: Option<Value>,
 }
 
-/// Registers a worker at this moment. `gone`: nobody waits for the answer any more.
+/// Registers a worker at this moment. `gone` is cancelled when the client disconnects.
 pub async fn register(
     engine: &Arc<Engine>,
     asked: &Registration,
     now: Timestamp,
     gone: &CancellationToken,
-) -> Result<Registered, WorkerError> {
+) -> Result<RegistrationResult, WorkerError> {
     for _ in 0..MAX_TRIES {
-        let (pool, worker) = claimed(engine, asked, now, gone).await?;
+        let (pool, worker) = load_worker(engine, asked, now, gone).await?;
         let verified = verify(engine, &pool, &worker, asked, now).await?;
         let is_new = worker.state == WorkerState::Requested;
         let secret = engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
         let digest = secrets::digest(&engine.keyring, &worker.key, &secret);
-        // A provider that forgets to check the state cannot register a worker twice.
+        // A provider that does not check the state cannot register a worker twice.
         let worker = worker.register(digest, expires, now).map_err(|invalid| {
             let error = WorkerError::Refused("Worker cannot register".to_owned());
             refuse_because(engine, asked, &invalid.to_string(), error)
         })?;
-        if let Some(worker) = write(engine, worker, is_new, now).await? {
-            measure(&worker, is_new, asked.boot, now);
-            return Ok(Registered {
-                credentials: credentials(engine, &worker, expires),
+        if let Some(worker) = write_worker(engine, worker, is_new, now).await? {
+            measure_registration(&worker, is_new, asked.boot, now);
+            return Ok(RegistrationResult {
+                credentials: issue_credentials(engine, &worker, expires),
                 worker,
                 secret,
                 expires,
                 worker_config: Some(verified.worker_config),
             });
         }
-        // Somebody changed the worker meanwhile: what was verified may no longer hold.
+        // The row changed meanwhile, so the verification may no longer hold.
     }
     Err(WorkerError::Conflict(format!(
         "Worker {} is being changed too often; try again",
@@ -84,8 +84,8 @@ pub async fn register(
     )))
 }
 
-/// Loads what a registration speaks of, and checks that it fits together.
-async fn claimed(
+/// Loads the pool and the worker of a registration, and checks that they belong together.
+async fn load_worker(
     engine: &Engine,
     asked: &Registration,
     now: Timestamp,
@@ -104,7 +104,7 @@ async fn claimed(
     });
     let (pool, worker) = read.await?;
     let name = format!("{}/{}", key.group, key.id);
-    let missing = |text: String| refuse(engine, asked, WorkerError::NotThere(text));
+    let missing = |text: String| refuse(engine, asked, WorkerError::NotFound(text));
     let wrong = |text: String| refuse(engine, asked, WorkerError::Refused(text));
     let pool = pool.ok_or_else(|| missing(format!("Worker pool {pool_id} does not exist")))?;
     match engine.providers.get(provider_id) {
@@ -120,14 +120,14 @@ async fn claimed(
     }
     let worker = match worker {
         Some(worker) => worker,
-        None => match early::worker(engine, key, provider_id, &asked.proof, gone).await? {
-            Awaited::Worker(worker) => *worker,
-            Awaited::NotOffered => {
+        None => match wait_for_worker(engine, key, provider_id, &asked.proof, gone).await? {
+            WaitResult::Worker(worker) => *worker,
+            WaitResult::NotOffered => {
                 let text = format!("Worker {name} in worker pool {pool_id} does not exist");
                 return Err(missing(text));
             }
-            Awaited::NotAnswered => {
-                // The identity was offered: the worker is to come again.
+            WaitResult::NotAnswered => {
+                // The identity was offered, so the worker should try again.
                 let why = "its launch was not answered yet";
                 return Err(refuse_because(
                     engine,
@@ -169,7 +169,7 @@ async fn verify(
     let (why, error) = match provider.verify(&claim).await {
         Ok(verified) => return Ok(verified),
         Err(VerifyError::Refused(no)) => (no.detail, WorkerError::Refused(no.message.to_owned())),
-        // The worker may show the same proof again.
+        // The worker may send the same proof again.
         Err(VerifyError::Cloud(problem)) => {
             let why = format!("its proof cannot be checked now: {problem}");
             (why, WorkerError::ProviderSetupFailed)
@@ -183,7 +183,7 @@ fn refuse(engine: &Engine, asked: &Registration, error: WorkerError) -> WorkerEr
     refuse_because(engine, asked, &why, error)
 }
 
-/// One line for our log, one count, and the answer for the caller.
+/// Logs and counts a refusal, and returns the error for the client.
 fn refuse_because(
     engine: &Engine,
     asked: &Registration,
@@ -191,7 +191,7 @@ fn refuse_because(
     error: WorkerError,
 ) -> WorkerError {
     let (key, provider_id) = (&asked.key, &asked.provider_id);
-    // Anybody may ask, with any provider's name: only those that there are become labels.
+    // Anybody may send any provider id: only existing ids become labels.
     let label = match engine.providers.get(provider_id) {
         Ok(_) | Err(ProviderUnavailable::SetupFailed) => provider_id.as_str(),
         Err(ProviderUnavailable::Unknown) => "unknown",
@@ -202,8 +202,8 @@ fn refuse_because(
     error
 }
 
-/// `None`: somebody else changed the worker since it was read.
-async fn write(
+/// `None`: the row changed since it was read.
+async fn write_worker(
     engine: &Arc<Engine>,
     worker: Worker,
     is_new: bool,
@@ -230,7 +230,7 @@ async fn write(
     written.await
 }
 
-/// That a machine proved itself speaks for its launch config.
+/// Counts the registration for the launch config.
 fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(), StoreError> {
     let token = worker.terms.launch_token.as_ref();
     match token.and_then(|token| token.parse().ok()) {
@@ -239,7 +239,11 @@ fn note_registered(tx: &mut Tx<'_>, worker: &Worker, now: Timestamp) -> Result<(
     }
 }
 
-pub(super) fn credentials(engine: &Engine, worker: &Worker, expires: Timestamp) -> Credentials {
+pub(super) fn issue_credentials(
+    engine: &Engine,
+    worker: &Worker,
+    expires: Timestamp,
+) -> Credentials {
     let start = worker.last_modified.plus_millis(-START_BEFORE_MS);
     let name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     engine.random.with(|random| {
@@ -254,7 +258,7 @@ pub(super) fn credentials(engine: &Engine, worker: &Worker, expires: Timestamp) 
     })
 }
 
-fn measure(worker: &Worker, is_new: bool, boot: Option<Timestamp>, now: Timestamp) {
+fn measure_registration(worker: &Worker, is_new: bool, boot: Option<Timestamp>, now: Timestamp) {
     let labels = [
         ("workerPoolId", worker.key.pool_id.to_string()),
         ("providerId", worker.provider_id.to_string()),

@@ -1,4 +1,4 @@
-//! A worker renews its credentials, by the secret that it got with the last ones.
+//! Renewal of credentials, with the secret from the last reply.
 
 use std::sync::Arc;
 
@@ -8,12 +8,11 @@ use domain::lifecycle::DEFAULT_REREGISTRATION_MS;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{PreviousSecret, Worker, WorkerState};
 
-use super::registration::credentials;
-use super::{Registered, WorkerError, secrets};
+use super::registration::issue_credentials;
+use super::{RegistrationResult, WorkerError, secrets};
 use crate::Engine;
 
-/// For so long the secret before the present one is honoured as well: the reply with the present one may have been
-/// lost.
+/// The previous secret stays valid for this long, since the reply with the current one may be lost.
 const PREVIOUS_SECRET_MS: i64 = 15 * MINUTE_MS;
 
 pub async fn renew(
@@ -21,7 +20,7 @@ pub async fn renew(
     key: WorkerKey,
     shown: Secret,
     now: Timestamp,
-) -> Result<Registered, WorkerError> {
+) -> Result<RegistrationResult, WorkerError> {
     let name = key.to_string();
     let (inner, next) = (Arc::clone(engine), engine.random.secret());
     let for_reply = next.clone();
@@ -36,18 +35,18 @@ pub async fn renew(
                 .is_some_and(|config| config.archived),
         };
         check_may_continue(&worker, archived, now)?;
-        let (worker, expires) = renewed(&inner, worker, &shown, &next, now)?;
+        let (worker, expires) = renew_secret(&inner, worker, &shown, &next, now)?;
         let version = store::worker_update(tx, &worker)?;
         Ok::<_, WorkerError>((worker.with_version(version), expires))
     });
     let (worker, expires) = written.await.inspect_err(|why| {
-        // What is wrong with us is logged where it is answered.
+        // Errors of the server are logged with the reply.
         if !matches!(why, WorkerError::Store(_)) {
             tracing::warn!(worker.key = %name, reason = %why, "refused to re-register {name}: {why}");
         }
     })?;
-    Ok(Registered {
-        credentials: credentials(engine, &worker, expires),
+    Ok(RegistrationResult {
+        credentials: issue_credentials(engine, &worker, expires),
         worker,
         secret: for_reply,
         expires,
@@ -55,7 +54,7 @@ pub async fn renew(
     })
 }
 
-/// An unknown worker, one that never registered and a wrong secret look the same to the caller.
+/// The same error for an unknown worker, an unregistered one and a wrong secret.
 fn wrong_secret() -> WorkerError {
     WorkerError::Refused("Could not generate credentials for this secret".to_owned())
 }
@@ -88,8 +87,8 @@ fn not_running(key: &WorkerKey) -> WorkerError {
     WorkerError::Refused(format!("Worker {}/{} is not running", key.group, key.id))
 }
 
-/// The worker with its next secret; the one that was shown stays good for a short while.
-fn renewed(
+/// The worker with its next secret; the secret of this request stays valid for a short time.
+fn renew_secret(
     engine: &Engine,
     worker: Worker,
     shown: &Secret,
@@ -102,7 +101,7 @@ fn renewed(
         .reregistration_timeout
         .unwrap_or(DEFAULT_REREGISTRATION_MS);
     let expires = now.plus_millis(lasts_ms);
-    // Showing the previous secret again does not make it last longer.
+    // Using the previous secret again does not extend it.
     let until = match &worker.previous_secret {
         Some(previous) if secrets::matches(keyring, &key, &previous.digest, shown) => {
             previous.until

@@ -1,4 +1,4 @@
-//! The secrets by which workers renew their credentials: only a keyed digest of each is stored, bound to its worker.
+//! The secrets that renew credentials: a keyed digest of each is stored, bound to its worker.
 
 use access::Secret;
 use access::seal::Keyring;

@@ -5,8 +5,8 @@ use domain::audit::EntityType;
 use domain::id::{ClientId, RoleId};
 use domain::time::{DAY_MS, MINUTE_MS};
 use engine::access::{
-    AccessError, AskedClient, AskedRole, create_client, create_role, delete_client, reset_client,
-    switch_client, update_client, update_role,
+    AccessError, ClientRequest, RoleRequest, create_client, create_role, delete_client,
+    reset_client, set_client_disabled, update_client, update_role,
 };
 
 use crate::world::World;
@@ -15,8 +15,8 @@ fn id() -> ClientId {
     "project/client".parse().unwrap()
 }
 
-fn asked(world: &World, description: &str) -> AskedClient {
-    AskedClient {
+fn asked(world: &World, description: &str) -> ClientRequest {
+    ClientRequest {
         description: description.to_owned(),
         scopes: vec!["queue:*".to_owned()],
         expires: world.now().plus_millis(DAY_MS),
@@ -26,14 +26,14 @@ fn asked(world: &World, description: &str) -> AskedClient {
 
 async fn create(
     world: &World,
-    asked: AskedClient,
+    asked: ClientRequest,
 ) -> Result<(ClientRecord, access::Secret), AccessError> {
     let audit = world.audit(EntityType::Client, id().as_str(), "created");
     create_client(&world.engine, id(), asked, audit).await
 }
 
 #[tokio::test]
-async fn a_repeat_of_a_lost_answer_gets_the_first_token_and_changes_nothing() {
+async fn a_repeated_request_gets_the_first_token_and_changes_nothing() {
     let world = World::new().await;
     let asked = asked(&world, "one");
     let (_, first) = create(&world, asked.clone()).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_repeat_of_a_lost_answer_gets_the_first_token_and_changes_nothing() {
         world.actions(EntityType::Client, id().as_str()).await,
         ["created"]
     );
-    let another = AskedClient {
+    let another = ClientRequest {
         description: "two".to_owned(),
         ..asked.clone()
     };
@@ -57,11 +57,11 @@ async fn a_repeat_of_a_lost_answer_gets_the_first_token_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_is_changed_as_its_caller_saw_it_or_not_at_all() {
+async fn a_client_is_changed_only_at_the_version_that_its_caller_saw() {
     let world = World::new().await;
     let (seen, old_token) = create(&world, asked(&world, "one")).await.unwrap();
     let audit = |action| world.audit(EntityType::Client, id().as_str(), action);
-    let disabled = switch_client(&world.engine, id(), true, audit("disabled"));
+    let disabled = set_client_disabled(&world.engine, id(), true, audit("disabled"));
     assert!(disabled.await.unwrap().disabled);
     let update = |version| {
         let asked = asked(&world, "two");
@@ -93,10 +93,10 @@ async fn a_client_is_changed_as_its_caller_saw_it_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn roles_that_would_expand_without_end_are_refused_together() {
+async fn roles_that_expand_each_other_without_end_are_refused() {
     let world = World::new().await;
     let role = |name: &str, scope: &str| {
-        let asked = AskedRole {
+        let asked = RoleRequest {
             description: String::new(),
             scopes: vec![scope.to_owned()],
         };
@@ -108,7 +108,7 @@ async fn roles_that_would_expand_without_end_are_refused_together() {
     assert!(matches!(refused, AccessError::Role(_)), "{refused}");
     role("b*", "queue:<..>").await.unwrap();
     let id: RoleId = "b*".parse().unwrap();
-    let asked = AskedRole {
+    let asked = RoleRequest {
         description: String::new(),
         scopes: vec!["assume:a<..>y".to_owned()],
     };

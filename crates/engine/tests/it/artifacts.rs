@@ -74,10 +74,10 @@ async fn end(world: &World, task: &Task) {
 }
 
 #[tokio::test]
-async fn an_artifact_belongs_to_a_run_that_a_worker_has() {
+async fn an_artifact_needs_a_claimed_run() {
     let world = World::new().await;
     let task = pending(&world).await;
-    let create = |asked| artifacts::create(&world.engine, asked);
+    let create = |asked| artifacts::create_artifact(&world.engine, asked);
     let refused = create(artifact(&world, &task, file())).await.unwrap_err();
     assert!(
         refused.to_string().starts_with("Run was not claimed"),
@@ -107,14 +107,14 @@ async fn an_artifact_belongs_to_a_run_that_a_worker_has() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_after_the_end_of_its_run_is_not_taken() {
+async fn a_file_that_comes_after_the_end_of_its_run_is_refused() {
     let world = World::new().await;
     let task = claimed(&world).await;
     let asked = artifact(&world, &task, file());
     let of = || (asked.task_id.clone(), asked.run_id, asked.name.clone());
     let unknown = ExpectedFile::find(&world.engine, of(), world.now()).await;
     assert!(matches!(unknown.err(), Some(ArtifactError::NoFile)));
-    artifacts::create(&world.engine, asked.clone())
+    artifacts::create_artifact(&world.engine, asked.clone())
         .await
         .unwrap();
     for (text, ends) in [("in time", false), ("late", true)] {
@@ -155,7 +155,7 @@ async fn a_log_is_known_as_soon_as_it_begins_and_ends_with_its_run() {
     };
     let state = log_state(&world.engine, (&run.0, run.1), MAX_LOG).await;
     assert_eq!(state.unwrap(), None);
-    let mut grown = world.engine.artifacts.grown.listen(&run);
+    let mut grown = world.engine.artifacts.log_wakeups.listen(&run);
     append(0, false, &task).await.unwrap();
     assert!(grown.wait(std::time::Duration::ZERO).await);
     let name = "public/logs/live.log".parse().unwrap();

@@ -8,7 +8,7 @@ use engine::configurations::{DocumentationError, find_documentation, put_documen
 use crate::world::World;
 
 #[tokio::test]
-async fn what_does_not_exist_has_no_documentation() {
+async fn an_unknown_subject_has_no_documentation() {
     let world = World::new().await;
     let subject = Subject::WorkerType("pp/wt".parse().unwrap());
     let put = |upload: &'static [u8]| {
@@ -29,6 +29,6 @@ async fn what_does_not_exist_has_no_documentation() {
     let missing = missing.map(drop).unwrap_err();
     assert_eq!(
         missing.to_string(),
-        format!("There is no documentation of {subject}")
+        format!("No documentation exists for {subject}")
     );
 }

@@ -50,7 +50,7 @@ async fn a_report_needs_a_pool() {
     };
     let refused = report_error(&world.engine, world.now(), report).await;
     let refused = refused.unwrap_err();
-    assert!(matches!(refused, WorkerError::NotThere(_)), "{refused}");
+    assert!(matches!(refused, WorkerError::NotFound(_)), "{refused}");
     assert_eq!(world.n_events().await, 0);
 }
 

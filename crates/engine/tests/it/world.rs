@@ -12,7 +12,7 @@ use domain::time::{Clock, DAY_MS, Timestamp};
 use engine::Engine;
 use engine::artifacts::Artifacts;
 use engine::availability::Availability;
-use engine::configurations::{Compilations, PayloadSchemas};
+use engine::configurations::{CompilationCache, PayloadSchemas};
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
@@ -76,7 +76,7 @@ impl World {
             schemas: Schemas::new(),
             keyring: Arc::new(Keyring::new(vec![key]).unwrap()),
             issuer,
-            compilations: Compilations::default(),
+            compilations: CompilationCache::default(),
             payload_schemas: PayloadSchemas::default(),
             claim_seconds: 1_200,
         };
@@ -95,7 +95,7 @@ impl World {
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
     }
 
-    /// What a door would note about a change at this moment.
+    /// An audit entry of a change at this moment.
     pub(crate) fn audit(&self, entity_type: EntityType, id: &str, action: &str) -> AuditEntry {
         AuditEntry {
             entity_type,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// What was done to an entity, the last first.
+    /// The actions on an entity, the last first.
     pub(crate) async fn actions(&self, entity_type: EntityType, id: &str) -> Vec<String> {
         let id = id.to_owned();
         let read = self.engine.store.scan("audit_by_entity", move |tx| {

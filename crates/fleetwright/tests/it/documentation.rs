@@ -81,7 +81,7 @@ fn a_folder_is_checked_uploaded_shown_downloaded_and_removed() {
     assert_eq!(gone.code, 3, "{}", gone.err);
     assert!(
         gone.err
-            .contains("There is no documentation of worker type demo/linux"),
+            .contains("No documentation exists for worker type demo/linux"),
         "{}",
         gone.err
     );

@@ -337,7 +337,7 @@ impl From<ConfigurationError> for ApiError {
     fn from(problem: ConfigurationError) -> Self {
         let text = problem.to_string();
         match problem {
-            ConfigurationError::NotThere => Self::not_found(text),
+            ConfigurationError::NotFound => Self::not_found(text),
             ConfigurationError::Conflict(_) => Self::conflict(text),
             ConfigurationError::Unusable(_) => Self::input(text),
             ConfigurationError::Refused(_) => Self::new(Code::InputValidationError, text),
@@ -412,7 +412,7 @@ impl From<WorkerError> for ApiError {
     fn from(problem: WorkerError) -> Self {
         let text = problem.to_string();
         match problem {
-            WorkerError::NotThere(_) => Self::not_found(text),
+            WorkerError::NotFound(_) => Self::not_found(text),
             WorkerError::Refused(_) => Self::input(text),
             WorkerError::Conflict(_) => Self::conflict(text),
             WorkerError::LaunchPending => Self::new(Code::LaunchPending, text),
@@ -426,7 +426,7 @@ impl From<OverrideError> for ApiError {
     fn from(problem: OverrideError) -> Self {
         let text = problem.to_string();
         match problem {
-            OverrideError::NotThere | OverrideError::NoTarget(_) => Self::not_found(text),
+            OverrideError::NotFound | OverrideError::NoTarget(_) => Self::not_found(text),
             OverrideError::OtherTarget(_) | OverrideError::TooMany => Self::conflict(text),
             OverrideError::Store(problem) => problem.into(),
         }

@@ -8,7 +8,8 @@ use domain::artifact::{Artifact, Content};
 use domain::time::Timestamp;
 use engine::Engine;
 use engine::artifacts::{
-    Folder, N_SHELVES, RunFolder, Wanted, file_name, remove, runs_in, tasks_after,
+    ArtifactFolder, KnownFiles, N_SHARDS, RunFolder, file_name, list_runs, list_tasks_after,
+    remove_file,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -74,7 +75,9 @@ impl BackgroundTask for ArtifactCleanup {
     const NAME: &'static str = "artifacts";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.tidy().await.map_err(|problem| problem.to_string())
+        self.remove_orphans()
+            .await
+            .map_err(|problem| problem.to_string())
     }
 }
 
@@ -115,7 +118,7 @@ impl ArtifactCleanup {
         });
         let gone: Vec<Artifact> = gone.await?;
         let files = self.files_of(&gone);
-        blocking(move || files.iter().try_for_each(|file| remove(file))).await?;
+        blocking(move || files.iter().try_for_each(|file| remove_file(file))).await?;
         Ok(gone.len() as u64)
     }
 
@@ -147,7 +150,7 @@ impl ArtifactCleanup {
             if n_left == 0 {
                 break;
             }
-            self.shelf = (self.shelf + 1) % N_SHELVES;
+            self.shelf = (self.shelf + 1) % N_SHARDS;
             self.after.clear();
         }
         Ok(n_removed)
@@ -156,19 +159,19 @@ impl ArtifactCleanup {
     /// Searches a part of a shelf, and stores the position.
     async fn shelf_on(
         &mut self,
-        folder: &Folder,
+        folder: &ArtifactFolder,
         limit: usize,
         now: Timestamp,
     ) -> Result<Looked, Problem> {
-        let shelf = folder.shelf_number(self.shelf);
+        let shelf = folder.shard_number(self.shelf);
         let (place, after) = (shelf.clone(), self.after.clone());
-        let tasks = blocking(move || tasks_after(&place, &after, limit)).await?;
+        let tasks = blocking(move || list_tasks_after(&place, &after, limit)).await?;
         let mut n_removed = 0;
         for task in &tasks {
             let (place, name) = (shelf.clone(), task.clone());
-            for run in blocking(move || runs_in(&place, &name)).await? {
+            for run in blocking(move || list_runs(&place, &name)).await? {
                 if let Some(wanted) = self.wanted(&run).await? {
-                    n_removed += blocking(move || run.tidy(&wanted, now)).await?;
+                    n_removed += blocking(move || run.remove_orphans(&wanted, now)).await?;
                 }
             }
             self.after.clone_from(task);
@@ -179,13 +182,13 @@ impl ArtifactCleanup {
         })
     }
 
-    async fn wanted(&self, run: &RunFolder) -> Result<Option<Wanted>, StoreError> {
+    async fn wanted(&self, run: &RunFolder) -> Result<Option<KnownFiles>, StoreError> {
         let (task_id, run_id) = (run.task_id.clone(), run.run_id);
         let ArtifactLimits {
             page: size, pages, ..
         } = self.limits;
         let read = self.engine.store.read("artifact_list", move |tx| {
-            let mut wanted = Wanted::default();
+            let mut wanted = KnownFiles::default();
             let mut after = None;
             for _ in 0..pages {
                 let page = store::artifact_list(tx, &task_id, run_id, after.as_ref(), size)?;

@@ -299,7 +299,7 @@ impl World {
         {
             machine.is_none()
         } else {
-            reason.starts_with("it left by itself") || UNEXPECTED.contains(&reason)
+            reason.starts_with("it stopped by itself") || UNEXPECTED.contains(&reason)
         }
     }
 

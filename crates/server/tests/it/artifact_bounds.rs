@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use domain::artifact::{Artifact, Content};
 use domain::id::TaskId;
-use engine::artifacts::Folder;
+use engine::artifacts::ArtifactFolder;
 use server::background::driver::BackgroundTask;
 use server::background::{ArtifactCleanup, ArtifactLimits, Batches};
 use testing::sizes_around;
@@ -20,8 +20,8 @@ use crate::world::World;
 /// Most limits are smaller here than those that the task has by itself.
 const SMALL: usize = 3;
 
-fn folder(world: &World) -> Folder {
-    Folder::new(world.app.config.artifact_folder().unwrap())
+fn folder(world: &World) -> ArtifactFolder {
+    ArtifactFolder::new(world.app.config.artifact_folder().unwrap())
 }
 
 /// Writes the rows of `count` artifacts of one run.

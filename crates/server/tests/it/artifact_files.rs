@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use engine::artifacts::Folder;
+use engine::artifacts::ArtifactFolder;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, Request};
 use http_body::{Body, Frame};
@@ -231,7 +231,7 @@ on_both!(a_file_that_is_missing_is_told_to_the_operator, |world| {
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);
     std::fs::remove_file(&world.files()[0]).unwrap();
-    let text = "There is no file of this artifact";
+    let text = "This artifact has no file";
     world
         .fetch(&path("public/a"))
         .await
@@ -409,7 +409,7 @@ on_both!(files_that_belong_to_nothing_are_found, |world| {
     world.upload(&url, "x").await.expect(200);
     world.running_log().await;
     let run = world.files()[0].parent().unwrap().to_owned();
-    let folder = Folder::new(world.app.config.artifact_folder().unwrap());
+    let folder = ArtifactFolder::new(world.app.config.artifact_folder().unwrap());
     let other = folder.run(&OTHER_TASK.parse().unwrap(), 0);
     // No task has this name, so it is not ours.
     let strange = other.join("../..").join("7c".repeat(16)).join("0");

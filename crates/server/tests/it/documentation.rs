@@ -182,7 +182,7 @@ on_both!(
         assert_eq!(listed, json!({"documentation": [put]}));
         world.delete(BUILD).await.expect(204);
         world.delete(BUILD).await.expect(204);
-        let gone = "There is no documentation of worker configuration build";
+        let gone = "No documentation exists for worker configuration build";
         world
             .get(BUILD)
             .await
@@ -264,7 +264,7 @@ on_both!(
     a_worker_types_documentation_is_followed_by_that_of_its_configuration,
     |world| {
         with_configuration(world).await;
-        let nothing = "There is no documentation of worker type worker-manager/opt";
+        let nothing = "No documentation exists for worker type worker-manager/opt";
         world
             .get(OPT)
             .await

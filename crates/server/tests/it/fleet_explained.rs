@@ -194,7 +194,7 @@ fleet_test!(
     asked the queue for work for the first time
     ended a task; 1 remembered
     asked to stop: over capacity
-    ended: it left by itself, told to go: over capacity
+    ended: it stopped by itself after the advice: over capacity
     now it is stopped
     ");
         assert_eq!(explained["state"], "stopped");

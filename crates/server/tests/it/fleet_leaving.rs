@@ -297,7 +297,7 @@ fleet_test!(
         fleet.make_pool(POOL, plain_pool(4)).await;
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.leave(&worker).await;
-        assert_eq!(fleet.end_reason(&worker.key).await, "it left by itself");
+        assert_eq!(fleet.end_reason(&worker.key).await, "it stopped by itself");
         fleet.scan().await;
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "1 stopped");

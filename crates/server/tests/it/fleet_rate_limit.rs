@@ -12,7 +12,7 @@ use domain::time::Clock;
 use engine::fleet::Scanner;
 use engine::random::Random;
 use engine::rate_limit::RateLimits;
-use engine::rate_limit::{Pauses, RateLimited};
+use engine::rate_limit::{RateLimitedProvider, Timer};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
@@ -35,11 +35,11 @@ const LIMITS: RateLimits = RateLimits {
 const SETTLED_S: i64 = 110;
 
 /// Waiting moves the clock.
-struct TestPauses(Arc<TestClock>);
+struct TestTimer(Arc<TestClock>);
 
 #[async_trait]
-impl Pauses for TestPauses {
-    async fn pause(&self, duration: Duration) {
+impl Timer for TestTimer {
+    async fn wait(&self, duration: Duration) {
         self.0
             .advance_ms(i64::try_from(duration.as_millis()).unwrap());
     }
@@ -50,8 +50,8 @@ impl Fleet {
     async fn limited(&self) -> Arc<App> {
         let limit = |(id, provider): (ProviderId, Arc<dyn Provider>)| {
             let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-            let pauses = Arc::new(TestPauses(Arc::clone(&self.clock)));
-            let limited = RateLimited::new(id.clone(), provider, LIMITS, clock, pauses);
+            let pauses = Arc::new(TestTimer(Arc::clone(&self.clock)));
+            let limited = RateLimitedProvider::new(id.clone(), provider, LIMITS, clock, pauses);
             (id, Arc::new(limited) as Arc<dyn Provider>)
         };
         let providers = self.providers().into_iter().map(limit).collect();

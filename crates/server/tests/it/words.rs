@@ -18,7 +18,6 @@ const NOT_YET: &[&str] = &[
     "bench",
     "documentation",
     "domain",
-    "engine",
     "files",
     "rule_import",
     "server",

@@ -6,7 +6,7 @@ use domain::audit::EntityType;
 use domain::id::ClientId;
 use domain::time::Timestamp;
 use engine::access::{
-    AccessError, AskedClient, create_client, delete_client, reset_client, switch_client,
+    AccessError, ClientRequest, create_client, delete_client, reset_client, set_client_disabled,
     update_client,
 };
 use serde::Deserialize;
@@ -106,7 +106,7 @@ async fn switch(call: Call, action: &str, disabled: bool) -> Result<Reply, ApiEr
     let id = client_id(&call)?;
     refuse_static(&id)?;
     let audit = call.audit(EntityType::Client, id.as_str(), action);
-    let switched = switch_client(&call.app.engine, id, disabled, audit).await?;
+    let switched = set_client_disabled(&call.app.engine, id, disabled, audit).await?;
     changed(&call, &switched).await
 }
 
@@ -133,9 +133,9 @@ async fn changed(call: &Call, record: &ClientRecord) -> Result<Reply, ApiError> 
     Reply::json(&shown(call, record).await?)
 }
 
-fn asked(body: ClientBody, scopes: Vec<String>) -> Result<AskedClient, ApiError> {
+fn asked(body: ClientBody, scopes: Vec<String>) -> Result<ClientRequest, ApiError> {
     refuse_double_stars(&scopes)?;
-    Ok(AskedClient {
+    Ok(ClientRequest {
         description: body.description,
         scopes,
         expires: expires(&body.expires)?,

@@ -3,7 +3,7 @@
 use domain::access::RoleRecord;
 use domain::audit::EntityType;
 use domain::id::RoleId;
-use engine::access::{AccessError, AskedRole, create_role, delete_role, update_role};
+use engine::access::{AccessError, RoleRequest, create_role, delete_role, update_role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -88,9 +88,9 @@ pub(super) async fn delete(call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::Empty)
 }
 
-fn asked(body: RoleBody) -> Result<AskedRole, ApiError> {
+fn asked(body: RoleBody) -> Result<RoleRequest, ApiError> {
     refuse_double_stars(&body.scopes)?;
-    Ok(AskedRole {
+    Ok(RoleRequest {
         description: body.description,
         scopes: body.scopes,
     })

@@ -62,7 +62,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         created: now,
         content,
     };
-    let artifact = artifacts::create(&call.app.engine, asked).await?;
+    let artifact = artifacts::create_artifact(&call.app.engine, asked).await?;
     let storage_type = artifact.content.storage_type();
     match artifact.content {
         Content::File { .. } => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::artifact::{Artifact, Content};
-use engine::artifacts::{ArtifactError, ExpectedFile, find_file, whole_file};
+use engine::artifacts::{ArtifactError, ExpectedFile, find_file, stream_file};
 use http::HeaderValue;
 use http::header::CONTENT_ENCODING;
 
@@ -49,7 +49,7 @@ pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
 async fn file(call: &Call, artifact: &Artifact, encoding: Option<&str>) -> Result<Reply, ApiError> {
     let folder = call.app.engine.artifacts.required_folder()?;
     let path = folder.artifact(&artifact.task_id, artifact.run_id, &artifact.name);
-    let Some((length, bytes)) = whole_file(&path, 0).await? else {
+    let Some((length, bytes)) = stream_file(&path, 0).await? else {
         tracing::error!(task.id = %artifact.task_id, artifact.name = %artifact.name,
             "the file of an artifact is missing: {}; do all servers share the folder?",
             path.display());

@@ -2,7 +2,7 @@
 
 use domain::artifact::ArtifactName;
 use domain::id::TaskId;
-use engine::artifacts::{LogPiece, LogState, append_to_log, is_log_elsewhere, log_state};
+use engine::artifacts::{LogPiece, LogState, append_to_log, is_log_external, log_state};
 use serde_json::json;
 
 use super::super::call::Call;
@@ -70,8 +70,7 @@ async fn read_run(
     let follow = call.query("follow") == Some("true");
     let (engine, limit) = (&call.app.engine, call.app.config.artifacts.max_log_bytes);
     let has_log = log_state(engine, (task_id, run_id), limit).await?.is_some();
-    if !has_log
-        && (has_ended || is_log_elsewhere(engine, task_id.clone(), run_id, call.now).await?)
+    if !has_log && (has_ended || is_log_external(engine, task_id.clone(), run_id, call.now).await?)
     {
         return made_otherwise(call, task_id, run_id).await;
     }

@@ -3,7 +3,7 @@
 use domain::artifact::{Artifact, ArtifactName};
 use domain::id::TaskId;
 use domain::time::MINUTE_MS;
-use engine::artifacts::{ByteStream, LOG_CONTENT_TYPE, follow_log, whole_file};
+use engine::artifacts::{ByteStream, LOG_CONTENT_TYPE, follow_log, stream_file};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -60,7 +60,7 @@ async fn reply(
         (None, pieces)
     } else {
         let path = engine.artifacts.required_folder()?.log(task_id, run_id);
-        match whole_file(&path, offset).await? {
+        match stream_file(&path, offset).await? {
             Some((length, bytes)) => (Some(length), bytes),
             None => (Some(0), Box::pin(stream::empty())),
         }

@@ -13,7 +13,7 @@ mod worker_types;
 use domain::audit::EntityType;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
-use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
+use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
 use serde::Serialize;
 
 use super::super::call::Call;
@@ -48,13 +48,13 @@ async fn create(mut call: Call) -> Result<Reply, ApiError> {
             "A different worker configuration of this name exists. Update it instead, or choose \
              another name.",
         )),
-        Some(_) | None => Ok(Next::Is(wanted.clone())),
+        Some(_) | None => Ok(EditResult::Replace(wanted.clone())),
     };
     let edit = edit(&call, id, Action::Created, next)
-        .because(body.reason)
-        .adopting(body.adopt_pools);
+        .with_reason(body.reason)
+        .adopt_pools(body.adopt_pools);
     Reply::json(&ConfigurationReply::from(
-        &carry_out(&call.app.engine, edit).await?,
+        &apply_edit(&call.app.engine, edit).await?,
     ))
 }
 
@@ -67,16 +67,16 @@ async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let next = move |known: Option<&Configuration>| match known {
         Some(known) => {
             warrant.check(&targets.clone().and_worker_types(known))?;
-            Ok(Next::Is(wanted.clone()))
+            Ok(EditResult::Replace(wanted.clone()))
         }
         None => Err(no_such_configuration()),
     };
     let edit = edit(&call, id, Action::Updated, next)
-        .seen(body.version)
-        .because(body.reason)
-        .adopting(body.adopt_pools);
+        .expect_version(body.version)
+        .with_reason(body.reason)
+        .adopt_pools(body.adopt_pools);
     Reply::json(&ConfigurationReply::from(
-        &carry_out(&call.app.engine, edit).await?,
+        &apply_edit(&call.app.engine, edit).await?,
     ))
 }
 
@@ -89,19 +89,19 @@ async fn delete(mut call: Call) -> Result<Reply, ApiError> {
     let next = move |known: Option<&Configuration>| match known {
         Some(known) => {
             warrant.check(&EditTargets::default().and_worker_types(known))?;
-            Ok(Next::IsNot)
+            Ok(EditResult::Delete)
         }
         None => Err(no_such_configuration()),
     };
-    let edit = edit(&call, id, Action::Deleted, next).seen(wire::seen(&call)?);
-    carry_out(&call.app.engine, edit).await?;
+    let edit = edit(&call, id, Action::Deleted, next).expect_version(wire::seen(&call)?);
+    apply_edit(&call.app.engine, edit).await?;
     Reply::done()
 }
 
 async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let stored = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotThere)
+        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotFound)
     });
     Reply::json(&ConfigurationReply::from(&stored.await?))
 }
@@ -126,7 +126,7 @@ fn edit(
     call: &Call,
     id: ConfigurationId,
     action: Action,
-    next: impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static,
+    next: impl Fn(Option<&Configuration>) -> Result<EditResult, ApiError> + Send + Sync + 'static,
 ) -> Edit<ApiError> {
     let audit = call.audit(
         EntityType::WorkerConfiguration,
@@ -148,5 +148,5 @@ fn parse(call: &Call, body: &ConfigurationBody) -> Result<Configuration, ApiErro
 }
 
 pub(super) fn no_such_configuration() -> ApiError {
-    ConfigurationError::NotThere.into()
+    ConfigurationError::NotFound.into()
 }

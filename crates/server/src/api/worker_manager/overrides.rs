@@ -296,7 +296,7 @@ fn shown(given: &Override, now: Timestamp) -> OverrideReply {
 }
 
 fn no_such_override() -> ApiError {
-    OverrideError::NotThere.into()
+    OverrideError::NotFound.into()
 }
 
 impl From<BadOverride> for ApiError {

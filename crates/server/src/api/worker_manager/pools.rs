@@ -4,7 +4,7 @@ use domain::audit::EntityType;
 use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
-use engine::pools::{self, AskedPool, JudgedPool, PoolDetails, PoolError};
+use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
 use serde::Serialize;
 use store::StoreError;
 
@@ -24,10 +24,10 @@ struct PoolsReply {
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let judged = judged(&mut call, body).await?;
+    let validated = validated(&mut call, body).await?;
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "created");
     let written = call.change("pool_create", move |change| {
-        pools::create(change, &id, judged.clone(), &audit)
+        pools::create(change, &id, validated.clone(), &audit)
     });
     reply(&written.await?)
 }
@@ -35,13 +35,13 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
     let claimed = body.worker_pool_id.clone();
-    let judged = judged(&mut call, body).await?;
+    let validated = validated(&mut call, body).await?;
     if claimed.is_some_and(|claimed| claimed != id.as_str()) {
         return Err(ApiError::input("Incorrect workerPoolId in request body"));
     }
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "updated");
     let written = call.change("pool_redefine", move |change| {
-        pools::update(change, &id, judged.clone(), &audit)
+        pools::update(change, &id, validated.clone(), &audit)
     });
     reply(&written.await?)
 }
@@ -104,7 +104,7 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 }
 
 /// Authorises the caller for the provider, and has the provider check the definition.
-async fn judged(call: &mut Call, body: PoolBody) -> Result<JudgedPool, ApiError> {
+async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
     // No config can change a pool that is made of rules; the transaction checks that again.
@@ -115,12 +115,12 @@ async fn judged(call: &mut Call, body: PoolBody) -> Result<JudgedPool, ApiError>
             .map_or(Ok(()), pools::refuse_compiled)
     });
     read.await?;
-    Ok(pools::judge(&call.app.engine, asked(body)?).await?)
+    Ok(pools::validate(&call.app.engine, asked(body)?).await?)
 }
 
-pub(super) fn asked(body: PoolBody) -> Result<AskedPool, PoolError> {
+pub(super) fn asked(body: PoolBody) -> Result<PoolRequest, PoolError> {
     let provider_id = body.provider_id.parse();
-    Ok(AskedPool {
+    Ok(PoolRequest {
         provider_id: provider_id.map_err(|_| PoolError::UnknownProvider)?,
         description: body.description,
         config: body.config,

@@ -3,7 +3,7 @@
 use access::Secret;
 use cloud::Proof;
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
-use engine::workers::{self, Registered, Registration};
+use engine::workers::{self, Registration, RegistrationResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

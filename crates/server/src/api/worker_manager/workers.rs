@@ -59,7 +59,7 @@ async fn list(
     let limit = page.limit_and_one();
     let read = call.app.engine.store.scan("worker_list", move |tx| {
         if pool_must_exist && store::pool_get(tx, &pool_id)?.is_none() {
-            return Err(WorkerError::NotThere(NO_SUCH_POOL.to_owned()));
+            return Err(WorkerError::NotFound(NO_SUCH_POOL.to_owned()));
         }
         Ok(store::worker_list(
             tx,
@@ -142,7 +142,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn update(call: Call) -> Result<Reply, ApiError> {
     let (key, body) = (call.worker_key()?, call.body::<WorkerBody>()?);
     let audit = call.audit(EntityType::Worker, &key.to_string(), "updated");
-    let changed = workers::redeclare(&call.app.engine, key, declaration(body)?, audit);
+    let changed = workers::update_declaration(&call.app.engine, key, declaration(body)?, audit);
     Reply::json(&WorkerReply::from(&changed.await?))
 }
 

@@ -1,6 +1,6 @@
 //! Evaluates rules under given conditions, and explains where each value comes from.
 
-use engine::configurations::compiled_now;
+use engine::configurations::compile_current;
 use rules::{Attributes, Evaluator, RuleSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ struct EvaluateBody {
 pub(super) async fn stored(call: Call) -> Result<Reply, ApiError> {
     let body: EvaluateBody = call.body()?;
     let id = call.configuration_id()?;
-    let known = compiled_now(&call.app.engine, &id).await?;
+    let known = compile_current(&call.app.engine, &id).await?;
     let (version, compilation) = known.ok_or_else(no_such_configuration)?;
     let mut reply = evaluate(compilation.evaluator(), &body)?;
     reply["version"] = json!(version.0);

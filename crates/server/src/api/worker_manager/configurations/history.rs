@@ -3,7 +3,7 @@
 use domain::Version;
 use domain::configuration::{Action, Configuration};
 use domain::id::ConfigurationId;
-use engine::configurations::{ConfigurationError, Next, carry_out};
+use engine::configurations::{ConfigurationError, EditResult, apply_edit};
 use serde::{Deserialize, Serialize};
 
 use super::super::super::call::Call;
@@ -90,12 +90,12 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
         if let Some(known) = known {
             warrant.check(&targets.clone().and_worker_types(known))?;
         }
-        Ok(Next::Is(wanted.clone()))
+        Ok(EditResult::Replace(wanted.clone()))
     };
     let edit = edit(&call, id, Action::Reverted, next);
-    let edit = edit.seen(body.version).because(reason);
+    let edit = edit.expect_version(body.version).with_reason(reason);
     Reply::json(&ConfigurationReply::from(
-        &carry_out(&call.app.engine, edit).await?,
+        &apply_edit(&call.app.engine, edit).await?,
     ))
 }
 

@@ -1,6 +1,6 @@
 //! The conditions that the providers of this deployment offer to rule sets.
 
-use engine::configurations::wares;
+use engine::configurations::provider_entry;
 use serde_json::{Value, json};
 
 use super::super::super::call::Call;
@@ -9,7 +9,7 @@ use super::super::super::reply::Reply;
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let listed = call.app.engine.providers.listed().map(|(id, kind)| {
-        let mut told = match wares(&call.app.engine, id) {
+        let mut told = match provider_entry(&call.app.engine, id) {
             Ok(wares) => json!(wares),
             Err(problem) => json!({ "problem": problem }),
         };

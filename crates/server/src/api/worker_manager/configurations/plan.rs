@@ -3,7 +3,7 @@
 use domain::configuration::{
     PoolChange, PoolDifference, Replaced, RuleChange, ValueChange, VersionRecord, Way,
 };
-use engine::configurations::{EditPlan, Outlook, compare_versions};
+use engine::configurations::{EditImpact, EditPlan, compare_versions};
 use serde_json::{Map, Value, json};
 
 use super::super::super::call::Call;
@@ -23,7 +23,7 @@ pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let wanted = super::parse(&call, &body)?;
     edit_scopes::authorize_edit(&mut call, &EditTargets::whole(&wanted, body.adopt_pools)).await?;
     let engine = &call.app.engine;
-    let plan = engine::configurations::plan(engine, call.now, &id, wanted, body.adopt_pools);
+    let plan = engine::configurations::plan_edit(engine, call.now, &id, wanted, body.adopt_pools);
     let plan = plan.await?;
     let mut shown = plan_json(&plan);
     shown["workerConfigurationId"] = json!(id.as_str());
@@ -50,7 +50,7 @@ fn plan_json(plan: &EditPlan) -> Value {
     let shown: Vec<Value> = plan
         .pools
         .iter()
-        .map(|pool| pool_json(&plan.outlook, pool, &mut totals))
+        .map(|pool| pool_json(&plan.impact, pool, &mut totals))
         .collect();
     let unchanged = plan.n_pools
         - plan
@@ -75,15 +75,15 @@ fn plan_json(plan: &EditPlan) -> Value {
     })
 }
 
-fn pool_json(outlook: &Outlook, pool: &PoolDifference, totals: &mut Totals) -> Value {
+fn pool_json(impact: &EditImpact, pool: &PoolDifference, totals: &mut Totals) -> Value {
     let mut outdated = 0;
     let mut cost: Option<f64> = None;
     let mut replaced = Vec::new();
     for change in &pool.replaced {
-        let workers = outlook.workers(pool, &change.before.id);
+        let workers = impact.workers(pool, &change.before.id);
         let (old, new) = (
-            outlook.price(pool, &change.before.id),
-            outlook.price(pool, &change.after.id),
+            impact.price(pool, &change.before.id),
+            impact.price(pool, &change.after.id),
         );
         if let (Some(old), Some(new)) = (old, new) {
             #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 workers")]
@@ -107,44 +107,44 @@ fn pool_json(outlook: &Outlook, pool: &PoolDifference, totals: &mut Totals) -> V
     outdated += pool
         .archived
         .iter()
-        .map(|way| outlook.workers(pool, &way.id))
+        .map(|way| impact.workers(pool, &way.id))
         .sum::<u64>();
     totals.add(pool, outdated, cost);
     json!({
         "workerPoolId": pool.worker_type.pool_id().as_str(),
         "change": change_word(pool.change),
         "settings": values_json(&pool.settings),
-        "created": ways_json(outlook, pool, &pool.created),
+        "created": ways_json(impact, pool, &pool.created),
         "replaced": replaced,
-        "updated": updates_json(outlook, &pool.updated, pool),
-        "archived": ways_json(outlook, pool, &pool.archived),
+        "updated": updates_json(impact, &pool.updated, pool),
+        "archived": ways_json(impact, pool, &pool.archived),
         "kept": pool.n_kept,
         "outdatedWorkers": outdated,
         "costDifference": cost.map(rounded),
     })
 }
 
-fn updates_json(outlook: &Outlook, updated: &[Replaced], pool: &PoolDifference) -> Vec<Value> {
+fn updates_json(impact: &EditImpact, updated: &[Replaced], pool: &PoolDifference) -> Vec<Value> {
     let shown = updated.iter().take(MAX_SHOWN).map(|update| {
         json!({
             "providerId": update.after.provider_id.as_str(),
             "launchConfigId": update.after.id.as_str(),
             "conditions": conditions(&update.after),
             "values": values_json(&update.values),
-            "workers": outlook.workers(pool, &update.after.id),
+            "workers": impact.workers(pool, &update.after.id),
         })
     });
     shown.collect()
 }
 
-fn ways_json(outlook: &Outlook, pool: &PoolDifference, ways: &[Way]) -> Vec<Value> {
+fn ways_json(impact: &EditImpact, pool: &PoolDifference, ways: &[Way]) -> Vec<Value> {
     let shown = ways.iter().take(MAX_SHOWN).map(|way| {
         json!({
             "providerId": way.provider_id.as_str(),
             "launchConfigId": way.id.as_str(),
             "conditions": conditions(way),
-            "workers": outlook.workers(pool, &way.id),
-            "price": outlook.price(pool, &way.id),
+            "workers": impact.workers(pool, &way.id),
+            "price": impact.price(pool, &way.id),
         })
     });
     shown.collect()

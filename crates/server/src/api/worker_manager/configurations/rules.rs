@@ -1,7 +1,7 @@
 //! Edits single rules of a worker configuration and leaves the others unchanged.
 
 use domain::configuration::{Action, Configuration, StoredConfiguration};
-use engine::configurations::{ConfigurationError, Edit, Next, carry_out};
+use engine::configurations::{ConfigurationError, Edit, EditResult, apply_edit};
 use rules::{EditError, Position, Problems, Rule, RuleSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
     let id = call.configuration_id()?;
     let rule_id = call.parameter("ruleId").to_owned();
     let read = call.app.engine.store.read("configuration_get", move |tx| {
-        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotThere)
+        store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotFound)
     });
     let stored = read.await?;
     told(&stored, &rule_id)
@@ -169,7 +169,11 @@ async fn finish(
         "" => rule_id.to_owned(),
         reason => format!("{rule_id}: {reason}"),
     };
-    carry_out(&call.app.engine, edit.seen(seen).because(reason)).await
+    apply_edit(
+        &call.app.engine,
+        edit.expect_version(seen).with_reason(reason),
+    )
+    .await
 }
 
 /// Shows one rule only: not every editor of a rule may read the others.
@@ -189,7 +193,7 @@ fn on_rule(
     call: &Call,
     warrant: EditAuthorization,
     next: impl Fn(&RuleSet) -> Result<RuleSet, ApiError> + Send + Sync + 'static,
-) -> impl Fn(Option<&Configuration>) -> Result<Next, ApiError> + Send + Sync + 'static {
+) -> impl Fn(Option<&Configuration>) -> Result<EditResult, ApiError> + Send + Sync + 'static {
     let rule_id = call.parameter("ruleId").to_owned();
     move |known| {
         let known = known.ok_or_else(no_such_configuration)?;
@@ -198,7 +202,7 @@ fn on_rule(
             ..known.clone()
         };
         warrant.check(&EditTargets::rule(&rule_id, known, &after))?;
-        Ok(Next::Is(after))
+        Ok(EditResult::Replace(after))
     }
 }
 

@@ -3,7 +3,7 @@
 use access::scope::Params;
 use domain::configuration::WorkerType;
 use domain::id::LaunchConfigId;
-use engine::configurations::{ConfigurationError, compiled};
+use engine::configurations::{ConfigurationError, require_compilation};
 use serde_json::json;
 
 use super::super::super::call::Call;
@@ -47,11 +47,11 @@ pub(super) async fn launch_config_schema(mut call: Call) -> Result<Reply, ApiErr
                 return Ok(None);
             };
             let stored = store::configuration_get(tx, &record.configuration_id)?;
-            let stored = stored.ok_or(ConfigurationError::NotThere)?;
+            let stored = stored.ok_or(ConfigurationError::NotFound)?;
             Ok::<_, ConfigurationError>(Some((record, stored)))
         });
     let (record, stored) = read.await?.ok_or_else(no_such_worker_type)?;
-    let compilation = compiled(&call.app.engine, &stored).await?;
+    let compilation = require_compilation(&call.app.engine, &stored).await?;
     let pool = compilation
         .pool(worker_type.pool_id())
         .ok_or_else(no_such_worker_type)?;

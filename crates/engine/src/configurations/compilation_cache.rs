@@ -1,4 +1,4 @@
-//! Compiled worker configurations, kept so that an edit does only what it touches.
+//! Compiled worker configurations, cached so that an edit compiles only what it changes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,19 +14,19 @@ use super::ConfigurationError;
 use crate::Engine;
 use crate::work_limiter::WorkLimiter;
 
-/// Of so many configurations the last version is kept.
-const MAX_KEPT: usize = 64;
-/// And no more than this of launch configs, about, apart from the one that was used last.
+/// At most this many configurations are cached, each in its last version.
+const MAX_ENTRIES: usize = 64;
+/// Approximate maximum size of the cached launch configs; the last used configuration always stays.
 const MAX_BYTES: usize = 256 << 20;
-/// So many are compiled at a time; others wait.
+/// At most this many configurations are compiled at the same time.
 const MAX_AT_ONCE: usize = 2;
 
-pub struct Compilations {
-    kept: Mutex<Kept>,
+pub struct CompilationCache {
+    kept: Mutex<CacheEntries>,
     limiter: WorkLimiter,
 }
 
-impl Default for Compilations {
+impl Default for CompilationCache {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
@@ -36,13 +36,13 @@ impl Default for Compilations {
 }
 
 #[derive(Default)]
-struct Kept {
+struct CacheEntries {
     by_id: BTreeMap<ConfigurationId, (Version, Arc<Compilation>)>,
-    /// The one used last comes last.
+    /// The last used one is last.
     order: Vec<ConfigurationId>,
 }
 
-impl Compilations {
+impl CompilationCache {
     fn get(&self, id: &ConfigurationId, version: Version) -> Option<Arc<Compilation>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, compilation) = kept.by_id.get(id)?;
@@ -63,13 +63,13 @@ impl Compilations {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.by_id.insert(id.clone(), (version, compilation));
         kept.touch(id);
-        while kept.order.len() > MAX_KEPT || kept.order.len() > 1 && kept.n_bytes() > MAX_BYTES {
+        while kept.order.len() > MAX_ENTRIES || kept.order.len() > 1 && kept.n_bytes() > MAX_BYTES {
             let oldest = kept.order.remove(0);
             kept.by_id.remove(&oldest);
         }
     }
 
-    /// Compiles beside other work, when it is its turn.
+    /// Runs work on another thread, within the limit.
     pub async fn run_limited<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> T + Send + 'static,
@@ -78,7 +78,7 @@ impl Compilations {
     }
 }
 
-impl Kept {
+impl CacheEntries {
     fn n_bytes(&self) -> usize {
         let all = self.by_id.values();
         all.map(|(_, compilation)| compilation.n_bytes()).sum()
@@ -90,12 +90,12 @@ impl Kept {
     }
 }
 
-/// What follows from a stored configuration, by what the providers said when it was stored.
-pub async fn compiled(
+/// The compilation of a stored configuration, with the provider catalog of that time.
+pub async fn require_compilation(
     engine: &Engine,
     stored: &StoredConfiguration,
 ) -> Result<Arc<Compilation>, ConfigurationError> {
-    let problem = match usable(engine, stored).await?.1 {
+    let problem = match compile_stored(engine, stored).await?.1 {
         Ok(compilation) => return Ok(compilation),
         Err(problem) => problem,
     };
@@ -107,8 +107,9 @@ pub async fn compiled(
     Err(ConfigurationError::Conflict(text))
 }
 
-/// What follows from a configuration as it is now; `None`: there is none. Who knows this version need not read it again.
-pub async fn compiled_now(
+/// The compilation of the current version; `None`: no such configuration. Reads the document only
+/// if the version is not cached.
+pub async fn compile_current(
     engine: &Engine,
     id: &ConfigurationId,
 ) -> Result<Option<(Version, Arc<Compilation>)>, ConfigurationError> {
@@ -127,13 +128,16 @@ pub async fn compiled_now(
         store::configuration_get(tx, &named)
     });
     match read.await? {
-        Some(stored) => Ok(Some((stored.version, compiled(engine, &stored).await?))),
+        Some(stored) => Ok(Some((
+            stored.version,
+            require_compilation(engine, &stored).await?,
+        ))),
         None => Ok(None),
     }
 }
 
-/// The stored configuration; and what follows from it, or why nothing does: what was allowed once may be refused today.
-pub(super) async fn usable(
+/// The stored configuration, and its compilation or the error: rules may have become stricter.
+pub(super) async fn compile_stored(
     engine: &Engine,
     stored: &StoredConfiguration,
 ) -> Result<(Configuration, Result<Arc<Compilation>, String>), ConfigurationError> {
@@ -184,14 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_versions_of_the_configurations_used_last_are_kept() {
+    fn the_last_versions_of_the_configurations_used_last_are_cached() {
         let document = json!({"workerTypes": [], "rules": []});
         let configuration = Configuration::parse(&document).unwrap();
         let market = Arc::new(ProviderCatalog::default());
         let compilation = Arc::new(Compilation::new(configuration, market).unwrap());
         let (old, new) = (Version(1), Version(2));
-        for count in sizes_around("engine::configurations::cache::MAX_KEPT", MAX_KEPT) {
-            let compilations = Compilations::default();
+        for count in sizes_around(
+            "engine::configurations::compilation_cache::MAX_ENTRIES",
+            MAX_ENTRIES,
+        ) {
+            let compilations = CompilationCache::default();
             for number in 0..count {
                 compilations.put(&id(number), old, Arc::clone(&compilation));
                 compilations.put(&id(number), new, Arc::clone(&compilation));
@@ -200,19 +207,26 @@ mod tests {
             }
             let is_kept = |number: &usize| compilations.get(&id(*number), new).is_some();
             let kept: Vec<usize> = (0..count).filter(is_kept).collect();
-            let n_others = count.min(MAX_KEPT).saturating_sub(1);
+            let n_others = count.min(MAX_ENTRIES).saturating_sub(1);
             let expected = (0..count).filter(|number| *number == 0 || number + n_others >= count);
             assert!(expected.eq(kept.iter().copied()), "{kept:?}");
-            assert_eq!(kept.len(), count.min(MAX_KEPT));
+            assert_eq!(kept.len(), count.min(MAX_ENTRIES));
             assert!((0..count).all(|number| compilations.get(&id(number), old).is_none()));
         }
     }
 
     #[tokio::test]
-    async fn so_many_configurations_are_compiled_at_a_time() {
-        for count in sizes_around("engine::configurations::cache::MAX_AT_ONCE", MAX_AT_ONCE) {
-            work_limiter::tests::check_limit(&Compilations::default().limiter, count, MAX_AT_ONCE)
-                .await;
+    async fn concurrent_compilations_have_a_limit() {
+        for count in sizes_around(
+            "engine::configurations::compilation_cache::MAX_AT_ONCE",
+            MAX_AT_ONCE,
+        ) {
+            work_limiter::tests::check_limit(
+                &CompilationCache::default().limiter,
+                count,
+                MAX_AT_ONCE,
+            )
+            .await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Readers that follow a log: what there is of it, and what comes while the run goes on.
+//! Follows the log of a run: streams its bytes, and waits for more while the run lasts.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use futures_util::stream;
 use store::{StoreError, TaskRuns};
 
 use super::ArtifactError;
+use super::file_stream::{ByteStream, Reader};
 use super::log_file::state;
-use super::reading::{ByteStream, Reader};
-use super::run_log::{blocking, is_elsewhere};
+use super::run_log::{has_external_log, run_blocking};
 use crate::Engine;
 use crate::keyed_wakeups::Listener;
 
-/// Another process may have written: without a wake-up, a follower looks this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// After this many looks in a row that found nothing new, it also asks whether the run has ended.
-const QUIET_LOOKS: u32 = 4;
+/// Without a wake-up a follower polls this often, since another process may write the log.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// After this many polls without new bytes, it also checks whether the run has ended.
+const QUIET_POLLS: u32 = 4;
 
-/// The log of a run from an offset on, until the run ends or this moment comes; `limit`: how long
-/// a log may be.
+/// Streams the log of a run from an offset on, until the run ends or this moment comes; `limit` is
+/// the maximum length of a log.
 pub fn follow_log(
     engine: &Arc<Engine>,
     (task_id, run_id): (&TaskId, u32),
@@ -34,7 +34,10 @@ pub fn follow_log(
 ) -> Result<ByteStream, ArtifactError> {
     let path = engine.artifacts.required_folder()?.log(task_id, run_id);
     let follower = Follower {
-        listener: engine.artifacts.grown.listen(&(task_id.clone(), run_id)),
+        listener: engine
+            .artifacts
+            .log_wakeups
+            .listen(&(task_id.clone(), run_id)),
         engine: Arc::clone(engine),
         until,
         limit,
@@ -60,20 +63,20 @@ struct Follower {
     listener: Listener<(TaskId, u32)>,
     until: Timestamp,
     limit: u64,
-    /// How many looks in a row have found nothing new.
+    /// Polls without new bytes, in a row.
     quiet: u32,
 }
 
 impl Follower {
-    /// Waits for more; `None` when nothing more can come. If the time is up before, the reply breaks
-    /// off: were it to end, the reader would take what it has for all of the log.
+    /// Waits for more bytes; `None` at the end of the log. When the time is up, the reply fails:
+    /// a regular end would look like the end of the log.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if self.engine.clock.now() >= self.until {
                 let text = "this reader's time is up; it may come again with its credentials";
                 return Err(io::Error::other(text));
             }
-            // Asked before reading: what was written before the end is then read.
+            // Checked before reading, so that all bytes before the end are read.
             let is_over = self.is_over().await?;
             let piece = self.reader.next().await?;
             if !piece.is_empty() {
@@ -83,34 +86,34 @@ impl Follower {
             if is_over {
                 return Ok(None);
             }
-            let woken = self.listener.wait(LOOK_AGAIN).await;
+            let woken = self.listener.wait(POLL_INTERVAL).await;
             self.quiet = if woken { 0 } else { self.quiet.wrapping_add(1) };
         }
     }
 
     async fn is_over(&self) -> io::Result<bool> {
         let (path, limit) = (self.path.clone(), self.limit);
-        let state = blocking(move || state(&path, limit)).await??;
+        let state = run_blocking(move || state(&path, limit)).await??;
         let has_log = state.is_some();
         if state.is_some_and(|state| state.is_finished) {
             return Ok(true);
         }
-        if !self.quiet.is_multiple_of(QUIET_LOOKS) {
+        if !self.quiet.is_multiple_of(QUIET_POLLS) {
             return Ok(false);
         }
         let (id, run_id, now) = (self.task_id.clone(), self.run_id, self.engine.clock.now());
         let read = self.engine.store.read("task_runs", move |tx| {
-            let is_elsewhere = !has_log && is_elsewhere(tx, &id, run_id, now)?;
-            Ok((store::task_runs(tx, &id)?, is_elsewhere))
+            let is_external = !has_log && has_external_log(tx, &id, run_id, now)?;
+            Ok((store::task_runs(tx, &id)?, is_external))
         });
-        let (runs, is_elsewhere): (Option<TaskRuns>, bool) = read
+        let (runs, is_external): (Option<TaskRuns>, bool) = read
             .await
             .map_err(|problem: StoreError| io::Error::other(problem))?;
-        if is_elsewhere {
+        if is_external {
             let text = "the worker shows its log elsewhere; ask again to be led there";
             return Err(io::Error::other(text));
         }
-        // A task that is gone has no log any more.
+        // The log of a removed task does not grow.
         let run = runs.as_ref().and_then(|runs| runs.run(run_id));
         Ok(run.is_none_or(|run| run.end.is_some()))
     }

@@ -1,4 +1,4 @@
-//! Plans of worker configurations against the pools that are stored: what stands in the way, and what would differ.
+//! Compares the plan of a worker configuration with the stored pools, and finds conflicts.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
 use super::ConfigurationError;
-use super::judge::{Judged, JudgedPool};
+use super::validate_pools::{DesiredPool, DesiredPools};
 use crate::Engine;
 
-/// What a plan wants to be stored.
-pub(super) struct Wanted {
+/// The planned pools of a configuration.
+pub(super) struct ConflictCheck {
     pub(super) id: ConfigurationId,
     pub(super) pools: Vec<PoolId>,
-    pub(super) judged: Judged,
-    /// Whether pools made by hand may be taken over.
+    pub(super) judged: DesiredPools,
+    /// Whether pools made by hand may be adopted.
     pub(super) adopts: bool,
 }
 
-impl Wanted {
-    /// A pool made by hand is shown only to callers who asked to adopt it.
+impl ConflictCheck {
+    /// A pool made by hand is shown only to callers who want to adopt it.
     fn may_compare(&self, pool: &Pool) -> bool {
         match &pool.worker_configuration_id {
             None => self.adopts,
@@ -31,19 +31,19 @@ impl Wanted {
     }
 }
 
-/// What was found in the way of it.
-struct Found {
+/// The conflicts, and the stored pools to compare.
+struct StoredPools {
     conflicts: Vec<String>,
-    /// Pools that the last version of the configuration did not have, that are stored, and that the caller may see.
-    pools: Vec<(JudgedPool, StoredPool)>,
+    /// Stored pools that are new in the configuration and visible to the caller.
+    pools: Vec<(DesiredPool, StoredPool)>,
 }
 
-/// Compares the pools that a plan takes for new ones with what is stored under their names, and returns what stands in the
-/// way of writing it, as far as can be said now.
-pub(super) async fn compare(
+/// Compares the new pools of a plan with stored pools of the same names, and returns the conflicts
+/// that would prevent writing the plan now.
+pub(super) async fn find_conflicts(
     engine: &Engine,
     now: Timestamp,
-    wanted: Wanted,
+    wanted: ConflictCheck,
     differences: &mut Vec<PoolDifference>,
 ) -> Result<Vec<String>, ConfigurationError> {
     let id = wanted.id.clone();
@@ -53,7 +53,7 @@ pub(super) async fn compare(
         .map(|pool| pool.worker_type.pool_id().clone())
         .collect();
     let read = engine.store.scan("configuration_conflicts", move |tx| {
-        let mut found = Found {
+        let mut found = StoredPools {
             conflicts: Vec::new(),
             pools: Vec::new(),
         };
@@ -80,11 +80,11 @@ pub(super) async fn compare(
         }
         Ok::<_, StoreError>(found)
     });
-    let Found { conflicts, pools } = read.await?;
+    let StoredPools { conflicts, pools } = read.await?;
     let compared = engine.compilations.run_limited(move || {
         let pools = pools
             .iter()
-            .map(|(judged, stored)| (stored.pool.id.clone(), compared(&id, judged, stored)));
+            .map(|(judged, stored)| (stored.pool.id.clone(), compare_pool(&id, judged, stored)));
         pools.collect::<BTreeMap<_, _>>()
     });
     let mut compared = compared.await?;
@@ -100,7 +100,7 @@ pub(super) async fn compare(
 fn owner_conflict(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
-    wanted: &Wanted,
+    wanted: &ConflictCheck,
 ) -> Result<Option<String>, StoreError> {
     let owner = store::worker_type_get(tx, pool_id)?.map(|owner| owner.configuration_id);
     Ok(match owner {
@@ -119,7 +119,7 @@ fn owner_conflict(
     })
 }
 
-fn compared(id: &ConfigurationId, judged: &JudgedPool, stored: &StoredPool) -> PoolDifference {
+fn compare_pool(id: &ConfigurationId, judged: &DesiredPool, stored: &StoredPool) -> PoolDifference {
     let wanted = WantedPool {
         compiled: &judged.compiled,
         definition: &judged.definition,
@@ -127,7 +127,7 @@ fn compared(id: &ConfigurationId, judged: &JudgedPool, stored: &StoredPool) -> P
     };
     let mut difference = adoption(stored, wanted);
     if stored.pool.worker_configuration_id.as_ref() == Some(id) {
-        // Its last version is refused today, so that there was nothing else to compare with.
+        // The last version does not compile today, so it could not be compared.
         difference.change = PoolChange::Changed;
     }
     difference

@@ -9,18 +9,18 @@ use domain::time::Timestamp;
 use store::Tx;
 
 use super::ConfigurationError;
-use super::judge::{Judged, JudgedPool};
+use super::validate_pools::{DesiredPool, DesiredPools};
 use crate::change::Change;
 use crate::pools::{changes_nothing, launch_config_events, write_launch_configs};
 
-/// Wakes those that change.
-pub(super) fn pools(
+/// Wakes the pools that change.
+pub(super) fn write_pools(
     change: &mut Change<'_, '_>,
     id: &ConfigurationId,
-    judged: &Judged,
+    judged: &DesiredPools,
     adopts: bool,
 ) -> Result<(), ConfigurationError> {
-    for pool_id in &judged.gone {
+    for pool_id in &judged.removed {
         store::worker_type_release(change.tx, pool_id, id)?;
         if let Some(pool) = store::pool_get(change.tx, pool_id)?
             && pool.worker_configuration_id.as_ref() == Some(id)
@@ -40,7 +40,7 @@ pub(super) fn pools(
         }
     }
     for pool in &judged.pools {
-        claim(change.tx, id, &pool.compiled)?;
+        claim_worker_type(change.tx, id, &pool.compiled)?;
         if write_pool(change, id, pool, adopts)? {
             change.wake_pool(pool.compiled.pool_id());
         }
@@ -48,8 +48,8 @@ pub(super) fn pools(
     Ok(())
 }
 
-/// The database decides whose a worker type is.
-fn claim(
+/// The database enforces that a worker type belongs to one configuration.
+fn claim_worker_type(
     tx: &mut Tx<'_>,
     id: &ConfigurationId,
     pool: &CompiledPool,
@@ -74,11 +74,11 @@ fn claim(
     )))
 }
 
-/// What a pool is to become.
+/// The desired state of a pool.
 struct Target<'a> {
     definition: PoolDefinition,
-    /// With its launch configs; `None`: it has none.
-    judged: Option<&'a JudgedPool>,
+    /// The pool with its launch configs; `None`: it has none.
+    judged: Option<&'a DesiredPool>,
     owner: Option<ConfigurationId>,
 }
 
@@ -96,11 +96,11 @@ impl Target<'_> {
     }
 }
 
-/// Whether anything changed.
+/// Whether the pool changed.
 fn write_pool(
     change: &mut Change<'_, '_>,
     id: &ConfigurationId,
-    judged: &JudgedPool,
+    judged: &DesiredPool,
     adopts: bool,
 ) -> Result<bool, ConfigurationError> {
     let target = Target {
@@ -114,8 +114,9 @@ fn write_pool(
         return Ok(true);
     };
     let is_ours = pool.worker_configuration_id.as_ref() == Some(id);
-    let is_going = pool.worker_configuration_id.is_none() && pool.definition.provider_id.is_null();
-    if !is_ours && !is_going && !adopts {
+    let is_deleted =
+        pool.worker_configuration_id.is_none() && pool.definition.provider_id.is_null();
+    if !is_ours && !is_deleted && !adopts {
         return Err(ConfigurationError::Conflict(format!(
             "There is a worker pool {pool_id} that was made by hand. Nothing was changed; delete it first, or make it \
              the configuration's with `adoptPools`."
@@ -147,7 +148,7 @@ fn create(
     Ok(())
 }
 
-/// As an edit by the API does it; a pool that stays as it is costs nothing and is not told of.
+/// Updates a pool as an edit by the API does; an unchanged pool is not written, and has no event.
 fn redefine(
     change: &mut Change<'_, '_>,
     mut pool: Pool,

@@ -1,4 +1,4 @@
-//! Finds files that belong to nothing: what a crash left between a row and its file.
+//! Removes files without a row, which a crash can leave behind.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use domain::id::TaskId;
 use domain::time::{DAY_MS, Timestamp};
 
-use super::folder::{is_log, task_of};
+use super::artifact_folder::{is_log, task_of};
 
-/// A file that is younger may be on its way.
+/// A younger file may belong to a running upload.
 const YOUNG_MS: i64 = DAY_MS;
 
 /// The files of one run.
@@ -21,17 +21,17 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// What a run's rows say that there should be.
+/// The files that a run has by its rows.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct KnownFiles {
     pub files: BTreeSet<String>,
     pub log: bool,
 }
 
-/// The folders of tasks on a shelf, in order, after this one; at most so many.
-pub fn tasks_after(shelf: &Path, after: &str, limit: usize) -> io::Result<Vec<String>> {
+/// The task folders of a shard after this one, in order; at most `limit`.
+pub fn list_tasks_after(shard: &Path, after: &str, limit: usize) -> io::Result<Vec<String>> {
     let mut names = BTreeSet::new();
-    for entry in entries(shelf)? {
+    for entry in entries(shard)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.as_str() > after {
             names.insert(name);
@@ -43,13 +43,13 @@ pub fn tasks_after(shelf: &Path, after: &str, limit: usize) -> io::Result<Vec<St
     Ok(names.into_iter().collect())
 }
 
-/// The runs in the folder of a task. What we did not put there is not ours to look at.
-pub fn runs_in(shelf: &Path, folder: &str) -> io::Result<Vec<RunFolder>> {
+/// The runs in the folder of a task. Unknown entries are ignored.
+pub fn list_runs(shard: &Path, folder: &str) -> io::Result<Vec<RunFolder>> {
     let Some(task_id) = task_of(folder) else {
         return Ok(Vec::new());
     };
     let mut runs = Vec::new();
-    for entry in entries(&shelf.join(folder))? {
+    for entry in entries(&shard.join(folder))? {
         let entry = entry?;
         if let Ok(run_id) = entry.file_name().to_string_lossy().parse() {
             runs.push(RunFolder {
@@ -63,37 +63,37 @@ pub fn runs_in(shelf: &Path, folder: &str) -> io::Result<Vec<RunFolder>> {
 }
 
 impl RunFolder {
-    /// Removes what should not be there and is old enough; returns how many files that were.
-    pub fn tidy(&self, wanted: &Wanted, now: Timestamp) -> io::Result<u64> {
+    /// Removes old files that are not known; returns how many.
+    pub fn remove_orphans(&self, known: &KnownFiles, now: Timestamp) -> io::Result<u64> {
         let mut n_removed = 0;
         for entry in entries(&self.path)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_wanted = if is_log(&name) {
-                wanted.log
+            let is_known = if is_log(&name) {
+                known.log
             } else {
-                wanted.files.contains(&name)
+                known.files.contains(&name)
             };
-            if !is_wanted && is_old(&entry, now)? {
+            if !is_known && is_old(&entry, now)? {
                 n_removed += u64::from(unlink(&entry.path())?);
             }
         }
-        leave(&self.path);
+        remove_empty_folders(&self.path);
         Ok(n_removed)
     }
 }
 
-/// Removes a file whose row has gone, and its folders if it was the last.
-pub fn remove(file: &Path) -> io::Result<()> {
+/// Removes the file of a deleted row, and its folders if they are empty.
+pub fn remove_file(file: &Path) -> io::Result<()> {
     if unlink(file)?
         && let Some(run) = file.parent()
     {
-        leave(run);
+        remove_empty_folders(run);
     }
     Ok(())
 }
 
-/// `false`: somebody else was first.
+/// `false`: the file did not exist.
 fn unlink(file: &Path) -> io::Result<bool> {
     match fs::remove_file(file) {
         Ok(()) => Ok(true),
@@ -102,8 +102,8 @@ fn unlink(file: &Path) -> io::Result<bool> {
     }
 }
 
-/// The folders of a run and of its task go when they are empty; otherwise that is no problem.
-fn leave(run: &Path) {
+/// Removes the folders of a run and its task, if they are empty.
+fn remove_empty_folders(run: &Path) {
     if fs::remove_dir(run).is_ok()
         && let Some(task) = run.parent()
     {
@@ -124,7 +124,7 @@ fn is_old(entry: &DirEntry, now: Timestamp) -> io::Result<bool> {
     Ok(now.millis_since(modified) > YOUNG_MS)
 }
 
-/// None, if there is no such folder.
+/// The entries of a folder; none if it does not exist.
 fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
     match fs::read_dir(folder) {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),

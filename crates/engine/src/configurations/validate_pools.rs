@@ -1,4 +1,4 @@
-//! What providers say to the pools of a worker configuration: each checks what is meant for it.
+//! Validates the pools of a worker configuration: each provider checks its own launch configs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,34 +19,34 @@ use super::ConfigurationError;
 use crate::Engine;
 use crate::pools::PoolError;
 
-/// So many pools are told of, if they are wrong.
-const MAX_TOLD: usize = 10;
-/// What the planner reads and the schemas of some providers do not know.
+/// At most this many invalid pools are reported.
+const MAX_REPORTED: usize = 10;
+/// Keys for the planner, which the schemas of some providers do not have.
 const PLANNING_KEYS: [&str; 3] = ["strategy", "minPrice", "maxPrice"];
 
-/// What is to be written.
+/// The pools to write.
 #[derive(Clone)]
-pub(super) struct Judged {
-    pub(super) pools: Vec<JudgedPool>,
-    /// Worker types that the configuration has no longer.
-    pub(super) gone: Vec<PoolId>,
-    /// Of all its pools, also those that stay as they are.
+pub(super) struct DesiredPools {
+    pub(super) pools: Vec<DesiredPool>,
+    /// Worker types that the configuration no longer has.
+    pub(super) removed: Vec<PoolId>,
+    /// Of all its pools, also of unchanged ones.
     pub(super) completed: CompletedIds,
 }
 
 #[derive(Clone)]
-pub(super) struct JudgedPool {
+pub(super) struct DesiredPool {
     pub(super) compiled: Arc<CompiledPool>,
     pub(super) definition: PoolDefinition,
     pub(super) launch_configs: Vec<LinedUp>,
 }
 
-impl Judged {
-    pub(super) fn nothing_left_of(before: &Configuration) -> Self {
+impl DesiredPools {
+    pub(super) fn without_pools_of(before: &Configuration) -> Self {
         let worker_types = before.worker_types.iter();
         Self {
             pools: Vec::new(),
-            gone: worker_types
+            removed: worker_types
                 .map(|worker_type| worker_type.pool_id().clone())
                 .collect(),
             completed: CompletedIds::default(),
@@ -54,8 +54,8 @@ impl Judged {
     }
 }
 
-impl JudgedPool {
-    /// Compared with what the pool has.
+impl DesiredPool {
+    /// Compares the launch configs with those of the pool.
     pub(super) fn reconcile(
         &self,
         known: Vec<LaunchConfig>,
@@ -64,13 +64,13 @@ impl JudgedPool {
         let configs = self.launch_configs.iter();
         let wanted = configs.map(|config| config.configuration.clone()).collect();
         reconcile(self.compiled.pool_id(), known, wanted, now).map_err(|bad| match &bad {
-            BadLaunchConfigs::Clash(id) => ConfigurationError::Conflict(self.clash(id)),
+            BadLaunchConfigs::Clash(id) => ConfigurationError::Conflict(self.clash_message(id)),
             BadLaunchConfigs::NotObjects | BadLaunchConfigs::Id(_) => bad.into(),
         })
     }
 
-    /// An id that somebody gave stands for its first content for ever.
-    fn clash(&self, id: &LaunchConfigId) -> String {
+    /// A given id stands for its first content for ever.
+    fn clash_message(&self, id: &LaunchConfigId) -> String {
         let mut configs = self.launch_configs.iter();
         let config = configs.find(|config| config.id == *id);
         let with = config.map(|config| format!("With {}: ", config.attributes));
@@ -83,23 +83,23 @@ impl JudgedPool {
     }
 }
 
-/// What there is before an edit.
+/// The configuration before an edit.
 #[derive(Clone, Copy)]
-pub(super) struct Before<'a> {
+pub(super) struct PreviousState<'a> {
     pub(super) configuration: &'a Configuration,
-    /// `None`: it is refused today, and so nothing of it is taken over.
+    /// `None`: it does not compile today, so nothing of it is reused.
     pub(super) compilation: Option<&'a Arc<Compilation>>,
 }
 
-/// The pools that differ from before, with the consent of their providers.
-pub(super) async fn judge(
+/// The pools that an edit changes, validated by their providers.
+pub(super) async fn validate_pools(
     engine: &Engine,
-    before: Option<Before<'_>>,
+    before: Option<PreviousState<'_>>,
     after: &Compilation,
-) -> Result<Judged, ConfigurationError> {
-    let mut judged = Judged {
+) -> Result<DesiredPools, ConfigurationError> {
+    let mut judged = DesiredPools {
         pools: Vec::new(),
-        gone: Vec::new(),
+        removed: Vec::new(),
         completed: CompletedIds::default(),
     };
     let mut refusals = Refusals::default();
@@ -115,26 +115,27 @@ pub(super) async fn judge(
             completed.take_over(pool_id, &known.catalog.completed);
             continue;
         }
-        match pool(engine, after, compiled, &mut judged.completed).await {
+        match validate_pool(engine, after, compiled, &mut judged.completed).await {
             Ok(pool) => judged.pools.push(pool),
             Err(refused) => refusals.add(refused)?,
         }
-        // Others have their turn between two pools.
+        // Other async tasks get their turn between two pools.
         tokio::task::yield_now().await;
     }
-    refusals.tell()?;
-    let stays: BTreeSet<&WorkerType> = after.pools.iter().map(|pool| &pool.worker_type).collect();
+    refusals.into_result()?;
+    let remaining: BTreeSet<&WorkerType> =
+        after.pools.iter().map(|pool| &pool.worker_type).collect();
     let were = before
         .into_iter()
         .flat_map(|before| &before.configuration.worker_types);
-    let gone = were.filter(|worker_type| !stays.contains(worker_type));
-    judged.gone = gone
+    let removed = were.filter(|worker_type| !remaining.contains(worker_type));
+    judged.removed = removed
         .map(|worker_type| worker_type.pool_id().clone())
         .collect();
     Ok(judged)
 }
 
-/// Refusals by content are gathered; anything else ends the edit.
+/// Collects refusals of pools; any other error ends the edit.
 #[derive(Default)]
 struct Refusals {
     lines: Vec<String>,
@@ -147,17 +148,17 @@ impl Refusals {
             return Err(refused);
         };
         self.n_pools += 1;
-        if self.n_pools <= MAX_TOLD {
+        if self.n_pools <= MAX_REPORTED {
             self.lines.push(text);
         }
         Ok(())
     }
 
-    fn tell(self) -> Result<(), ConfigurationError> {
+    fn into_result(self) -> Result<(), ConfigurationError> {
         if self.n_pools == 0 {
             return Ok(());
         }
-        let more = match self.n_pools.saturating_sub(MAX_TOLD) {
+        let more = match self.n_pools.saturating_sub(MAX_REPORTED) {
             0 => String::new(),
             more => format!("\n\n{more} more worker types are refused."),
         };
@@ -166,12 +167,12 @@ impl Refusals {
     }
 }
 
-async fn pool(
+async fn validate_pool(
     engine: &Engine,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
     completed: &mut CompletedIds,
-) -> Result<JudgedPool, ConfigurationError> {
+) -> Result<DesiredPool, ConfigurationError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
     let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
     let mut definition = PoolDefinition {
@@ -185,12 +186,14 @@ async fn pool(
     check_definition(engine, compilation, compiled, &definition)?;
     check_payload_schemas(compilation, compiled)?;
     if compiled.launches() {
-        // Limits and weights are for those who launch.
+        // Limits and weights are for providers that launch.
         definition.config = compiled.config.clone();
     }
     let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
-        let Some((config, items)) = checked(engine, compilation, compiled, provider).await? else {
+        let Some((config, items)) =
+            check_provider_config(engine, compilation, compiled, provider).await?
+        else {
             continue;
         };
         definition.config.extend(config);
@@ -201,14 +204,14 @@ async fn pool(
             }
         }
     }
-    Ok(JudgedPool {
+    Ok(DesiredPool {
         compiled: Arc::clone(compiled),
         definition,
         launch_configs: lineup.into_configs(),
     })
 }
 
-/// Owner and description must be as a pool made by hand has them.
+/// Owner and description must be valid for a pool made by hand.
 fn check_definition(
     engine: &Engine,
     compilation: &Compilation,
@@ -230,7 +233,7 @@ fn check_definition(
         let attributes = compiled.worker_type.attributes();
         let lines = invalid.problems.iter().map(|problem| {
             let rules = rules_behind(compilation.evaluator(), &attributes, &problem.pointer);
-            line(&problem.pointer, &problem.message, &rules)
+            error_line(&problem.pointer, &problem.message, &rules)
         });
         let lines: Vec<String> = lines.collect();
         let text = format!("With {attributes}:\n{}", lines.join("\n"));
@@ -238,7 +241,7 @@ fn check_definition(
     })
 }
 
-/// Each compiles: that of the pool, and those of places that have their own.
+/// Compiles the payload schemas of the pool and of its places.
 fn check_payload_schemas(
     compilation: &Compilation,
     compiled: &CompiledPool,
@@ -249,31 +252,32 @@ fn check_payload_schemas(
         let schema = config.payload_schema.as_ref()?;
         Some((config.attributes.clone(), schema))
     });
-    let mut fine: Vec<&Value> = Vec::new();
+    let mut checked: Vec<&Value> = Vec::new();
     for (attributes, schema) in of_pool.into_iter().chain(of_places) {
-        if fine.contains(&schema.as_ref()) {
+        if checked.contains(&schema.as_ref()) {
             continue;
         }
         PayloadSchema::compile(schema).map_err(|bad| {
             let rules = rules_behind(compilation.evaluator(), &attributes, "/payloadSchema");
-            let what = line("/payloadSchema", &bad.to_string(), &rules);
+            let what = error_line("/payloadSchema", &bad.to_string(), &rules);
             let text = format!("With {attributes}:\n{what}");
             ConfigurationError::Refused(text)
         })?;
-        fine.push(schema);
+        checked.push(schema);
     }
     Ok(())
 }
 
-type Checked = (Map<String, Value>, Vec<Map<String, Value>>);
+type CheckedConfig = (Map<String, Value>, Vec<Map<String, Value>>);
 
-/// The pool's config as the provider completes it, and the launch configs; `None`: it has nothing to do with pools.
-async fn checked(
+/// The config and launch configs as completed by the provider; `None`: it has nothing to do with
+/// pools.
+async fn check_provider_config(
     engine: &Engine,
     compilation: &Compilation,
     compiled: &CompiledPool,
     provider: &CompiledProvider,
-) -> Result<Option<Checked>, ConfigurationError> {
+) -> Result<Option<CheckedConfig>, ConfigurationError> {
     let mut config = compiled.config.clone();
     config.retain(|key, _| !PLANNING_KEYS.contains(&key.as_str()));
     match provider.takes {
@@ -284,7 +288,7 @@ async fn checked(
             config.insert("launchConfigs".to_owned(), configs.collect());
         }
         WorkerSource::Declarations => {
-            // What is for launching providers of the same pool is not for this one.
+            // Keys for launching providers of the same pool do not apply to this provider.
             config.retain(|key, _| key == "lifecycle");
             config.extend(provider.declared.clone());
         }
@@ -294,7 +298,7 @@ async fn checked(
         .get(&provider.id)
         .map_err(PoolError::from)?;
     let mut config = Value::Object(config);
-    let refused = |invalid: &Invalid| refusal(compilation, compiled, provider, invalid);
+    let refused = |invalid: &Invalid| refusal_by_provider(compilation, compiled, provider, invalid);
     by.validate(&mut config)
         .map_err(|invalid| refused(&invalid))?;
     let outside = by.validate_outside(&mut config).await;
@@ -323,8 +327,8 @@ async fn checked(
     Ok(Some((config, launch_configs)))
 }
 
-/// What a provider refuses, by place and rules instead of by index.
-fn refusal(
+/// The refusal of a provider, by place and rules instead of by index.
+fn refusal_by_provider(
     compilation: &Compilation,
     compiled: &CompiledPool,
     provider: &CompiledProvider,
@@ -349,7 +353,7 @@ fn refusal(
         let rules = rules_behind(compilation.evaluator(), &attributes, &pointer);
         format!(
             "with {attributes}: {}",
-            line(&pointer, &problem.message, &rules)
+            error_line(&pointer, &problem.message, &rules)
         )
     });
     let lines: Vec<String> = lines.map(|line| format!("* {line}")).collect();
@@ -363,7 +367,7 @@ fn refusal(
     ConfigurationError::Refused(text)
 }
 
-fn line(pointer: &str, message: &str, rules: &[String]) -> String {
+fn error_line(pointer: &str, message: &str, rules: &[String]) -> String {
     let by = match rules {
         [] => String::new(),
         [rule] => format!(" (rule {rule:?})"),

@@ -1,7 +1,7 @@
-//! Where files are, by task, run and name.
+//! The paths of artifact files, by task, run and name.
 //!
-//! `<root>/<two digits>/<task>/<run>/<file>`, all in hexadecimal: task ids differ in case alone, which
-//! not every file system can tell, and a name may be long or `../../etc/passwd`.
+//! `<root>/<two digits>/<task>/<run>/<file>`, all in hexadecimal: task ids differ only in case,
+//! which not every file system distinguishes, and a name may be long or `../../etc/passwd`.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -14,22 +14,22 @@ use domain::artifact::ArtifactName;
 use domain::id::TaskId;
 use sha2::{Digest as _, Sha256};
 
-/// The log of a run.
+/// The name of the log file of a run.
 const LOG: &str = "log";
-/// So many first folders there are.
-pub const N_SHELVES: u32 = 256;
+/// The number of top-level folders.
+pub const N_SHARDS: u32 = 256;
 
-pub struct Folder {
+pub struct ArtifactFolder {
     root: PathBuf,
 }
 
-impl Folder {
+impl ArtifactFolder {
     pub fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Whether files could be made there, without leaving anything behind.
-    pub fn try_out(&self) -> io::Result<()> {
+    /// Checks whether files can be created here, and leaves nothing behind.
+    pub fn check_writable(&self) -> io::Result<()> {
         let mut there = self.root.ancestors().filter(|folder| folder.exists());
         let place = there.next().unwrap_or(Path::new("."));
         let file = place.join(format!(".fleetwright-{}", std::process::id()));
@@ -37,10 +37,10 @@ impl Folder {
         std::fs::remove_file(file)
     }
 
-    /// The folder that a run's files share.
+    /// The folder of a run's files.
     pub fn run(&self, task_id: &TaskId, run_id: u32) -> PathBuf {
         let task = hex_of_task(task_id);
-        let mut path = self.shelf(&task[..2]);
+        let mut path = self.shard(&task[..2]);
         path.push(&task);
         path.push(run_id.to_string());
         path
@@ -54,27 +54,27 @@ impl Folder {
         self.run(task_id, run_id).join(LOG)
     }
 
-    /// One of the first folders.
-    pub fn shelf_number(&self, number: u32) -> PathBuf {
-        self.shelf(&format!("{:02x}", number % N_SHELVES))
+    /// One of the top-level folders.
+    pub fn shard_number(&self, number: u32) -> PathBuf {
+        self.shard(&format!("{:02x}", number % N_SHARDS))
     }
 
-    fn shelf(&self, name: &str) -> PathBuf {
+    fn shard(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 }
 
-/// The file of an artifact within the folder of its run.
+/// The file name of an artifact in the folder of its run.
 pub fn file_name(name: &ArtifactName) -> String {
     hex(&Sha256::digest(name.as_str()))
 }
 
-/// Whether this is the file of a log.
+/// Whether this is the name of a log file.
 pub(super) fn is_log(file_name: &str) -> bool {
     file_name == LOG
 }
 
-/// The task whose files are in a folder of this name.
+/// The task that has a folder of this name.
 pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
     let digits = folder_name.as_bytes();
     if digits.len() != 32 {
@@ -87,7 +87,7 @@ pub(super) fn task_of(folder_name: &str) -> Option<TaskId> {
     URL_SAFE_NO_PAD.encode(bytes).parse().ok()
 }
 
-/// Others on this machine have no business with what tasks made.
+/// Creates a folder that other users of this machine cannot read.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_lead_out_of_the_folder_of_their_run() {
-        let folder = Folder::new("/data".into());
+    fn names_cannot_escape_the_folder_of_their_run() {
+        let folder = ArtifactFolder::new("/data".into());
         let task: TaskId = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
         let run = folder.run(&task, 3);
         assert_eq!(
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_tells_whose_it_is() {
+    fn the_name_of_a_folder_gives_its_task() {
         let task: TaskId = "fN1SbArXTPSVFNUvaOlinQ".parse().unwrap();
-        let folder = Folder::new("/data".into()).run(&task, 0);
+        let folder = ArtifactFolder::new("/data".into()).run(&task, 0);
         let name = folder
             .parent()
             .unwrap()

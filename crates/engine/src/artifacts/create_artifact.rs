@@ -1,4 +1,4 @@
-//! An artifact is made known, before its file comes if it has one.
+//! Creates an artifact, before its file is uploaded if it has one.
 
 use std::sync::Arc;
 
@@ -11,8 +11,11 @@ use super::ArtifactError;
 use crate::Engine;
 use crate::change::Change;
 
-/// Keeps an artifact of a run, as its worker asks for it now. The same again changes nothing.
-pub async fn create(engine: &Arc<Engine>, asked: Artifact) -> Result<Artifact, ArtifactError> {
+/// Creates an artifact of a run for its worker. A repeated request changes nothing.
+pub async fn create_artifact(
+    engine: &Arc<Engine>,
+    asked: Artifact,
+) -> Result<Artifact, ArtifactError> {
     let written = engine.change("artifact_create", asked.created, move |change| {
         let task = store::task_get(change.tx, &asked.task_id)?;
         let task = task.ok_or_else(|| refused("Task not found"))?;
@@ -22,7 +25,7 @@ pub async fn create(engine: &Arc<Engine>, asked: Artifact) -> Result<Artifact, A
     let artifact = written.await?;
     if artifact.name.as_str() == ArtifactName::LIVE_LOG {
         let run = (artifact.task_id.clone(), artifact.run_id);
-        engine.artifacts.grown.wake(&run);
+        engine.artifacts.log_wakeups.wake(&run);
     }
     Ok(artifact)
 }
@@ -46,7 +49,7 @@ fn check_run(task: &Task, asked: &Artifact, now: Timestamp) -> Result<(), Artifa
     author.map(drop).map_err(Into::into)
 }
 
-/// Stores it, and announces it, unless that has been done before.
+/// Stores and announces the artifact, unless it exists.
 fn write(
     change: &mut Change<'_, '_>,
     task: Task,
@@ -69,7 +72,7 @@ fn write(
     } else if is_news {
         store::artifact_update(change.tx, &artifact)?;
     }
-    // An upload is not there yet; clients know no message about one.
+    // An upload has no file yet, and clients know no message about uploads.
     if is_news && !matches!(artifact.content, Content::File { .. }) {
         let news = ArtifactNews {
             storage_type: artifact.content.storage_type().to_owned(),

@@ -1,4 +1,4 @@
-//! Workers that people declare: made, changed, removed. Machines are removed here, too, when somebody asks for it.
+//! Workers that people declare: created, changed and removed. Machines are removed here as well.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::Engine;
 use crate::fleet;
 use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 
-/// Why a worker goes when somebody removes it through the API.
+/// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
 
-/// What is said of a worker that is declared.
+/// A worker as people declare it.
 pub struct Declaration {
     pub expires: Timestamp,
     pub capacity: Option<u32>,
-    /// What its provider is to know of it.
+    /// Data for its provider.
     pub provider_info: Option<Value>,
 }
 
-/// Makes a worker. The same again is a repeat of a request whose answer was lost, and changes nothing.
+/// Declares a worker. A repeated request changes nothing.
 pub async fn declare(
     engine: &Arc<Engine>,
     key: WorkerKey,
@@ -41,7 +41,7 @@ pub async fn declare(
         let text = "worker.expires must be in the future";
         return Err(WorkerError::Refused(text.to_owned()));
     }
-    let provider_id = declaring(engine, &pool);
+    let provider_id = declaring_provider(engine, &pool);
     let info = declaration.provider_info.as_ref();
     let provider_data = describe(engine, &pool, provider_id, &key, info)?;
     let new = NewWorker {
@@ -71,7 +71,7 @@ pub async fn declare(
     written.await
 }
 
-/// A worker that was made by the same request has all that was asked for, its secret included.
+/// Whether the worker was created by the same request, with the same secret.
 fn is_repeat(known: &Worker, asked: &Worker) -> bool {
     known.provider_id == asked.provider_id
         && known.state == asked.state
@@ -80,20 +80,20 @@ fn is_repeat(known: &Worker, asked: &Worker) -> bool {
         && known.provider_data == asked.provider_data
 }
 
-/// Changes what was declared of a worker.
-pub async fn redeclare(
+/// Changes the declaration of a worker.
+pub async fn update_declaration(
     engine: &Arc<Engine>,
     key: WorkerKey,
     declaration: Declaration,
     audit: AuditEntry,
 ) -> Result<Worker, WorkerError> {
     let pool = pool_of(engine, &key).await?;
-    let provider = provider_of_pool(engine, &pool, declaring(engine, &pool))?;
+    let provider = provider_of_pool(engine, &pool, declaring_provider(engine, &pool))?;
     let declares = provider.declarer().is_some();
     let inner = Arc::clone(engine);
     let written = engine.change("worker_update", audit.created, move |change| {
         let (tx, now) = (&mut *change.tx, change.now);
-        let missing = || WorkerError::NotThere(format!("Worker {key} does not exist"));
+        let missing = || WorkerError::NotFound(format!("Worker {key} does not exist"));
         let worker = store::worker_get(tx, &key)?.ok_or_else(missing)?;
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(
@@ -113,14 +113,14 @@ pub async fn redeclare(
     written.await
 }
 
-/// What is known of a machine that a provider launched is that provider's, whatever its pool has now.
+/// Whether people declared the worker. A launched machine belongs to its provider.
 fn is_declared(engine: &Engine, worker: &Worker) -> bool {
     let provider = engine.providers.get(&worker.provider_id);
     let launches = provider.is_ok_and(|provider| provider.declarer().is_none());
     worker.terms.launch_token.is_none() && !launches
 }
 
-/// Removes a worker: one that was declared is gone, a machine is told to go.
+/// Removes a worker: a declared one is stopped at once, a machine is asked to stop.
 pub async fn remove(
     engine: &Arc<Engine>,
     worker: Worker,
@@ -140,14 +140,14 @@ pub async fn remove(
     let by_itself = audit.client_id == own_name;
     let written = engine.change("worker_remove", now, move |change| {
         let found = store::worker_get(change.tx, &worker.key)?;
-        let missing = || WorkerError::NotThere("Worker not found".to_owned());
+        let missing = || WorkerError::NotFound("Worker not found".to_owned());
         let mut worker = found.ok_or_else(missing)?;
-        // Nothing ever moves back, and telling twice changes nothing.
+        // A worker never moves back to an earlier state, and a repeat changes nothing.
         if worker.state >= state {
             return Ok(None);
         }
         if by_itself {
-            let reason = left_by_itself(&worker);
+            let reason = end_reason_of(&worker);
             worker = worker.set_end_reason(reason);
         }
         fleet::request_stop(change, &mut worker, REMOVED_BY_API)?;
@@ -163,16 +163,16 @@ pub async fn remove(
     Ok(())
 }
 
-/// What `explain` says of a worker that asked for its own end.
-fn left_by_itself(worker: &Worker) -> String {
+/// The end reason of a worker that stopped by itself, as `explain` shows it.
+fn end_reason_of(worker: &Worker) -> String {
     match worker
         .terms
         .advice
         .as_ref()
         .filter(|advice| advice.terminate)
     {
-        Some(advice) => format!("it left by itself, told to go: {}", advice.reason),
-        None => "it left by itself".to_owned(),
+        Some(advice) => format!("it stopped by itself after the advice: {}", advice.reason),
+        None => "it stopped by itself".to_owned(),
     }
 }
 
@@ -199,11 +199,11 @@ async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> 
         .store
         .read("pool_get", move |tx| store::pool_get(tx, &id));
     let missing = || format!("Worker pool {} does not exist", key.pool_id);
-    read.await?.ok_or_else(|| WorkerError::NotThere(missing()))
+    read.await?.ok_or_else(|| WorkerError::NotFound(missing()))
 }
 
-/// The first provider of the pool that takes workers that people declare; if none does, the first of all.
-fn declaring<'a>(engine: &Engine, pool: &'a Pool) -> &'a ProviderId {
+/// The first provider of the pool that accepts declared workers; if none does, the first of all.
+fn declaring_provider<'a>(engine: &Engine, pool: &'a Pool) -> &'a ProviderId {
     let takes_them = |id: &&ProviderId| {
         let provider = engine.providers.get(id);
         provider.is_ok_and(|provider| provider.declarer().is_some())
@@ -222,7 +222,8 @@ fn provider_of_pool<'a>(
     provider.map_err(|problem| WorkerError::of_provider(problem, missing))
 }
 
-/// What its provider remembers of a worker that is declared by hand; the pool's, if the pool has left that.
+/// The provider data of a declared worker, from its provider or, if the pool has left it, the
+/// pool's.
 fn describe(
     engine: &Engine,
     pool: &Pool,
@@ -232,7 +233,7 @@ fn describe(
 ) -> Result<Value, WorkerError> {
     let provider_id = match pool.has_provider(provider_id) {
         true => provider_id,
-        false => declaring(engine, pool),
+        false => declaring_provider(engine, pool),
     };
     let provider = provider_of_pool(engine, pool, provider_id)?;
     let described = match provider.declarer() {

@@ -1,4 +1,4 @@
-//! What the providers of this deployment present to rule sets.
+//! The catalog of this deployment's providers, as input for rule sets.
 
 use cloud::Provider;
 use domain::configuration::{ProviderCatalog, ProviderEntry, WorkerSource};
@@ -6,19 +6,19 @@ use domain::id::ProviderId;
 
 use crate::Engine;
 
-pub(super) fn market(engine: &Engine) -> ProviderCatalog {
-    let mut market = ProviderCatalog::default();
+pub(super) fn provider_catalog(engine: &Engine) -> ProviderCatalog {
+    let mut catalog = ProviderCatalog::default();
     for (id, _) in engine.providers.listed() {
-        match wares(engine, id) {
-            Ok(wares) => market.providers.insert(id.clone(), wares).map(drop),
-            Err(problem) => market.out_of_service.insert(id.clone(), problem).map(drop),
+        match provider_entry(engine, id) {
+            Ok(entry) => catalog.providers.insert(id.clone(), entry).map(drop),
+            Err(problem) => catalog.out_of_service.insert(id.clone(), problem).map(drop),
         };
     }
-    market
+    catalog
 }
 
-/// What one provider presents, or why it cannot say so now.
-pub fn wares(engine: &Engine, id: &ProviderId) -> Result<ProviderEntry, String> {
+/// The entry of one provider, or why it is not available now.
+pub fn provider_entry(engine: &Engine, id: &ProviderId) -> Result<ProviderEntry, String> {
     let provider = engine.providers.get(id);
     let provider = provider.map_err(|problem| problem.to_string())?;
     Ok(ProviderEntry {

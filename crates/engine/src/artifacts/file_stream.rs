@@ -1,4 +1,4 @@
-//! Files on their way out: piece by piece, and logs while they grow.
+//! Streams files to clients, also logs that still grow.
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use futures_util::{Stream, stream};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
-/// The bytes of a file, piece by piece. After an error the reader must give up: what came before is only a part.
+/// The chunks of a file. After an error the content so far is incomplete.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// So much is read at once.
+/// Bytes per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The bytes of a file from this offset on, and how many they are; `None` if there is no such file.
-/// What is appended meanwhile is not part of it.
-pub async fn whole_file(path: &Path, offset: u64) -> io::Result<Option<(u64, ByteStream)>> {
+/// Streams a file from this offset on, and returns the number of bytes; `None` without such a file.
+/// Bytes that are appended meanwhile are not included.
+pub async fn stream_file(path: &Path, offset: u64) -> io::Result<Option<(u64, ByteStream)>> {
     let Some(reader) = Reader::open(path.to_owned(), offset).open_file().await? else {
         return Ok(None);
     };
@@ -37,12 +37,12 @@ pub async fn whole_file(path: &Path, offset: u64) -> io::Result<Option<(u64, Byt
     Ok(Some((length, Box::pin(rest))))
 }
 
-/// Reads a file that may not be there yet, and may grow.
+/// Reads a file that may not exist yet, and may grow.
 pub(super) struct Reader {
     path: PathBuf,
     file: Option<File>,
     offset: u64,
-    /// It reads on from where it is; before that, the file may not reach as far as the offset.
+    /// The file has been positioned; before that, it may be shorter than the offset.
     is_placed: bool,
 }
 
@@ -56,14 +56,14 @@ impl Reader {
         }
     }
 
-    /// What has come since the last time; empty if nothing has.
+    /// The bytes since the last call; empty if there are none.
     pub(super) async fn next(&mut self) -> io::Result<Bytes> {
         let (offset, is_placed) = (self.offset, self.is_placed);
         let Some(file) = self.file().await? else {
             return Ok(Bytes::new());
         };
         if !is_placed {
-            // File systems refuse places far beyond the end of any file.
+            // File systems refuse to seek far beyond the end of any file.
             if file.metadata().await?.len() <= offset {
                 return Ok(Bytes::new());
             }
@@ -105,14 +105,14 @@ mod tests {
     use super::*;
 
     async fn read(path: &Path, offset: u64) -> Option<(u64, Vec<u8>)> {
-        let (length, bytes) = whole_file(path, offset).await.unwrap()?;
+        let (length, bytes) = stream_file(path, offset).await.unwrap()?;
         let pieces: Vec<Bytes> = bytes.try_collect().await.unwrap();
         assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
         Some((length, pieces.concat()))
     }
 
     #[tokio::test]
-    async fn a_file_is_read_whole_from_any_offset() {
+    async fn a_file_is_read_to_its_end_from_any_offset() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         assert_eq!(read(&path, 0).await, None);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_later_is_read_later() {
+    async fn bytes_that_are_appended_later_are_read_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let mut reader = Reader::open(path.clone(), 2);
@@ -152,11 +152,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_shrinks_breaks_the_reply_off() {
+    async fn a_file_that_shrinks_fails_the_reply() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, vec![0; 3 * PIECE_BYTES]).unwrap();
-        let (_, bytes) = whole_file(&path, 0).await.unwrap().unwrap();
+        let (_, bytes) = stream_file(&path, 0).await.unwrap().unwrap();
         std::fs::File::options()
             .write(true)
             .open(&path)

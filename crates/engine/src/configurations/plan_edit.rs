@@ -1,4 +1,4 @@
-//! What an edit would do, before it is done: to pools, launch configs, running workers, and to what they cost.
+//! Plans an edit without writing: the changes of pools and launch configs, the workers and prices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use store::StoreError;
 
-use super::cache::usable;
+use super::compilation_cache::compile_stored;
 use super::edit::{compile, read};
-use super::judge::{Before, judge};
-use super::market::market;
-use super::{ConfigurationError, adoption};
+use super::provider_catalog::provider_catalog;
+use super::validate_pools::{PreviousState, validate_pools};
+use super::{ConfigurationError, conflicts};
 use crate::Engine;
 
-/// What would change.
+/// The changes by an edit.
 #[derive(Default)]
 pub struct EditPlan {
-    /// Of the configuration that is there; `None`: there is none.
+    /// The current version; `None`: the configuration does not exist.
     pub version: Option<Version>,
     pub rules: Vec<(String, RuleChange)>,
     pub pools: Vec<PoolDifference>,
-    /// So many pools there are afterwards.
+    /// The number of pools after the edit.
     pub n_pools: usize,
-    /// What stands in the way.
+    /// Reasons why the edit would be refused.
     pub conflicts: Vec<String>,
-    pub outlook: Outlook,
+    pub impact: EditImpact,
 }
 
-/// What is known about the launch configs of a plan beyond themselves.
+/// The workers and prices of the changed launch configs.
 #[derive(Default)]
-pub struct Outlook {
+pub struct EditImpact {
     /// Workers that are not stopped.
     workers: BTreeMap<(PoolId, LaunchConfigId), u64>,
     /// Dollars per hour and machine.
     prices: BTreeMap<(PoolId, LaunchConfigId), f64>,
 }
 
-/// What is refused by an edit is refused here, too.
-pub async fn plan(
+/// Refuses what an edit refuses.
+pub async fn plan_edit(
     engine: &Engine,
     now: Timestamp,
     id: &ConfigurationId,
@@ -54,41 +54,41 @@ pub async fn plan(
 ) -> Result<EditPlan, ConfigurationError> {
     let known = read(engine, id).await?;
     let before = match &known {
-        Some(known) => Some(usable(engine, known).await?),
+        Some(known) => Some(compile_stored(engine, known).await?),
         None => None,
     };
     let configuration = before.as_ref().map(|(configuration, _)| configuration);
     let compilation = before.as_ref().and_then(|(_, known)| known.as_ref().ok());
-    let market = Arc::new(market(engine));
+    let market = Arc::new(provider_catalog(engine));
     let mut after = compile(engine, compilation.cloned(), wanted, market).await?;
-    let was = configuration.map(|configuration| Before {
+    let was = configuration.map(|configuration| PreviousState {
         configuration,
         compilation,
     });
-    let judged = judge(engine, was, &after).await?;
+    let judged = validate_pools(engine, was, &after).await?;
     after.complete(judged.completed.clone());
     let rules = configuration.map(|before| rule_changes(before, &after.configuration));
     let before = compilation.map(|compilation| &**compilation);
     let mut pools = difference(before, Some(&after));
     let pool_ids = after.pools.iter().map(|pool| pool.pool_id().clone());
-    let wanted = adoption::Wanted {
+    let wanted = conflicts::ConflictCheck {
         id: id.clone(),
         pools: pool_ids.collect(),
         judged,
         adopts,
     };
-    let conflicts = adoption::compare(engine, now, wanted, &mut pools).await?;
+    let conflicts = conflicts::find_conflicts(engine, now, wanted, &mut pools).await?;
     Ok(EditPlan {
         version: known.map(|known| known.version),
         rules: rules.unwrap_or_default(),
-        outlook: Outlook::of(engine, &pools, now).await?,
+        impact: EditImpact::of(engine, &pools, now).await?,
         pools,
         n_pools: after.pools.len(),
         conflicts,
     })
 }
 
-/// Two versions of a configuration next to each other.
+/// Compares two versions of a configuration.
 pub async fn compare_versions(
     engine: &Engine,
     from: VersionRecord,
@@ -117,7 +117,7 @@ pub async fn compare_versions(
     Ok(compared.await?)
 }
 
-impl Outlook {
+impl EditImpact {
     async fn of(
         engine: &Engine,
         pools: &[PoolDifference],
@@ -141,7 +141,7 @@ impl Outlook {
             }
             Ok::<_, StoreError>(workers)
         });
-        let mut outlook = Self {
+        let mut impact = Self {
             workers: read.await?,
             prices: BTreeMap::new(),
         };
@@ -151,14 +151,14 @@ impl Outlook {
                 .iter()
                 .flat_map(|replaced| [&replaced.before, &replaced.after]);
             for way in pool.created.iter().chain(&pool.archived).chain(replaced) {
-                outlook.ask_price(engine, pool, way, now);
+                impact.read_price(engine, pool, way, now);
             }
         }
-        Ok(outlook)
+        Ok(impact)
     }
 
-    /// From what the provider knows already.
-    fn ask_price(&mut self, engine: &Engine, pool: &PoolDifference, way: &Way, now: Timestamp) {
+    /// Uses only prices that the provider has cached.
+    fn read_price(&mut self, engine: &Engine, pool: &PoolDifference, way: &Way, now: Timestamp) {
         let Ok(provider) = engine.providers.get(&way.provider_id) else {
             return;
         };
