@@ -58,9 +58,12 @@ pub struct Caller {
 
 impl Caller {
     /// Checks that the body is the signed one; call it after reading the body.
-    pub fn check_payload(&self, asking: &RequestToAuthenticate) -> Result<(), AuthenticationError> {
+    pub fn check_payload(
+        &self,
+        request: &RequestToAuthenticate,
+    ) -> Result<(), AuthenticationError> {
         let signed = self.payload_hash.as_deref();
-        Ok(check_payload(signed, &asking.content_type, &asking.body)?)
+        Ok(check_payload(signed, &request.content_type, &request.body)?)
     }
 }
 
@@ -69,7 +72,7 @@ impl Caller {
 pub trait Authenticator: Send + Sync {
     async fn authenticate(
         &self,
-        asking: &RequestToAuthenticate,
+        request: &RequestToAuthenticate,
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError>;
 

@@ -98,7 +98,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     if let Some(broker) = app.events.broker.clone()
         && plays(Role::Publisher)
     {
-        let bell = Arc::clone(&app.events.told);
+        let bell = Arc::clone(&app.events.published);
         driver.start_woken(every(1), bell, BrokerPublisher::new(own(), broker));
     }
     if plays(Role::Publisher) {

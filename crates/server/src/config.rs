@@ -1,6 +1,7 @@
 //! The configuration file: one TOML document.
 //!
-//! Every key has a default or the start fails naming it; a key that is not known is an error.
+//! Every key has a default or is required, and the start fails naming a missing key. An unknown key
+//! is an error.
 
 mod artifacts;
 mod auth;
@@ -36,13 +37,14 @@ pub use tls::TlsFiles;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Encrypts the connections to that address.
     pub tls: Option<TlsFiles>,
-    /// Where clients reach us, if that is not `http://<listen>`, or `https://<listen>` with `tls`.
+    /// The URL by which clients reach the server, if it is not `http://<listen>`, or
+    /// `https://<listen>` with `tls`.
     pub root_url: Option<String>,
-    /// A folder for files of our own: those of local workers, logs of tasks.
+    /// The folder for the server's own files: those of local workers, logs of tasks.
     pub data: Option<PathBuf>,
     pub database: Database,
     pub keys: Keys,
@@ -52,7 +54,7 @@ pub struct Config {
     pub worker_manager: WorkerManager,
     pub fleet: Fleet,
     pub notify: Notify,
-    /// What this process does; everything, unless some are named.
+    /// The roles of this process; all roles by default.
     pub roles: Roles,
     pub artifacts: Artifacts,
     pub events: Events,
@@ -65,14 +67,14 @@ pub struct Config {
 pub struct Database {
     /// `sqlite:<path>` or `postgres://…`.
     pub url: String,
-    /// How many connections to hold.
+    /// The number of connections in the pool.
     pub connections: usize,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keys {
-    /// A file of lines `<id> <base64 of 32 bytes>`; the first key seals, all of them open.
+    /// A file of lines `<id> <base64 of 32 bytes>`. The first key encrypts; all of them decrypt.
     pub file: PathBuf,
 }
 
@@ -89,17 +91,17 @@ pub struct Limits {
     pub head_seconds: u64,
     /// A request's body must arrive within this time.
     pub body_seconds: u64,
-    /// More connections than this wait.
+    /// Further connections wait.
     pub max_connections: usize,
-    /// Requests under way have this long to end when the server stops.
+    /// Running requests have this long to end when the server stops.
     pub drain_seconds: u64,
     /// An upload must arrive within this time, and each piece of it within `body_seconds`.
     pub upload_seconds: u64,
     /// Memory for the bodies of all authorised requests together, as text and parsed.
     pub body_memory_bytes: usize,
-    /// How many calls without credentials an address may make in a minute; 0: any number.
+    /// Maximum number of calls without credentials per address and minute; 0: no limit.
     pub open_calls_per_minute: u32,
-    /// How many proxies stand between clients and us; each adds to `X-Forwarded-For`.
+    /// Number of trusted proxies before the server; each adds to `X-Forwarded-For`.
     pub trusted_proxies: u8,
     /// Validate our own replies against their schemas. For tests: it is slow.
     pub check_responses: bool,
@@ -118,7 +120,7 @@ pub struct WorkerManager {
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     pub format: LogFormat,
-    /// Which records to write, as in `info,store=debug`.
+    /// The filter of log records, for example `info,store=debug`.
     pub filter: String,
 }
 
@@ -178,7 +180,7 @@ impl Default for Database {
     }
 }
 
-/// The address of a database may hold a password.
+/// The address of a database may contain a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
@@ -205,7 +207,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The first limit that is zero: such a server could answer nobody.
+    /// The first limit that is zero: such a server could answer no request.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         let counts = [
             ("server.max_connections", self.max_connections as u64),
@@ -243,7 +245,7 @@ impl Config {
         Self::from_toml(&text, file)
     }
 
-    /// `file` is only named in errors.
+    /// `file` is used only in error messages.
     pub fn from_toml(text: &str, file: &Path) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|problem| ConfigError::Syntax {
             file: file.to_owned(),
@@ -251,7 +253,7 @@ impl Config {
         })
     }
 
-    /// Where clients reach us, without a trailing slash.
+    /// The URL by which clients reach the server, without a trailing slash.
     pub fn root_url(&self) -> String {
         self.root_url.as_ref().map_or_else(
             || self.url_of(self.listen),
@@ -265,13 +267,13 @@ impl Config {
         format!("{scheme}://{address}")
     }
 
-    /// Other machines can connect, and nothing on the way is encrypted, as far as we know.
+    /// Whether other machines can connect without encryption, as far as the configuration shows.
     pub fn is_open_without_tls(&self) -> bool {
         let is_local = self.listen.ip().to_canonical().is_loopback();
         !is_local && self.tls.is_none() && self.server.trusted_proxies == 0
     }
 
-    /// Where artifacts are kept, if anywhere.
+    /// The folder of artifacts, if one is configured.
     pub fn artifact_folder(&self) -> Option<PathBuf> {
         let beside = || self.data.as_ref().map(|data| data.join("artifacts"));
         self.artifacts.folder.clone().or_else(beside)
@@ -284,7 +286,7 @@ impl Config {
         };
         if self.keys.file.as_os_str().is_empty() {
             return Err(problem(
-                "is missing: name a file of keys, one `<id> <base64>` a line".into(),
+                "is missing: give a file of keys, one `<id> <base64>` per line".into(),
             ));
         }
         let keys = read(&self.keys.file)?
@@ -317,7 +319,7 @@ impl Config {
         }
     }
 
-    /// Finds what serde cannot: values that make no sense.
+    /// Finds invalid values that serde cannot find.
     pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key: &str, problem: &str| {
             Err(ConfigError::Value {
@@ -363,7 +365,10 @@ impl Config {
         }
         self.notify.check()?;
         if self.roles.is_empty() {
-            return wrong("roles", "must name at least one, or be left out for all");
+            return wrong(
+                "roles",
+                "must name at least one role; omit it for all roles",
+            );
         }
         for client in &self.auth.static_clients {
             if !client.client_id.starts_with("static/") {
@@ -434,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_named() {
+    fn an_unknown_key_is_named() {
         let problem = parse("[server]\nmax_boddy_bytes = 1").unwrap_err();
         assert!(problem.contains("max_boddy_bytes"), "{problem}");
         let problem = parse("[providers.x]\nkind = \"fake\"\naccepts = \"google\"\nstok = 1");
@@ -465,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_named() {
+    fn invalid_values_are_named() {
         for (text, key) in [
             ("", "database.url"),
             (
@@ -511,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_static_provider_has_is_named() {
+    fn an_unknown_key_of_a_static_provider_is_named() {
         let problem = parse("[providers.x]\nkind = \"static\"\nfoo = 1").unwrap_err();
         assert!(problem.to_string().contains("foo"), "{problem}");
         parse("[providers.x]\nkind = \"static\"").unwrap();

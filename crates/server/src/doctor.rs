@@ -1,4 +1,4 @@
-//! Looks a configuration over, and says what is wrong and what to do about it.
+//! Checks a configuration and its environment, and says how to fix problems.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::health::{skew_ms, skew_problem};
 use crate::notify::MailChannel;
 use crate::tls::TlsAcceptor;
 
-/// The server has this long to answer.
+/// Time limit of the server's answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// A provider has this long to be set up.
+/// Time limit of a provider's set-up.
 const SET_UP_LIMIT: Duration = Duration::from_secs(20);
 /// Clients are read in pages of this size.
 const PAGE: u32 = 100;
-/// A clock that shows an earlier time than this program was written at is wrong.
+/// A clock that shows an earlier time than this program's release is wrong.
 const WRITTEN_MS: i64 = 1_790_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub enum State {
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub what: String,
     pub state: State,
-    /// What to do.
+    /// How to fix the problem.
     pub advice: Option<String>,
 }
 
@@ -86,13 +86,13 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether people can be told of errors. Nothing is sent.
+/// Checks the channels for notices of errors. Sends nothing.
 async fn notices(config: &Config) -> Vec<Finding> {
     let hooks = config.notify.hooks().unwrap_or_default();
     let open = hooks.iter().filter(|hook| !hook.is_private).map(|hook| {
         Finding::warning(
-            format!("notices to the webhook at {} go in the clear", hook.host),
-            "give notify.webhook.url an address that begins with https://",
+            format!("notices to the webhook at {} are not encrypted", hook.host),
+            "change notify.webhook.url to an address that begins with https://",
         )
     });
     let mut findings: Vec<Finding> = open.collect();
@@ -107,49 +107,50 @@ async fn notices(config: &Config) -> Vec<Finding> {
     findings.push(match greeted {
         Ok(()) => Finding::good(format!("{place} answers")),
         Err(problem) => Finding::bad(
-            format!("{place} cannot be used: {problem}"),
-            "see that notify.email has the right smtp, tls, user and password, and that nothing stands between",
+            format!("{place} is not usable: {problem}"),
+            "check smtp, tls, user and password of notify.email, and whether a firewall blocks \
+             the connection",
         ),
     });
     findings
 }
 
-/// What tasks leave behind needs a place, if it is to be kept.
+/// Checks the folder for artifacts and logs.
 fn artifacts(config: &Config) -> Option<Finding> {
     let folder = config.artifact_folder()?;
     let place = folder.display().to_string();
     Some(match ArtifactFolder::new(folder).check_writable() {
-        Ok(()) => Finding::good("files and logs of tasks can be kept"),
+        Ok(()) => Finding::good("the folder of artifacts and logs is writable"),
         Err(problem) => Finding::bad(
-            format!("files and logs of tasks cannot be kept in {place}: {problem}"),
-            "give the folder to the user that the server runs as, or name another: artifacts.folder",
+            format!("cannot write to the folder of artifacts and logs, {place}: {problem}"),
+            "give the server's user access to the folder, or choose another one: artifacts.folder",
         ),
     })
 }
 
 fn configuration(config: &Config) -> Finding {
     match config.check() {
-        Ok(()) => Finding::good("the configuration makes sense"),
+        Ok(()) => Finding::good("the configuration is valid"),
         Err(problem) => Finding::bad(
-            format!("the configuration does not make sense: {problem}"),
-            "mend the key that is named; docs/configuration.md describes each",
+            format!("the configuration is not valid: {problem}"),
+            "correct the key; see docs/configuration.md",
         ),
     }
 }
 
 fn keys(config: &Config) -> Finding {
     match config.keyring() {
-        Ok(_) => Finding::good("the keys can be read"),
+        Ok(_) => Finding::good("the keys are readable"),
         Err(problem) => Finding::bad(
-            format!("the keys cannot be used: {problem}"),
-            "restore keys.file from its backup, without which no access token can be opened; for a \
-             new installation make one: echo \"k1 $(head -c 32 /dev/urandom | base64)\" > keys; \
-             chmod 600 keys",
+            format!("the keys are not usable: {problem}"),
+            "restore keys.file from its backup, without which no access token can be decrypted; \
+             for a new installation make one: echo \"k1 $(head -c 32 /dev/urandom | base64)\" > \
+             keys; chmod 600 keys",
         ),
     }
 }
 
-/// Tokens that the configuration gives and that are none.
+/// Checks the access tokens in the configuration.
 fn tokens(config: &Config) -> Vec<Finding> {
     let clients = config.auth.static_clients.iter().map(StaticClient::token);
     let outside = config.auth.taskcluster.iter().map(OutsideAuth::token);
@@ -160,14 +161,14 @@ fn tokens(config: &Config) -> Vec<Finding> {
         .filter_map(Result::err)
         .map(|problem| {
             Finding::bad(
-                format!("an access token cannot be used: {problem}"),
-                "give one, in a file that only the server's user may read",
+                format!("an access token is not usable: {problem}"),
+                "put a token into a file that only the server's user may read",
             )
         })
         .collect()
 }
 
-/// Files that nobody else should read.
+/// Files that no other user should read.
 fn secret_files(config: &Config) -> impl Iterator<Item = &Path> {
     let clients = config.auth.static_clients.iter();
     let outside = config.auth.taskcluster.iter();
@@ -193,7 +194,7 @@ fn open_to_others(file: &Path) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o077 != 0).then(|| {
-        let what = format!("others may read the secret in {}", file.display());
+        let what = format!("other users may read the secret in {}", file.display());
         Finding::warning(what, format!("chmod 600 {}", file.display()))
     })
 }
@@ -207,8 +208,8 @@ fn clock() -> Finding {
     let now = SystemClock.now();
     if now.as_millis() < WRITTEN_MS {
         return Finding::bad(
-            format!("the clock shows {now}, which is long past"),
-            "set the clock: signatures are good for 15 minutes only",
+            format!("the clock shows {now}, which is in the past"),
+            "set the clock: signatures are valid for 15 minutes only",
         );
     }
     Finding::good(format!("the clock shows {now}"))
@@ -218,14 +219,14 @@ fn providers(config: &Config) -> Finding {
     match config.providers.0.len() {
         0 => Finding::warning(
             "no provider is configured",
-            "add a section [providers.<id>]; without one no pool can be made",
+            "add a section [providers.<id>]; pools need a provider",
         ),
         1 => Finding::good("1 provider is configured"),
         count => Finding::good(format!("{count} providers are configured")),
     }
 }
 
-/// Sets up providers that reach out, as a start of the server does. Nothing is launched.
+/// Sets up providers of outside services, as the server does. Launches nothing.
 async fn provider_set_ups(config: &Config) -> Vec<Finding> {
     let Ok(keyring) = config.keyring() else {
         return Vec::new();
@@ -237,7 +238,7 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
         .iter()
         .filter(|(_, provider)| match provider {
             ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
-            // The worker processes of a running server are not for us to set up.
+            // The worker processes belong to a running server.
             ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
         });
     let built = outward.map(|(id, provider)| {
@@ -257,15 +258,15 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
     let good = ready.map(|id| Finding::good(format!("provider {id} can be set up")));
     let bad = failed.into_iter().map(|(id, problem)| {
         Finding::bad(
-            format!("provider {id} cannot be set up, and launches nothing: {problem}"),
-            "see that what the section [providers] names is there and answers; a running server tries again \
-             by itself",
+            format!("provider {id} failed to start: {problem}"),
+            "check the resources that its section in [providers] names; a running server tries \
+             again automatically",
         )
     });
     good.chain(bad).collect()
 }
 
-/// Tasks of worker processes that the server starts as itself can do what it can.
+/// Warns of providers whose tasks run with the server's permissions.
 fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
     let providers = config.providers.0.iter();
     let by_ourselves = providers.filter(|(_, provider)| match provider {
@@ -279,16 +280,17 @@ fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
     by_ourselves.map(|(id, _)| {
         Finding::warning(
             format!(
-                "tasks of provider {id} run as the user that the server runs as, and can read its \
-                 keys and its database"
+                "tasks of provider {id} run as the server's user and can read its keys and its \
+                 database"
             ),
-            "that is right if you would give everybody who may create tasks there this user's \
-             account; if not, have its command start workers as another user: docs/security.md",
+            "this is right only if you would give everybody who may create tasks there this \
+             user's account; otherwise have its command start workers as another user: \
+             docs/security.md",
         )
     })
 }
 
-/// Brokers that are configured: of our own events, and of an outside queue.
+/// The configured brokers: for our own events, and of an outside queue.
 async fn brokers(config: &Config) -> Vec<Finding> {
     let events = config.events.amqp.as_ref();
     let pulse = config.queue.taskcluster.as_ref();
@@ -304,13 +306,14 @@ async fn brokers(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// An outside queue gives the tasks of removed workers to others when it hears of these, which is on its own broker.
+/// An outside queue reads events of removed workers from its own broker, and gives their tasks to
+/// other workers.
 fn unheard_queue(config: &Config) -> Option<Finding> {
     let queue = config.queue.taskcluster.as_ref()?;
     config.events.amqp.is_none().then(|| {
         Finding::warning(
             format!(
-                "the queue at {} does not hear of removed workers: there is no events.amqp",
+                "the queue at {} gets no events of removed workers: events.amqp is not set",
                 queue.root_url
             ),
             "set events.amqp to that deployment's broker; without it, tasks of removed workers wait until their claims expire",
@@ -322,19 +325,16 @@ async fn broker(amqp: &Amqp, key: &str) -> Finding {
     let broker = match amqp.broker(key) {
         Ok(broker) => broker,
         Err(problem) => {
-            let what = format!("the broker of {key} cannot be used: {problem}");
-            return Finding::bad(what, "mend the key that is named");
+            let what = format!("the broker of {key} is not usable: {problem}");
+            return Finding::bad(what, "correct the key");
         }
     };
     match broker.check().await {
         Ok(()) => Finding::good(format!("the broker of {key} answers")),
-        // Events wait for it, so nothing is lost, and a server starts without it.
+        // Events wait for the broker, so nothing is lost, and a server starts without it.
         Err(problem) => Finding::warning(
-            format!(
-                "the broker of {key} cannot be used: {}",
-                with_causes(&problem)
-            ),
-            "see that it runs, that the address is right, and that it knows the user and the password",
+            format!("cannot use the broker of {key}: {}", with_causes(&problem)),
+            "check that the broker runs, the address, the user and the password",
         ),
     }
 }
@@ -346,15 +346,15 @@ async fn database(config: &Config) -> Vec<Finding> {
     };
     if let Some(file) = options.missing_file() {
         let what = format!(
-            "there is no database at {} yet: the first start makes it",
+            "the database at {} does not exist yet: the first start creates it",
             file.display()
         );
         return vec![Finding::good(what)];
     }
     let unreachable = |problem: String| {
         Finding::bad(
-            format!("the database cannot be used: {problem}"),
-            "see that it runs, that database.url is right, and that this user may use it",
+            format!("cannot use the database: {problem}"),
+            "check that it runs, database.url, and the permissions of the user",
         )
     };
     let store = match Store::open(&options) {
@@ -379,8 +379,8 @@ async fn database(config: &Config) -> Vec<Finding> {
             "run `fleetwright migrate`, or start the server, which does the same",
         ),
         Err(problem) => Finding::bad(
-            format!("the database's version cannot be told: {problem}"),
-            "use the program that the database was last used with, or a newer one",
+            format!("cannot read the version of the database: {problem}"),
+            "use the program that last used the database, or a newer one",
         ),
     };
     findings.push(migrated);
@@ -388,7 +388,7 @@ async fn database(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether the database has the same time.
+/// Compares the database's clock with ours.
 async fn database_clock(store: &Store) -> Option<Finding> {
     let before = SystemClock.now();
     let read = store.read("database_clock", store::database_clock);
@@ -396,12 +396,12 @@ async fn database_clock(store: &Store) -> Option<Finding> {
     let problem = skew_problem(skew_ms(before, SystemClock.now(), theirs))?;
     Some(Finding::warning(
         problem,
-        "keep the time of both machines right with a time service (NTP): leases and credentials \
-         depend on it",
+        "synchronise the clocks of both machines with a time service (NTP): leases and \
+         credentials depend on it",
     ))
 }
 
-/// Access tokens in the database that none of the keys opens.
+/// Checks whether the keys decrypt the access tokens in the database.
 async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     let keyring = config.keyring().ok()?;
     let is_shut = |client: &ClientRecord| {
@@ -427,36 +427,36 @@ async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
     }
     let first = first?;
     Some(Finding::bad(
-        format!("no key opens the access tokens of {n_shut} clients, {first} among them"),
-        "put the lines of the keys that were used before back below the present one in keys.file",
+        format!("no key decrypts the access tokens of {n_shut} clients, including {first}"),
+        "add the lines of the previous keys below the current one in keys.file",
     ))
 }
 
-/// Whether connections are encrypted, by us or by a proxy.
+/// Checks whether connections are encrypted, by the server or by a proxy.
 fn tls(config: &Config) -> Option<Finding> {
     if config.is_open_without_tls() {
         let address = config.listen;
         return Some(Finding::warning(
-            format!("other machines can connect to {address}, and nothing is encrypted"),
-            "give a certificate in the section [tls], or put a proxy with TLS in front and say how \
-             many proxies there are: server.trusted_proxies",
+            format!("other machines can connect to {address}, and connections are not encrypted"),
+            "configure a certificate in the section [tls], or a proxy with TLS and the number of \
+             proxies: server.trusted_proxies",
         ));
     }
     let files = config.tls.clone()?;
     Some(match TlsAcceptor::new(files) {
-        Ok(_) => Finding::good("the TLS certificate and its key can be used"),
+        Ok(_) => Finding::good("the TLS certificate and its key are usable"),
         Err(problem) => Finding::bad(
             format!(
-                "the TLS certificate cannot be used: {}",
+                "the TLS certificate is not usable: {}",
                 with_causes(&problem)
             ),
-            "see that tls.certificate_file and tls.key_file name PEM files that belong together, and \
-             that the server's user may read them",
+            "check that tls.certificate_file and tls.key_file are PEM files that belong together, \
+             and that the server's user may read them",
         ),
     })
 }
 
-/// Either a server of ours answers at the address, or it is free.
+/// Checks that our server answers at the address, or that the address is free.
 async fn address(config: &Config) -> Finding {
     let address = config.listen;
     if TcpListener::bind(address).await.is_ok() {
@@ -476,11 +476,12 @@ async fn address(config: &Config) -> Finding {
         }
         Ok(reply) => Finding::bad(
             format!("{url} answers {}", reply.status()),
-            "see what else listens there, or what stands between; root_url must lead to us",
+            "find the program that listens there, or the proxy in front of it; root_url must lead \
+             to this server",
         ),
         Err(problem) => Finding::bad(
-            format!("{address} is taken, and {url} does not answer: {problem}"),
-            "see what else listens there, or whether root_url is right",
+            format!("{address} is in use, and {url} does not answer: {problem}"),
+            "find the program that listens there, and check root_url",
         ),
     }
 }

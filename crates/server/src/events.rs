@@ -40,7 +40,7 @@ pub struct EventStream {
     recent: Mutex<Recent>,
     head: watch::Sender<i64>,
     /// Wakes the task that publishes events to a broker.
-    pub told: Arc<Notify>,
+    pub published: Arc<Notify>,
 }
 
 struct Recent {
@@ -62,19 +62,19 @@ impl EventStream {
                 n_bytes: 0,
             }),
             head: watch::Sender::new(head),
-            told: Arc::default(),
+            published: Arc::default(),
         }
     }
 
     /// Publishes events, which are in order and follow the last published one.
-    pub fn tell(&self, rows: &[OutboxRow]) {
+    pub fn publish(&self, rows: &[OutboxRow]) {
         let head = *self.head.borrow();
         let news: Vec<Arc<StreamEvent>> = rows
             .iter()
             .filter(|row| row.position > head)
             .map(|row| Arc::new(StreamEvent::new(row)))
             .collect();
-        let Some(last) = news.last().map(|told| told.position) else {
+        let Some(last) = news.last().map(|event| event.position) else {
             return;
         };
         self.recent
@@ -82,7 +82,7 @@ impl EventStream {
             .unwrap_or_else(PoisonError::into_inner)
             .keep(news);
         self.head.send_replace(last);
-        self.told.notify_one();
+        self.published.notify_one();
     }
 
     /// The position of the last published event.
@@ -107,14 +107,14 @@ impl EventStream {
             return None;
         }
         let events = &recent.events;
-        let first = events.partition_point(|told| told.position <= position);
+        let first = events.partition_point(|event| event.position <= position);
         Some(events.range(first..).take(limit).cloned().collect())
     }
 }
 
 impl Recent {
     fn keep(&mut self, news: Vec<Arc<StreamEvent>>) {
-        self.n_bytes += news.iter().map(|told| told.frame.len()).sum::<usize>();
+        self.n_bytes += news.iter().map(|event| event.frame.len()).sum::<usize>();
         self.events.extend(news);
         while self.events.len() > MAX_RECENT || self.n_bytes > MAX_RECENT_BYTES {
             let Some(oldest) = self.events.pop_front() else {
@@ -185,14 +185,14 @@ mod tests {
 
     fn places(stream: &EventStream, after: i64) -> Option<Vec<i64>> {
         let events = stream.after(after, usize::MAX)?;
-        Some(events.iter().map(|told| told.position).collect())
+        Some(events.iter().map(|event| event.position).collect())
     }
 
     #[test]
     fn a_listener_reads_from_its_own_position() {
         let stream = EventStream::new(String::new(), None, 10);
         assert_eq!(places(&stream, 10), Some(vec![]));
-        stream.tell(&rows(11..=13, 0));
+        stream.publish(&rows(11..=13, 0));
         assert_eq!(places(&stream, 10), Some(vec![11, 12, 13]));
         assert_eq!(places(&stream, 12), Some(vec![13]));
         assert_eq!(places(&stream, 99), Some(vec![]));
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn an_event_is_published_once() {
         let stream = EventStream::new(String::new(), None, 0);
-        stream.tell(&rows(1..=3, 0));
-        stream.tell(&rows(2..=4, 0));
-        stream.tell(&rows(1..=2, 0));
+        stream.publish(&rows(1..=3, 0));
+        stream.publish(&rows(2..=4, 0));
+        stream.publish(&rows(1..=2, 0));
         assert_eq!(places(&stream, 0), Some(vec![1, 2, 3, 4]));
         assert_eq!(stream.head(), 4);
     }
@@ -216,7 +216,7 @@ mod tests {
         for count in sizes_around("server::events::MAX_RECENT", MAX_RECENT) {
             let stream = EventStream::new(String::new(), None, 0);
             for some in all[..count].chunks(500) {
-                stream.tell(some);
+                stream.publish(some);
             }
             let n_gone = count.saturating_sub(MAX_RECENT);
             let begin = i64::try_from(n_gone).unwrap();
@@ -229,16 +229,16 @@ mod tests {
     #[test]
     fn a_bounded_size_of_events_is_kept() {
         let stream = EventStream::new(String::new(), None, 0);
-        stream.tell(&rows(1..=30, 1024 * 1024));
+        stream.publish(&rows(1..=30, 1024 * 1024));
         assert_eq!(places(&stream, 14), None);
         assert_eq!(places(&stream, 15).unwrap().len(), 15);
     }
 
     #[test]
     fn an_event_is_one_message() {
-        let told = StreamEvent::new(&rows([7], 0)[0]);
+        let event = StreamEvent::new(&rows([7], 0)[0]);
         assert_eq!(
-            std::str::from_utf8(&told.frame).unwrap(),
+            std::str::from_utf8(&event.frame).unwrap(),
             "id: 7\nevent: worker-running\ndata: {\"created\":\"2026-09-21T14:13:20.000Z\",\
              \"exchange\":\"exchange/taskcluster-worker-manager/v1/worker-running\",\"id\":\"id-7\",\
              \"payload\":{\"filler\":\"\",\"workerPoolId\":\"a/b\"},\"routingKey\":\"primary.a\",\
@@ -250,8 +250,8 @@ mod tests {
     fn line_breaks_in_an_event_do_not_break_its_message() {
         let mut row = rows([7], 0).remove(0);
         row.payload = json!({"title": "two\nlines\r\n\n"});
-        let told = StreamEvent::new(&row);
-        let text = std::str::from_utf8(&told.frame).unwrap();
+        let event = StreamEvent::new(&row);
+        let text = std::str::from_utf8(&event.frame).unwrap();
         assert_eq!(text.lines().count(), 4, "{text}");
     }
 }

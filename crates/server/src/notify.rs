@@ -1,9 +1,9 @@
-//! People are told of errors in worker pools: by cause and not by machine, and not too often.
+//! Notifications of errors in worker pools, grouped by cause and limited in number.
 //!
-//! Errors are read from the stream of events, from a place that is kept in the store, and counted under their
-//! causes. When it is time to tell of some, a notice is written, with the note that they have been told, and
-//! then sent. Each channel does so for itself: one that does not work holds up no other, and what happens
-//! meanwhile is only counted.
+//! Errors are read from the stream of events, from a stored position, and counted by cause. When
+//! some are due, one transaction writes a notice and marks its errors as reported; then the notice
+//! is sent. Each channel works on its own, so a failed channel delays no other, and meanwhile its
+//! errors are counted.
 
 mod advice;
 mod cause;
@@ -28,56 +28,56 @@ pub use webhook::WebhookChannel;
 
 use crate::config::Config;
 
-/// A way to tell people.
+/// A way to send notices.
 #[async_trait]
 pub trait Channel: Send + Sync {
-    /// By which the store knows it.
+    /// The id of the channel in the store.
     fn id(&self) -> &str;
 
-    /// What people call it.
+    /// The name of the channel for people.
     fn name(&self) -> &str;
 
-    /// Who is to be told of errors in this pool; `None`: nobody, by this channel.
+    /// The recipient of notices about this pool; `None`: no notices by this channel.
     fn recipient(&self, pool: &Pool) -> Option<String>;
 
     /// Ends within a time limit of its own.
     async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError>;
 }
 
-/// A notice on its way.
+/// A notice to be sent.
 #[derive(Debug)]
 pub struct Notification<'a> {
-    /// By which repeats can be dropped.
+    /// The notice's id, to drop repeats.
     pub id: &'a str,
     pub recipient: &'a str,
     pub content: &'a Content,
-    /// When it was written.
+    /// When the notice was written.
     pub created: Timestamp,
     pub now: Timestamp,
 }
 
-/// Why a notice was not sent, by what else will not be sent either.
+/// Why a notice was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Nothing goes by this channel at the moment.
+    /// The channel does not work at the moment.
     #[error("{0}")]
     Channel(String),
-    /// This one is refused; others may be taken.
+    /// This notice was refused; others may be accepted.
     #[error("{0}")]
     Refused(String),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelsError {
-    #[error("the configuration of notices is not usable")]
+    #[error("the configuration of notices is not valid")]
     Config(#[from] crate::config::ConfigError),
-    #[error("the HTTP client for webhooks cannot be made")]
+    #[error("cannot create the HTTP client for webhooks")]
     Http(#[from] reqwest::Error),
-    #[error("the encryption for mail cannot be set up")]
+    #[error("cannot set up the encryption for mail")]
     Mail(#[from] lettre::transport::smtp::Error),
 }
 
-/// All channels that the configuration names. Makes no connection.
+/// All channels of the configuration. Connects to none of them.
 pub fn channels(config: &Config) -> Result<Vec<Arc<dyn Channel>>, ChannelsError> {
     let root_url = config.root_url();
     let mut channels: Vec<Arc<dyn Channel>> = Vec::new();

@@ -158,12 +158,12 @@ async fn assemble(
         tracing::info!("migrated the database: {applied}");
     }
     let (authenticator, issuer, queue_issuer) =
-        open_gate(&config, &store, &keyring, &random, now).await?;
+        open_authenticator(&config, &store, &keyring, &random, now).await?;
     let demand_source = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
     let configured = build_providers(&config, &keyring, &clock, schemas);
     let providers = Providers::new(configured.into_iter().chain(further).collect());
-    tell_missing_providers(&store, &providers).await?;
+    warn_of_missing_providers(&store, &providers).await?;
     for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
         tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
     }
@@ -270,7 +270,7 @@ fn build_providers(
 }
 
 /// The authenticator, and the issuers of the credentials of workers and of tasks.
-async fn open_gate(
+async fn open_authenticator(
     config: &Config,
     store: &Store,
     keyring: &Arc<Keyring>,
@@ -312,7 +312,7 @@ async fn open_events(
 }
 
 /// Pools of a missing provider get no workers, so they are reported at the start.
-async fn tell_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
+async fn warn_of_missing_providers(store: &Store, providers: &Providers) -> Result<(), StoreError> {
     for (id, pools) in store
         .scan("pools_by_provider", store::pools_by_provider)
         .await?

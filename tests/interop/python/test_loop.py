@@ -97,7 +97,7 @@ STORY = [
     "registered and got credentials",
     "asked the queue for work for the first time",
     "ended a task",
-    "told to go",
+    "asked to stop",
     "ended: ",
     "now it is stopped",
 ]

@@ -79,12 +79,8 @@ fn the_example_configuration_is_printed_and_valid() {
     // Its files are not there, which is another matter than its keys.
     let doctor = home.run(&["doctor", "--config", &file]);
     assert_eq!(doctor.code, 1, "{}", doctor.err);
-    assert!(
-        doctor
-            .out
-            .contains("good     the configuration makes sense")
-    );
-    assert!(doctor.out.contains("bad      the keys cannot be used"));
+    assert!(doctor.out.contains("good     the configuration is valid"));
+    assert!(doctor.out.contains("bad      the keys are not usable"));
     assert!(doctor.out.contains("hint: "));
 }
 

@@ -87,7 +87,7 @@ fn a_failed_provider_is_shown_by_all_related_commands() {
     ];
     let examined = server.home.run(&examine);
     assert_eq!(examined.code, 1, "{}", examined.out);
-    let said = "bad      provider racks cannot be set up, and launches nothing: ";
+    let said = "bad      provider racks failed to start: ";
     assert!(examined.out.contains(said), "{}", examined.out);
     let metrics = wait_for("it is measured", || {
         let (status, metrics) = server.call("GET", "/metrics", None);

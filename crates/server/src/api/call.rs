@@ -37,8 +37,8 @@ pub struct Call {
     pub now: Timestamp,
     pub request_id: String,
     /// Cancelled when the client disconnects or the server stops.
-    pub gone: CancellationToken,
-    pub asking: RequestToAuthenticate,
+    pub cancelled: CancellationToken,
+    pub auth_request: RequestToAuthenticate,
     /// The client's position in the event stream when its last connection ended.
     pub last_event_id: Option<String>,
     /// The entity tags of the replies that the client already has.
@@ -145,7 +145,7 @@ impl Call {
             self.caller = Some(
                 self.app
                     .authenticator
-                    .authenticate(&self.asking, self.now)
+                    .authenticate(&self.auth_request, self.now)
                     .await?,
             );
         }
@@ -171,7 +171,7 @@ impl Call {
             action: action.to_owned(),
             client_id: client_id.unwrap_or_else(|| "anonymous".to_owned()),
             created: self.now,
-            source_ip: Some(self.asking.source_ip.clone()),
+            source_ip: Some(self.auth_request.source_ip.clone()),
             request_id: Some(self.request_id.clone()),
             detail: Value::Null,
         }

@@ -134,9 +134,13 @@ impl Server {
         let watcher = graceful.watcher();
         tokio::spawn(async move {
             match &self.app.tls {
-                None => self.clone().speak(stream, peer, false, watcher).await,
+                None => {
+                    self.clone()
+                        .serve_client(stream, peer, false, watcher)
+                        .await
+                }
                 Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => self.clone().speak(stream, peer, true, watcher).await,
+                    Ok(stream) => self.clone().serve_client(stream, peer, true, watcher).await,
                     Err(problem) => {
                         tracing::debug!(peer = %peer, error = %problem, "TLS handshake failed: \
                             {problem}");
@@ -148,14 +152,19 @@ impl Server {
     }
 
     /// Answers the requests of one connection until it ends.
-    async fn speak<C>(self: Arc<Self>, stream: C, peer: SocketAddr, is_tls: bool, watcher: Watcher)
-    where
+    async fn serve_client<C>(
+        self: Arc<Self>,
+        stream: C,
+        peer: SocketAddr,
+        is_tls: bool,
+        watcher: Watcher,
+    ) where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let head_limit = Duration::from_secs(self.app.config.server.head_seconds);
         let service = service_fn(move |request: Request<Incoming>| {
             let server = Arc::clone(&self);
-            let answering = server.guarded(request, peer, is_tls);
+            let answering = server.answer_safely(request, peer, is_tls);
             // An idle connection keeps room for this future, too.
             Box::pin(async move { Ok::<_, Infallible>(answering.await) })
         });
@@ -175,7 +184,7 @@ impl Server {
 
     /// Answers one request. A panic affects no other request. Changes run in a task of their own,
     /// so a client that disconnects does not interrupt them.
-    async fn guarded(
+    async fn answer_safely(
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: SocketAddr,
@@ -186,9 +195,9 @@ impl Server {
             Method::GET | Method::HEAD | Method::OPTIONS
         );
         // Dropped with the connection.
-        let gone = self.stopping.child_token();
-        let _hangs_up = gone.clone().drop_guard();
-        let answering = async move { self.answer_until(request, peer, is_tls, gone).await };
+        let cancelled = self.stopping.child_token();
+        let _cancel_on_drop = cancelled.clone().drop_guard();
+        let answering = async move { self.answer_until(request, peer, is_tls, cancelled).await };
         let answering = AssertUnwindSafe(answering).catch_unwind();
         let answered = if reads {
             answering.await.ok()
@@ -207,8 +216,8 @@ impl Server {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let gone = self.stopping.child_token();
-        self.answer_until(request, peer, false, gone).await
+        let cancelled = self.stopping.child_token();
+        self.answer_until(request, peer, false, cancelled).await
     }
 
     async fn answer_until<B>(
@@ -216,7 +225,7 @@ impl Server {
         request: Request<B>,
         peer: SocketAddr,
         is_tls: bool,
-        gone: CancellationToken,
+        cancelled: CancellationToken,
     ) -> Response
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -233,7 +242,7 @@ impl Server {
             peer,
             is_tls,
             tags: tags.clone(),
-            gone,
+            cancelled,
         };
         let span = tracing::info_span!("request", request.id = %tags.request_id, trace.id = %tags.trace_id);
         let answering = async {
@@ -247,7 +256,7 @@ impl Server {
         };
         let mut response = answering.instrument(span).await;
         let is_private = response.extensions().get::<Private>().is_some();
-        dress(response.headers_mut(), &tags, is_private);
+        add_common_headers(response.headers_mut(), &tags, is_private);
         if head_only {
             let length = response.body().size_hint().exact();
             if let Some(length) = length.filter(|_| response.status() == StatusCode::OK) {
@@ -296,7 +305,7 @@ async fn accept(
 
 /// Adds the headers that every reply has unless it sets them itself. Private replies get no headers
 /// that let pages of other sites read them.
-fn dress(headers: &mut HeaderMap, tags: &RequestTags, is_private: bool) {
+fn add_common_headers(headers: &mut HeaderMap, tags: &RequestTags, is_private: bool) {
     let is_wanted = |name: &str| !(is_private && name.starts_with("access-control-"));
     for (name, value) in HEADERS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let value = HeaderValue::from_static(value);

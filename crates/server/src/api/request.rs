@@ -99,8 +99,8 @@ where
         memory: None,
         now,
         request_id: head.tags.request_id.clone(),
-        gone: head.gone.clone(),
-        asking: asking(app, head),
+        cancelled: head.cancelled.clone(),
+        auth_request: auth_request(app, head),
         last_event_id: last_event_id(&head.headers),
         if_none_match: text_header(&head.headers, IF_NONE_MATCH),
         caller: None,
@@ -109,7 +109,7 @@ where
     match outcome {
         Ok(reply) => reply_with(app, endpoint, reply, &for_error, payload, now),
         Err(mut error) => {
-            tell_internal(app, name, &mut error);
+            log_internal(app, name, &mut error);
             error_reply(&error, name, &for_error, payload, now)
         }
     }
@@ -136,18 +136,18 @@ where
         let raw = RawBody::new(body, encoding, &call.app.config.server, share(&call, head));
         call.raw = Mutex::new(Some(raw));
         false
-    } else if call.asking.content_type == JSON {
+    } else if call.auth_request.content_type == JSON {
         let received =
             read_body::receive(body, &body_limits(&call, endpoint), share(&call, head)).await?;
         call.body = received.json;
-        call.asking.body = received.text;
+        call.auth_request.body = received.text;
         call.memory = Some(received.memory);
         true
     } else {
         false
     };
     if let Some(caller) = &call.caller {
-        caller.check_payload(&call.asking)?;
+        caller.check_payload(&call.auth_request)?;
     }
     *payload = payload_for_errors(&call, endpoint.payload);
     check_and_handle(call, endpoint, head.uri.query().unwrap_or(""), is_json).await
@@ -205,7 +205,7 @@ async fn check_and_handle(
     call.query = query::checked(endpoint, query)?;
     if let Some(schema) = endpoint.input {
         if !json_given {
-            let given = &call.asking.content_type;
+            let given = &call.auth_request.content_type;
             let text = format!(
                 "Payload must be JSON with content-type: application/json got content-type: {given}"
             );
@@ -244,7 +244,7 @@ fn content_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_lowercase()
 }
 
-fn asking(app: &App, head: &RequestHead) -> RequestToAuthenticate {
+fn auth_request(app: &App, head: &RequestHead) -> RequestToAuthenticate {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = head
         .headers
@@ -344,7 +344,7 @@ fn check_parameters(
 
 fn payload_for_errors(call: &Call, shown: Payload) -> Value {
     let omitted = || Value::String("(OMITTED)".to_owned());
-    if call.asking.body.len() > MAX_PAYLOAD_IN_ERROR {
+    if call.auth_request.body.len() > MAX_PAYLOAD_IN_ERROR {
         return omitted();
     }
     match shown {
@@ -361,7 +361,7 @@ fn payload_for_errors(call: &Call, shown: Payload) -> Value {
 }
 
 /// Gives an internal error its id and logs its cause.
-fn tell_internal(app: &App, name: &str, error: &mut ApiError) {
+fn log_internal(app: &App, name: &str, error: &mut ApiError) {
     let Some(cause) = error.cause.take() else {
         return;
     };

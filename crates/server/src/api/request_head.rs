@@ -23,7 +23,7 @@ pub struct RequestHead {
     pub is_tls: bool,
     pub tags: RequestTags,
     /// Cancelled when the client disconnects or the server stops.
-    pub gone: CancellationToken,
+    pub cancelled: CancellationToken,
 }
 
 impl RequestHead {

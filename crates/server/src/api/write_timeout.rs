@@ -15,7 +15,7 @@ pub(super) struct WriteTimeout<C> {
     connection: C,
     limit: Duration,
     /// Fires when the client has read nothing for the limit. Set only while a write is pending.
-    alarm: Option<Interval>,
+    timer: Option<Interval>,
 }
 
 impl<C> WriteTimeout<C> {
@@ -23,25 +23,25 @@ impl<C> WriteTimeout<C> {
         Self {
             connection,
             limit,
-            alarm: None,
+            timer: None,
         }
     }
 
     /// The result of an attempt to send, or an error after the limit.
-    fn judge<T>(
+    fn enforce_limit<T>(
         &mut self,
-        tried: Poll<io::Result<T>>,
+        attempt: Poll<io::Result<T>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
-        if tried.is_ready() {
-            self.alarm = None;
-            return tried;
+        if attempt.is_ready() {
+            self.timer = None;
+            return attempt;
         }
         let limit = self.limit;
-        let alarm = self
-            .alarm
+        let timer = self
+            .timer
             .get_or_insert_with(|| interval_at(Instant::now() + limit, limit));
-        ready!(alarm.poll_tick(context));
+        ready!(timer.poll_tick(context));
         let text = format!("the client has read nothing for {limit:?}");
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
     }
@@ -63,13 +63,13 @@ impl<C: Write + Unpin> Write for WriteTimeout<C> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let tried = Pin::new(&mut self.connection).poll_write(context, bytes);
-        self.judge(tried, context)
+        let attempt = Pin::new(&mut self.connection).poll_write(context, bytes);
+        self.enforce_limit(attempt, context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let tried = Pin::new(&mut self.connection).poll_flush(context);
-        self.judge(tried, context)
+        let attempt = Pin::new(&mut self.connection).poll_flush(context);
+        self.enforce_limit(attempt, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -85,8 +85,8 @@ impl<C: Write + Unpin> Write for WriteTimeout<C> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let tried = Pin::new(&mut self.connection).poll_write_vectored(context, pieces);
-        self.judge(tried, context)
+        let attempt = Pin::new(&mut self.connection).poll_write_vectored(context, pieces);
+        self.enforce_limit(attempt, context)
     }
 }
 

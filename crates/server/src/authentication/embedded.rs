@@ -23,7 +23,7 @@ use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 
 /// How long a revision counts as current.
 const FRESH_MS: i64 = 1_000;
-/// A request waits at most this long for another one that reads the store.
+/// How long a request waits for another request that reads the store.
 const TURN: Duration = Duration::from_secs(1);
 /// Maximum number of clients, of expansions and of used ids in memory.
 const MAX_KEPT: usize = 10_000;
@@ -337,12 +337,12 @@ fn note_use(used: &mut BTreeSet<String>, client_id: &str) {
 impl Authenticator for EmbeddedAuthenticator {
     async fn authenticate(
         &self,
-        asking: &RequestToAuthenticate,
+        request: &RequestToAuthenticate,
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
-        let line = asking.line();
+        let line = request.line();
         let Some(authenticated) = self
-            .verify(&line, asking.authorization.as_deref(), now)
+            .verify(&line, request.authorization.as_deref(), now)
             .await?
         else {
             let (scopes, expires) = self.anonymous(now).await?;

@@ -94,16 +94,16 @@ impl RemoteAuthenticator {
 impl Authenticator for RemoteAuthenticator {
     async fn authenticate(
         &self,
-        asking: &RequestToAuthenticate,
+        request: &RequestToAuthenticate,
         _now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
         let question = Question {
-            method: asking.method.to_lowercase(),
-            resource: &asking.resource,
-            host: &asking.host,
-            port: asking.port,
-            authorization: asking.authorization.as_deref(),
-            source_ip: Some(asking.source_ip.as_str()).filter(|ip| !ip.is_empty()),
+            method: request.method.to_lowercase(),
+            resource: &request.resource,
+            host: &request.host,
+            port: request.port,
+            authorization: request.authorization.as_deref(),
+            source_ip: Some(request.source_ip.as_str()).filter(|ip| !ip.is_empty()),
         };
         match self
             .ask(&question)

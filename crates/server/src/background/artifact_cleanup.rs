@@ -113,13 +113,13 @@ impl ArtifactCleanup {
     }
 
     async fn expire_some(&self, now: Timestamp, limit: u32) -> Result<u64, Problem> {
-        let gone = self.engine.store.write("artifact_expire", move |tx| {
+        let expired = self.engine.store.write("artifact_expire", move |tx| {
             store::artifact_delete_expired(tx, now, limit)
         });
-        let gone: Vec<Artifact> = gone.await?;
-        let files = self.files_of(&gone);
+        let expired: Vec<Artifact> = expired.await?;
+        let files = self.files_of(&expired);
         blocking(move || files.iter().try_for_each(|file| remove_file(file))).await?;
-        Ok(gone.len() as u64)
+        Ok(expired.len() as u64)
     }
 
     fn files_of(&self, artifacts: &[Artifact]) -> Vec<PathBuf> {

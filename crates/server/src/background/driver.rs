@@ -101,14 +101,14 @@ impl Driver {
         wake: Arc<Notify>,
         task: T,
     ) -> Handle {
-        let (tell, status) = watch::channel(Status::default());
+        let (status_sender, status) = watch::channel(Status::default());
         let (stop, clock, woken) = (
             self.stop.clone(),
             Arc::clone(&self.clock),
             Arc::clone(&wake),
         );
         self.running
-            .spawn(run(task, period, stop, clock, woken, tell));
+            .spawn(run(task, period, stop, clock, woken, status_sender));
         Handle { wake, status }
     }
 
@@ -132,7 +132,7 @@ async fn run<T: BackgroundTask>(
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
     wake: Arc<Notify>,
-    tell: watch::Sender<Status>,
+    status_sender: watch::Sender<Status>,
 ) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -144,7 +144,7 @@ async fn run<T: BackgroundTask>(
             () = stop.cancelled() => return,
         }
         let outcome = activate(&mut task, &*clock).await;
-        tell.send_modify(|status| {
+        status_sender.send_modify(|status| {
             status.finished += 1;
             status.last = Some(outcome);
         });

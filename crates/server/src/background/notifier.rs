@@ -82,7 +82,7 @@ impl BackgroundTask for Notifier {
     const NAME: &'static str = "notify";
 
     async fn activate(&mut self) -> Result<Value, String> {
-        self.tell().await.map_err(|problem| problem.to_string())
+        self.send_due().await.map_err(|problem| problem.to_string())
     }
 }
 
@@ -103,7 +103,7 @@ impl Notifier {
         }
     }
 
-    async fn tell(&mut self) -> Result<Value, StoreError> {
+    async fn send_due(&mut self) -> Result<Value, StoreError> {
         self.collect().await?;
         let mut n_sent = 0;
         for _ in 0..self.limits.sent {
@@ -249,7 +249,7 @@ impl Notifier {
             }
             Err(SendError::Channel(problem)) => {
                 count("failed").increment(1);
-                self.does_not_work(&problem, now);
+                self.note_channel_failure(&problem, now);
                 self.put_back(notice, now).await
             }
         }
@@ -270,7 +270,7 @@ impl Notifier {
     }
 
     /// Only the first failure is logged as a warning, and the recovery.
-    fn does_not_work(&mut self, problem: &str, now: Timestamp) {
+    fn note_channel_failure(&mut self, problem: &str, now: Timestamp) {
         let name = self.channel.name();
         let chance = self.app.engine.random.with(|random| random.random::<f64>());
         if self.backoff.failed(now, chance) {

@@ -111,7 +111,7 @@ impl Outcomes {
             });
             let Collected { noted, is_done } = collected.await?;
             n_new += noted.new.len() as u64;
-            noted.tell();
+            noted.report();
             if is_done {
                 break;
             }
@@ -140,12 +140,12 @@ fn collect(
     };
     let head = store::event_head(tx)?;
     let until = head.min(reader.position.saturating_add(limits.span));
-    let told = store::run_message_list(tx, reader.position, until, limits.messages.size)?;
-    let place = match told.items.last() {
-        Some((last, _)) if told.may_go_on(limits.messages.size) => *last,
+    let messages = store::run_message_list(tx, reader.position, until, limits.messages.size)?;
+    let place = match messages.items.last() {
+        Some((last, _)) if messages.may_go_on(limits.messages.size) => *last,
         Some(_) | None => until,
     };
-    let bodies = told.items.iter().map(|(_, payload)| payload.as_bytes());
+    let bodies = messages.items.iter().map(|(_, payload)| payload.as_bytes());
     let noted = note(tx, bodies)?;
     if place > reader.position && !store::event_reader_move(tx, READER, reader.fence, place)? {
         return Err(tx.lost_race());
@@ -173,7 +173,7 @@ fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<N
 
 impl Noted {
     /// Updates metrics and the log; call it after the commit.
-    fn tell(&self) {
+    fn report(&self) {
         for outcome in &self.new {
             let state = outcome.reason.state().as_str();
             counter!(OUTCOMES, "outcome" => state).increment(1);

@@ -60,7 +60,7 @@ impl EventPublisher {
             Ok::<_, StoreError>((placed, store::event_is_waiting(tx)?))
         });
         let (placed, is_waiting) = read.await?;
-        self.tell(&placed.items);
+        self.publish_here(&placed.items);
         if !is_waiting {
             return Ok(!placed.may_go_on(size));
         }
@@ -79,15 +79,15 @@ impl EventPublisher {
         let first = placed.items.first().map(|row| row.position);
         let follows = first == Some(app.events.head() + 1);
         if follows {
-            self.tell(&placed.items);
+            self.publish_here(&placed.items);
         }
         Ok(follows && !placed.may_go_on(size))
     }
 
     /// Wakes the tasks of this process that depend on these events, whichever process announced
     /// them.
-    fn tell(&self, placed: &[OutboxRow]) {
-        self.0.events.tell(placed);
+    fn publish_here(&self, placed: &[OutboxRow]) {
+        self.0.events.publish(placed);
         self.0
             .engine
             .queue

@@ -1,4 +1,4 @@
-//! The section `[artifacts]`: where what tasks leave behind is kept, and how large it may be.
+//! The section `[artifacts]`: the folder of artifacts and logs, and their maximum sizes.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,12 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Artifacts {
-    /// `artifacts` in the data folder, if nothing else is said. Processes that share a database share it.
+    /// The default is `artifacts` in the data folder. Processes that share a database must share
+    /// the folder.
     pub folder: Option<PathBuf>,
-    /// A larger upload is refused.
+    /// Maximum size of an upload.
     pub max_bytes: u64,
-    /// A longer log is cut.
+    /// Maximum size of a log; longer ones are cut.
     pub max_log_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: the section `[auth]`, and access tokens in configurations.
+//! The section `[auth]`: clients, and access tokens in configurations.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use super::{ConfigError, read};
 pub struct Auth {
     /// Clients that exist by configuration and cannot be changed through the API.
     pub static_clients: Vec<StaticClient>,
-    /// Whether to accept signatures that leave the query out, as the Rust client makes them.
+    /// Whether to accept signatures without the query, as the Rust client makes them.
     pub accept_mac_over_path_only: bool,
-    /// Ask this Taskcluster deployment instead of keeping clients and roles here.
+    /// Uses this Taskcluster deployment's clients and roles instead of our own.
     pub taskcluster: Option<OutsideAuth>,
 }
 
@@ -37,7 +37,7 @@ pub struct StaticClient {
 #[serde(deny_unknown_fields)]
 pub struct OutsideAuth {
     pub root_url: String,
-    /// The client in whose name workers get credentials.
+    /// The client that issues the workers' credentials.
     pub client_id: String,
     #[serde(default)]
     pub access_token: Option<Secret>,
@@ -63,8 +63,8 @@ impl OutsideAuth {
     }
 }
 
-/// A token stands in the configuration or in a file of its own.
-/// What is too short to be one (an empty file, say) would let everybody in.
+/// Reads an access token from the configuration or from a file. A text that is too short (an empty
+/// file, for example) is refused: it would admit everybody.
 pub(super) fn token(
     key: &str,
     text: Option<&Secret>,
@@ -87,8 +87,8 @@ pub(super) fn token(
     }
     let place = file.map_or("access_token".to_owned(), |file| file.display().to_string());
     Err(refuse(format!(
-        "{place} does not hold an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make one \
-         with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
+        "{place} does not contain an access token (22 to 66 characters of A-Z a-z 0-9 _ -); make \
+         one with: head -c 33 /dev/urandom | base64 | tr '+/' '-_'"
     )))
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_access_token_is_refused() {
+    fn an_invalid_access_token_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let client = |text: &str| {
@@ -113,7 +113,7 @@ mod tests {
         for text in ["", "\n", "abc", "a token with spaces in it, long enough"] {
             let refused = client(text).token().unwrap_err().to_string();
             assert!(
-                refused.contains("does not hold an access token"),
+                refused.contains("does not contain an access token"),
                 "{refused}"
             );
         }

@@ -1,4 +1,4 @@
-//! Who hears of events beside those who listen here: the section `[events]`.
+//! The section `[events]`: where events are published.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::{ConfigError, read};
 pub struct Events {
     /// The broker to publish to.
     pub amqp: Option<Amqp>,
-    /// Publish under the names of RFC 191, too.
+    /// Also publish under the names of RFC 191.
     pub rfc191: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Events {
 }
 
 impl Amqp {
-    /// `key` is where in the configuration this stands.
+    /// `key` is the broker's section, for error messages.
     pub fn broker(&self, key: &str) -> Result<Broker, ConfigError> {
         let refuse = |problem: String| ConfigError::Value {
             key: key.to_owned(),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_stands_here_or_in_a_file() {
+    fn the_address_comes_from_the_configuration_or_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("url");
         std::fs::write(&file, "amqps://u:p@mq.example.com/%2f\n").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_address_is_named_by_its_key_and_not_shown() {
+    fn an_invalid_address_is_named_by_its_key_and_not_shown() {
         let problem = amqp("url = \"hunter2\"").broker("queue.pulse").unwrap_err();
         let problem = problem.to_string();
         assert!(problem.starts_with("queue.pulse: "), "{problem}");

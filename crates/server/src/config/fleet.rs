@@ -1,4 +1,4 @@
-//! The section `[fleet]`: how often pools and machines are looked at, and for how long decisions are remembered.
+//! The section `[fleet]`: the intervals of planning and scanning, and the retention of decisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use engine::rate_limit::RateLimits;
 use serde::Deserialize;
 
-/// More of one pool are a matter for whoever evaluates events.
+/// For longer histories, evaluate the events.
 const MAX_KEPT_RUNS: u32 = 100_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fleet {
-    /// All pools are looked at this often, beside the moments at which something happens to one of them.
+    /// Interval of the decisions on all pools, besides those that changes trigger.
     pub round_seconds: u64,
-    /// All machines are looked at this often.
+    /// Interval of the scans of all machines.
     pub scan_seconds: u64,
-    /// What was decided and launched is remembered this long.
+    /// Retention of decisions and launches.
     pub history_days: u32,
-    /// So many of the last task runs are remembered for each pool, and of each worker the last 20 of them.
+    /// Number of recent task runs that are kept per pool, including the last 20 of each worker.
     pub kept_task_runs: u32,
-    /// How often the cloud of a provider is called, by the provider's id.
+    /// Limits of the calls to the providers' clouds, by provider id.
     pub rate_limits: BTreeMap<String, RateLimits>,
 }
 
@@ -45,7 +45,7 @@ impl Fleet {
         Duration::from_secs(self.scan_seconds)
     }
 
-    /// What is wrong with the values, if something is: the key and the problem.
+    /// The key and the problem of the first invalid value.
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         if self.round_seconds == 0 {
             return Some(("fleet.round_seconds", "must be at least 1"));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_spin_or_forget_at_once_or_never_is_refused() {
+    fn values_that_cause_a_busy_loop_or_a_useless_retention_are_refused() {
         assert_eq!(Fleet::default().problem(), None);
         for (text, key) in [
             ("round_seconds = 0", "fleet.round_seconds"),

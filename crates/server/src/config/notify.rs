@@ -1,4 +1,4 @@
-//! The section `[notify]`: who is told of errors in worker pools, by which way, and how often.
+//! The section `[notify]`: the channels and limits of notifications about errors in worker pools.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,34 +11,34 @@ use serde::Deserialize;
 
 use super::{ConfigError, read};
 
-/// No channel sends more notices to one recipient in an hour, whatever the configuration says.
+/// Maximum number of notices per recipient and hour that may be configured.
 const MAX_PER_HOUR: u32 = 1_000;
 const MAX_WEBHOOKS: usize = 32;
 const MAX_REPEAT_HOURS: u32 = 24 * 7;
 const MAX_GATHER_SECONDS: u32 = 3_600;
 const MAX_TIME_LIMIT_SECONDS: u64 = 120;
-/// With fewer characters a signature could be forged by trying.
+/// A shorter secret could be guessed.
 const MIN_SECRET: usize = 16;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Notify {
-    /// Nobody is told of the same cause more often than this.
+    /// Minimum interval of notices with the same cause.
     pub repeat_hours: u32,
-    /// Nobody gets more notices than this in an hour; what is over is summed up in the next.
+    /// Maximum number of notices per recipient and hour; the last one summarises further errors.
     pub max_per_hour: u32,
-    /// A first error waits this long, so that others like it are told of in the same notice.
+    /// How long a first error waits for similar ones, to share a notice with them.
     pub gather_seconds: u32,
-    /// Owners of pools with `emailOnError` get mail.
+    /// Mail to the owners of pools with `emailOnError`.
     pub email: Option<Email>,
-    /// Programs that are told, each of the pools it wants.
+    /// Webhooks, each with its pools.
     pub webhook: Vec<Webhook>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Email {
-    /// `smtp://user@host:587`; not printed, since somebody may put a password there.
+    /// `smtp://user@host:587`; never printed, since it may contain a password by mistake.
     pub smtp: Secret,
     #[serde(default)]
     pub password: Option<Secret>,
@@ -47,42 +47,42 @@ pub struct Email {
     pub from: String,
     #[serde(default)]
     pub tls: MailTls,
-    /// The whole conversation about one mail takes no longer.
+    /// Time limit of sending one mail.
     #[serde(default = "thirty")]
     pub time_limit_seconds: u64,
 }
 
-/// How the way to the mail server is encrypted.
+/// The encryption of the connection to the mail server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MailTls {
-    /// Begins in the clear and must switch before anything is said.
+    /// Begins unencrypted and must switch to TLS before the login.
     #[default]
     Starttls,
-    /// From the first byte.
+    /// TLS from the first byte.
     Implicit,
-    /// Not at all: only towards this machine.
+    /// No encryption: allowed only for this machine.
     None,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// Not printed: many services give out addresses that are secrets.
+    /// Never printed: with many services the address is a secret.
     pub url: Secret,
-    /// Signs what is sent.
+    /// Signs the requests.
     #[serde(default)]
     pub secret: Option<Secret>,
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
-    /// Which pools, as in `["proj-a/*"]`; all of them if nothing is said.
+    /// The pools, for example `["proj-a/*"]`; all pools by default.
     #[serde(default = "all_pools")]
     pub pools: Vec<String>,
     #[serde(default = "ten")]
     pub time_limit_seconds: u64,
 }
 
-/// A mail server, and as whom to send.
+/// A mail server, and its user.
 #[derive(Clone, Debug)]
 pub struct MailServer {
     pub host: String,
@@ -93,13 +93,13 @@ pub struct MailServer {
     pub time_limit: Duration,
 }
 
-/// A program that is told.
+/// A webhook.
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub url: Secret,
     /// Its host, for people.
     pub host: String,
-    /// Nobody on the way can read what is sent.
+    /// The connection is encrypted or local.
     pub is_private: bool,
     pub secret: Option<Secret>,
     pub pools: Vec<String>,
@@ -136,15 +136,15 @@ impl Notify {
         self.hooks().map(drop)
     }
 
-    /// Where mail goes out, if it does.
+    /// The mail server, if one is configured.
     pub fn mail_server(&self) -> Result<Option<MailServer>, ConfigError> {
         self.email.as_ref().map(Email::server).transpose()
     }
 
-    /// The programs that are told.
+    /// The webhooks.
     pub fn hooks(&self) -> Result<Vec<Hook>, ConfigError> {
         if self.webhook.len() > MAX_WEBHOOKS {
-            let problem = format!("there are more than {MAX_WEBHOOKS}");
+            let problem = format!("has more than {MAX_WEBHOOKS} entries");
             return Err(wrong("notify.webhook", problem));
         }
         for (number, webhook) in self.webhook.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Notify {
                 .iter()
                 .any(|other| other.url == webhook.url)
             {
-                let problem = "stands there twice: name all pools in one of them";
+                let problem = "is configured twice: name all pools in one of them";
                 return Err(wrong("notify.webhook.url", problem));
             }
         }
@@ -169,7 +169,7 @@ impl Email {
             return Err(wrong(key, form));
         }
         if url.password().is_some() {
-            let problem = "must not hold a password: give it as password_file or password";
+            let problem = "must not contain a password: use password_file or password";
             return Err(wrong(key, problem));
         }
         let host = url.host_str().unwrap_or_default();
@@ -178,7 +178,7 @@ impl Email {
             return Err(wrong(key, form));
         }
         if self.tls == MailTls::None && !is_this_machine(&host) {
-            let problem = "may only be \"none\" towards this machine (localhost, 127.0.0.1, ::1)";
+            let problem = "may only be \"none\" for this machine (localhost, 127.0.0.1, ::1)";
             return Err(wrong("notify.email.tls", problem));
         }
         let standard = match self.tls {
@@ -211,11 +211,11 @@ impl Email {
             None if user.is_empty() => Ok(None),
             Some(password) if !user.is_empty() => Ok(Some((user.into_owned(), password))),
             None => {
-                let problem = "is missing for the user whom notify.email.smtp names";
+                let problem = "is missing for the user in notify.email.smtp";
                 Err(wrong("notify.email.password_file", problem))
             }
             Some(_) => {
-                let problem = "names no user for the password: smtp://user@host:587";
+                let problem = "has no user for the password: smtp://user@host:587";
                 Err(wrong("notify.email.smtp", problem))
             }
         }
@@ -244,7 +244,7 @@ impl Webhook {
             return Err(wrong("notify.webhook.secret", problem));
         }
         if self.pools.is_empty() {
-            let problem = "is empty: leave it away to be told of all pools";
+            let problem = "is empty: omit it for all pools";
             return Err(wrong("notify.webhook.pools", problem));
         }
         let bare = host.trim_matches(['[', ']']);
@@ -259,7 +259,7 @@ impl Webhook {
     }
 }
 
-/// A secret stands in the configuration or in a file of its own, or there is none.
+/// A secret from the configuration or from a file, if there is one.
 fn given(
     key: &str,
     text: Option<&Secret>,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn without_channels_nobody_is_told() {
+    fn without_channels_no_notices_are_sent() {
         let nothing = parse("");
         nothing.check().unwrap();
         assert!(nothing.mail_server().unwrap().is_none());
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_without_the_secret_in_it() {
+    fn invalid_values_are_named_without_the_secrets_in_them() {
         for (text, key) in [
             ("smtp = \"mail.example.com\"", "notify.email.smtp"),
             ("smtp = \"https://mail.example.com\"", "notify.email.smtp"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_webhooks_can_be_named() {
+    fn the_number_of_webhooks_is_bounded() {
         for count in sizes_around("server::config::notify::MAX_WEBHOOKS", MAX_WEBHOOKS) {
             let webhook = |number| format!("[[webhook]]\nurl = \"https://h/{number}\"\n");
             let text: String = (0..count).map(webhook).collect();
@@ -448,13 +448,13 @@ mod tests {
                 assert_eq!(parse(&text).hooks().unwrap().len(), count);
             } else {
                 let refused = refused(&text);
-                assert_eq!(refused, "notify.webhook: there are more than 32");
+                assert_eq!(refused, "notify.webhook: has more than 32 entries");
             }
         }
     }
 
     #[test]
-    fn a_webhook_is_private_when_nobody_on_the_way_can_read_it() {
+    fn a_webhook_is_private_with_encryption_or_on_this_machine() {
         let private = |url: &str| {
             parse(&format!("[[webhook]]\nurl = \"{url}\""))
                 .hooks()

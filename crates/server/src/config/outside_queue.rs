@@ -19,7 +19,7 @@ pub struct OutsideQueue {
     pub access_token: Option<Secret>,
     #[serde(default)]
     pub access_token_file: Option<PathBuf>,
-    /// The deployment's broker, to look sooner when a task comes.
+    /// The deployment's broker, to notice pending tasks sooner.
     #[serde(default)]
     pub pulse: Option<Amqp>,
 }

@@ -1,4 +1,4 @@
-//! The section `[queue]`: how long claims last, and what tasks may ask for.
+//! The section `[queue]`: the duration of claims, and limits of tasks.
 
 use domain::task::TaskLimits;
 use serde::Deserialize;
@@ -8,17 +8,17 @@ use super::OutsideQueue;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queue {
-    /// A worker must claim a run again before this has passed, or loses it.
+    /// A worker must reclaim a run within this time, or it loses the run.
     pub claim_seconds: u32,
-    /// A task's deadline may be so far ahead.
+    /// Maximum time until a task's deadline.
     pub max_deadline_days: u32,
-    /// A task may wait for so many others.
+    /// Maximum number of dependencies of a task.
     pub max_dependencies: usize,
-    /// The definition of a task takes no more room than this.
+    /// Maximum size of a task's definition.
     pub max_task_bytes: usize,
-    /// Nor do its tags, which are part of every event of the task.
+    /// Maximum size of a task's tags, which are part of every event of the task.
     pub max_tags_bytes: usize,
-    /// Ask this deployment's queue instead of having one here.
+    /// Uses this deployment's queue instead of our own.
     pub taskcluster: Option<OutsideQueue>,
 }
 
@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// The key that cannot be used as it is, and why.
+    /// The key and the problem of the first invalid value.
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         if !(30..=86_400).contains(&self.claim_seconds) {
             return Some(("queue.claim_seconds", "must be from 30 to 86400"));
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_values_are_named() {
         let wrong = |change: fn(&mut Queue)| {
             let mut queue = Queue::default();
             change(&mut queue);

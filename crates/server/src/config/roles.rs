@@ -1,19 +1,19 @@
-//! Which parts of the program a process plays: all of them, unless the configuration names some.
+//! The roles of a process: all roles by default.
 
 use serde::Deserialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Answers requests of the API; health and metrics answer everywhere.
+    /// Answers requests of the API; health and metrics are available in every process.
     Api,
     /// Decides which pools need workers, and launches them.
     Provisioner,
-    /// Looks at machines, and ends those that were told to go.
+    /// Scans machines, and ends those of stopping workers.
     Scanner,
-    /// Tells events to the broker, and errors to people.
+    /// Publishes events to the broker, and sends notices of errors.
     Publisher,
-    /// Keeps the queue's deadlines, and forgets what has had its time.
+    /// Enforces the queue's deadlines, and deletes expired data.
     Housekeeper,
 }
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_plays_all_roles_unless_some_are_named() {
+    fn a_process_has_all_roles_unless_some_are_named() {
         let parse = |text: &str| toml::from_str::<Some>(text).map(|some| some.roles);
         let all = parse("").unwrap();
         assert!(Role::ALL.into_iter().all(|role| all.include(role)));

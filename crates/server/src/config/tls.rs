@@ -1,4 +1,4 @@
-//! The section `[tls]`: a certificate for the address that we listen on.
+//! The section `[tls]`: the certificate of the address that the server listens on.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// The certificate, followed by those of the authorities between it and a root.
+    /// The certificate, followed by the intermediate certificates.
     pub certificate_file: PathBuf,
     /// Its private key.
     pub key_file: PathBuf,

@@ -1,4 +1,4 @@
-//! What to do next about an error, by its code and its kind.
+//! Advice about an error, by its code and its kind.
 
 use domain::launch::Cause;
 
@@ -6,8 +6,8 @@ use super::content::Described;
 
 pub(super) fn advice(about: &Described) -> &'static str {
     if about.is_mixed {
-        return "There are more kinds of errors in this pool than can be told apart here. List them all, and \
-            begin with the most frequent.";
+        return "This pool has more kinds of errors than notices distinguish. List all of them, \
+                and begin with the most frequent one.";
     }
     match about.code.parse::<Cause>() {
         Ok(cause) => by_cause(cause),
@@ -18,33 +18,34 @@ pub(super) fn advice(about: &Described) -> &'static str {
 fn by_cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Capacity => {
-            "The cloud has no such machines at the moment. Other launch configs of the pool are used meanwhile, \
-            and this one is tried again by itself. If it lasts, add launch configs for other regions, zones \
-            or machine types."
+            "The cloud has no capacity for such machines at the moment. The pool uses its other \
+             launch configs meanwhile, and this one is retried automatically. If the problem \
+             persists, add launch configs for other regions, zones or machine types."
         }
         Cause::Quota => {
-            "A limit of the cloud account is reached. Ask the cloud for a higher limit, or lower maxCapacity \
-            of the pools that share the account."
+            "The cloud account has reached a limit. Ask the cloud for a higher limit, or lower \
+             maxCapacity of the pools that share the account."
         }
         Cause::Configuration => {
-            "The cloud does not accept the launch config; trying again will not help. Correct it (the \
-            description says what is wrong) and update the pool."
+            "The cloud rejects the launch config; a retry will not help. Correct it (see the \
+             description) and update the pool."
         }
         Cause::Throttled => {
-            "The cloud asks for fewer requests; they are spaced out by themselves. If it lasts, see what else \
-            uses the same cloud account, or ask the cloud for a higher rate."
+            "The cloud asks for fewer requests, and the server slows down automatically. If the \
+             problem persists, find other users of the same cloud account, or ask the cloud for a \
+             higher rate."
         }
         Cause::Credentials => {
-            "The cloud refuses the provider's credentials. Whoever runs the server must renew them or give them \
-            the permission that is missing; until then no worker starts with this provider."
+            "The cloud refuses the provider's credentials. The operators of the server must renew \
+             them or grant the missing permission; until then no worker starts with this provider."
         }
         Cause::Unavailable => {
-            "The cloud itself did not work. Nothing needs to be done here; see the cloud's status page if it \
-            lasts."
+            "The cloud failed. Nothing needs to be done here; see the cloud's status page if the \
+             problem persists."
         }
         Cause::Lost => {
-            "The cloud was asked for machines that never appeared. They have been given up and others are \
-            launched; if it happens often, see the cloud's own log of requests."
+            "The cloud was asked for machines that never appeared. They were given up and others \
+             are launched; if it happens often, see the cloud's own log of requests."
         }
     }
 }
@@ -52,16 +53,16 @@ fn by_cause(cause: Cause) -> &'static str {
 fn by_kind(kind: &str) -> &'static str {
     match kind {
         "creation-error" | "arm-deployment-error" => {
-            "The machine could not be made. The description is the cloud's own; correct the launch config if it \
-            speaks of one."
+            "The machine could not be created. The description is the cloud's own; correct the \
+             launch config if the description mentions it."
         }
         "termination-error" | "deletion-error" => {
-            "A machine may still be running, and cost money. It is ended again by itself; see in the cloud's \
-            console whether it is gone if this lasts."
+            "A machine may still be running and cost money. The server tries to end it again; if \
+             the problem persists, check in the cloud's console whether the machine still exists."
         }
         _ => {
-            "The worker reported this itself. See its log, and the image and worker config that its launch \
-            config names."
+            "The worker reported this error itself. See its log, and the image and worker config \
+             of its launch config."
         }
     }
 }

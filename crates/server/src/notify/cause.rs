@@ -1,7 +1,7 @@
-//! What errors have in common: the same trouble on a hundred machines is one cause.
+//! Groups errors by cause: the same problem on a hundred machines is one cause.
 //!
-//! Where and what is told apart by pool, launch config, kind, title and code. Of the words, only those count
-//! that would be the same on another machine and at another time.
+//! A cause has a pool, a launch config, a kind, a title and a code. Of the words in the
+//! description, only those count that do not vary with the machine or the time.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ use domain::error_report::ErrorReport;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Stands for all causes of a pool beyond those that are kept apart.
+/// Stands for all further causes of a pool, beyond the limit.
 pub(super) const MIXED: &str = "mixed";
-/// Stands for a word that differs.
+/// Stands for a word that varies.
 const VARYING: &str = "#";
-/// A word that is as long and has letters of both cases is a random id, even without a digit in it.
+/// A word of this length with letters of both cases is a random id, even without a digit.
 const LONG_ID: usize = 20;
-/// No more of a description is looked at.
+/// The description is read up to this length.
 const MAX_TEXT: usize = 4_096;
 /// Names of the machine in a report's `extra`.
 const MACHINE: [&str; 4] = ["workerId", "workerGroup", "instanceId", "hostname"];
@@ -33,7 +33,7 @@ pub(super) fn cause_of(report: &ErrorReport) -> String {
     ];
     let mut digest = Sha256::new();
     for part in parts {
-        // With its length in front, no part can run into the next.
+        // The length in front keeps parts from running into each other.
         digest.update(part.len().to_be_bytes());
         digest.update(part.as_bytes());
     }
@@ -51,7 +51,7 @@ fn names_of_machine(report: &ErrorReport) -> Vec<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The text with all that differs from machine to machine taken out: numbers, ids, times, the machine's names.
+/// The text without the parts that vary by machine: numbers, ids, times, the machine's names.
 fn pattern(text: &str, machine: &[&str]) -> String {
     let mut text = text.chars().take(MAX_TEXT).collect::<String>();
     for name in machine {
@@ -73,7 +73,8 @@ fn pattern(text: &str, machine: &[&str]) -> String {
             pattern.push_str(piece);
             after_varying = false;
         } else {
-            // "1", "1:2" and "1, 2, 3" look alike: however long a list is.
+            // "1", "1:2" and "1, 2, 3" give the same pattern, so the length of a list does
+            // not matter.
             if after_varying {
                 let end = pattern.rfind(VARYING).map_or(0, |at| at + VARYING.len());
                 pattern.truncate(end);
@@ -86,7 +87,7 @@ fn pattern(text: &str, machine: &[&str]) -> String {
     pattern
 }
 
-/// Takes a name out where it is not a part of a longer word.
+/// Removes a name where it is not a part of a longer word.
 fn without_name(text: &str, name: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_machine_to_machine_is_no_other_cause() {
+    fn differences_between_machines_make_no_other_cause() {
         for (one, other) in [
             ("i-0abc12 has gone", "i-0fff99 has gone"),
             (
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_the_machine_do_not_count_wherever_they_stand() {
+    fn the_names_of_the_machine_do_not_count_anywhere() {
         let of = |name: &str| {
             let text = format!("{name}.rack lost its disk; reboot {name}");
             cause_of(&report(

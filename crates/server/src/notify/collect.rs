@@ -1,4 +1,4 @@
-//! Counts new errors under their causes, each channel for itself, from where it stopped.
+//! Counts new errors by cause, for each channel from its own position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::config::Notify;
 pub const BATCH: u32 = 500;
 pub const MAX_CAUSES: u64 = 50;
 
-/// How much is counted, and how it is kept apart.
+/// Limits of counting.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectLimits {
-    /// Errors that one transaction counts.
+    /// Maximum number of errors that one transaction counts.
     pub errors: u32,
-    /// Causes of one pool that are kept apart; what comes on top is one cause.
+    /// Maximum number of causes per pool that are kept apart; further ones count as one cause.
     pub causes: u64,
 }
 
-/// How long to wait before telling.
+/// The delays before a notice.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub gather_ms: i64,
@@ -43,7 +43,7 @@ impl From<&Notify> for Pace {
     }
 }
 
-/// Counts the next errors; how many there were.
+/// Counts the next errors and returns their number.
 pub fn collect(
     tx: &mut Tx<'_>,
     channel: &Arc<dyn Channel>,
@@ -95,7 +95,7 @@ pub fn collect(
     }
 }
 
-/// What holds for all errors that are counted together.
+/// The context of the errors that are counted together.
 struct Counting<'a> {
     channel: &'a str,
     pace: Pace,
@@ -104,7 +104,7 @@ struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// Adds errors that have one cause to what is known of it.
+    /// Adds errors of one cause to its counts.
     fn count(
         &self,
         tx: &mut Tx<'_>,

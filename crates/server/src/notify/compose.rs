@@ -1,4 +1,4 @@
-//! Writes the next notice: which recipient, which causes, and what is left for later.
+//! Writes the next notice: chooses its recipient and its causes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use super::collect::Pace;
 use super::content::{Content, Described, Further};
 
 pub const MAX_DUE: u32 = 500;
-/// Causes that a notice describes; the others are counted.
+/// Maximum number of causes that a notice describes; further ones are counted.
 const MAX_DESCRIBED: usize = 10;
-/// More pools than this at once share a notice; fewer get one each, which is easier to sort.
+/// With more pools than this, the pools share a notice; otherwise each pool gets its own, which is
+/// easier to sort.
 const MAX_SEPARATE_POOLS: usize = 3;
 
-/// Writes the next notice, due for others at `until`, and takes note of what it tells. Looks at `limit` causes at most.
-/// `None`: there is nothing to tell now.
+/// Writes the next notice, and marks its causes as reported. Its lease ends at `until`. Examines at
+/// most `limit` causes. `None`: no notice is due.
 pub fn compose(
     tx: &mut Tx<'_>,
     channel: &Arc<dyn Channel>,
@@ -39,7 +40,7 @@ pub fn compose(
             .and_then(|pool| channel.recipient(pool))
         {
             Some(recipient) => by_recipient.entry(recipient).or_default().push(cause),
-            // The pool is gone, or nobody wants to hear of it any more.
+            // The pool was deleted, or its notices were switched off.
             None => store::notice_cause_delete(tx, &cause)?,
         }
     }
@@ -66,7 +67,7 @@ pub fn compose(
             version: Version::FIRST,
         };
         for cause in chosen {
-            store::notice_cause_update(tx, &told(cause, now))?;
+            store::notice_cause_update(tx, &mark_reported(cause, now))?;
         }
         return if store::notice_insert(tx, &notice)? {
             Ok(Some(notice))
@@ -77,12 +78,12 @@ pub fn compose(
     Ok(None)
 }
 
-/// May somebody be told now?
+/// Whether a notice may be sent now.
 #[derive(Debug, PartialEq, Eq)]
 enum Budget {
-    /// Yes, and then so often, this one included.
+    /// Yes, and this many in the current hour, including this one.
     Left(u32),
-    /// Not before this moment.
+    /// Not before this time.
     NoneBefore(Timestamp),
 }
 
@@ -118,8 +119,8 @@ fn postpone(
     Ok(())
 }
 
-/// The causes of one pool, if they are few; all of them if they are many, or if this is the last notice for
-/// some time.
+/// The causes of one pool, if the pools are few; otherwise, and in the last notice of the hour, all
+/// of them.
 fn choose(causes: Vec<NoticeCause>, notices_left: u32) -> Vec<NoticeCause> {
     let pools: BTreeSet<&PoolId> = causes.iter().map(|cause| &cause.pool_id).collect();
     let first = causes.first().map(|cause| cause.pool_id.clone());
@@ -131,7 +132,7 @@ fn choose(causes: Vec<NoticeCause>, notices_left: u32) -> Vec<NoticeCause> {
     chosen
 }
 
-/// `None` if nothing is left of the errors to tell of.
+/// `None` if all errors of the causes have expired.
 fn describe(
     tx: &mut Tx<'_>,
     causes: &[NoticeCause],
@@ -155,7 +156,7 @@ fn describe(
         }
     }
     if described.is_empty() {
-        // Errors are kept for days, and told within hours: these have waited for too long.
+        // Errors are kept for days and reported within hours: these have waited for too long.
         for cause in causes {
             store::notice_cause_delete(tx, cause)?;
         }
@@ -167,7 +168,7 @@ fn describe(
     }))
 }
 
-fn told(cause: NoticeCause, now: Timestamp) -> NoticeCause {
+fn mark_reported(cause: NoticeCause, now: Timestamp) -> NoticeCause {
     NoticeCause {
         told: cause.told + cause.untold,
         untold: 0,
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn few_pools_get_a_notice_each_that_begins_with_what_happens_most() {
+    fn few_pools_get_a_notice_each_that_begins_with_the_most_frequent_cause() {
         assert_eq!(chosen(&["a/b", "a/c", "a/b"], 20), ["a/b 3", "a/b 1"]);
     }
 
@@ -236,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_notice_of_the_hour_tells_everything() {
+    fn the_last_notice_of_the_hour_reports_all_causes() {
         assert_eq!(chosen(&["a/b", "a/c"], 1), ["a/c 2", "a/b 1"]);
     }
 
     #[test]
-    fn what_was_told_is_counted_and_not_due() {
+    fn a_reported_cause_is_counted_and_not_due() {
         let now = Timestamp::from_millis(7);
-        let told = told(cause("a/b", 2), now);
+        let told = mark_reported(cause("a/b", 2), now);
         assert_eq!((told.untold, told.told, told.last_told), (0, 5, Some(now)));
         assert_eq!((told.due, told.first_untold), (None, None));
     }

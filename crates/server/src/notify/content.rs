@@ -1,4 +1,4 @@
-//! What a notice says, whichever way it goes: bounded, and without what looks like a secret.
+//! The content of a notice, the same for all channels: bounded, and without possible secrets.
 
 use domain::error_report::ErrorReport;
 use domain::pool::Pool;
@@ -12,9 +12,9 @@ use super::cause::MIXED;
 const MAX_TITLE: usize = 200;
 const MAX_DESCRIPTION: usize = 4_096;
 const MAX_EXTRA: usize = 4_096;
-/// Instead of a value that looks like a secret.
+/// Replaces a value that looks like a secret.
 const REMOVED: &str = "(removed)";
-/// A key with one of these in it, apart from case and punctuation, names a secret or what may hold one.
+/// A key that contains one of these, ignoring case and punctuation, may name a secret.
 const SECRETS: [&str; 17] = [
     "password",
     "passwd",
@@ -35,13 +35,13 @@ const SECRETS: [&str; 17] = [
     "customdata",
 ];
 
-/// A notice: some causes in full, and how much more there is.
+/// A notice: some causes in full, and the number of further ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {
-    /// Never empty; those with the most errors come first.
+    /// Never empty; the most frequent ones come first.
     pub causes: Vec<Described>,
-    /// What is not described for want of room.
+    /// The causes and errors that are not described.
     pub further: Further,
 }
 
@@ -52,14 +52,14 @@ pub struct Further {
     pub causes: u64,
 }
 
-/// One cause, and the latest of its errors.
+/// One cause, and its latest error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Described {
     pub worker_pool_id: String,
     pub owner: String,
     pub cause_id: String,
-    /// There were so many causes that these were not kept apart.
+    /// Stands for all causes beyond the limit.
     pub is_mixed: bool,
     pub launch_config_id: Option<String>,
     pub kind: String,
@@ -68,17 +68,17 @@ pub struct Described {
     pub error_id: String,
     pub description: String,
     pub extra: Value,
-    /// How many errors nobody has been told of before, and when.
+    /// The number of errors that were not reported before, and their times.
     pub count: u64,
     pub first_at: String,
     pub last_at: String,
-    /// How many have been told before, and since when this goes on.
+    /// The number of errors that were reported before, and the time of the first.
     pub told_before: u64,
     pub since: String,
 }
 
 impl Described {
-    /// `sample` is the latest error that has the cause.
+    /// `sample` is the latest error with this cause.
     pub fn new(cause: &NoticeCause, pool: &Pool, sample: &ErrorReport) -> Self {
         let config = sample.launch_config_id.as_ref();
         let first = cause.first_untold.unwrap_or(cause.last_reported);
@@ -103,14 +103,14 @@ impl Described {
     }
 }
 
-/// Where the error can be read through the API.
+/// The URL of the error in the API.
 pub(super) fn error_url(root_url: &str, described: &Described) -> String {
     let pool = described.worker_pool_id.replace('/', "%2F");
     let error = &described.error_id;
     format!("{root_url}/api/worker-manager/v1/worker-pool-errors/{pool}?errorId={error}")
 }
 
-/// The text without line breaks and other control characters, and no longer than this.
+/// The text without line breaks and other control characters, cut to this length.
 pub(super) fn one_line(text: &str, max_characters: usize) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace());
     let mut line = words
@@ -129,7 +129,7 @@ pub(super) fn one_line(text: &str, max_characters: usize) -> String {
     line
 }
 
-/// The recursion is as deep as the document, which its parser has bounded.
+/// The recursion is as deep as the document, whose depth its parser has limited.
 fn without_secrets(object: &Map<String, Value>) -> Value {
     let members = object.iter().map(|(key, value)| {
         let value = if names_secret(key) {
@@ -156,7 +156,7 @@ fn names_secret(key: &str) -> bool {
     SECRETS.iter().any(|secret| bare.contains(secret))
 }
 
-/// What is too long is replaced by the beginning of its text.
+/// Replaces a large value by the beginning of its text.
 fn bounded(extra: Value) -> Value {
     let text = extra.to_string();
     if text.len() <= MAX_EXTRA {
@@ -165,7 +165,7 @@ fn bounded(extra: Value) -> Value {
     Value::String(cut(&text, MAX_EXTRA))
 }
 
-/// The beginning of a text, and a word about it if that is not all.
+/// The beginning of a text, with a remark if it was cut.
 fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_secret_is_removed_wherever_it_stands() {
+    fn possible_secrets_are_removed_at_any_depth() {
         let extra = json!({
             "code": "x", "Access_Token": "T0P", "launchConfig": {"UserData": "T0P", "ImageId": "ami"},
             "list": [{"api-key": "T0P"}, 1], "PASSWORD": {"deep": "T0P"}, "authorization": ["T0P"],
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_between_characters() {
+    fn long_texts_are_cut_between_characters() {
         let long = "ö".repeat(MAX_EXTRA);
         let Value::String(text) = bounded(json!({"a": long})) else {
             panic!("it is still an object");

@@ -17,7 +17,7 @@ use super::message::{subject, text};
 use super::{Channel, Notification, SendError};
 use crate::config::{MailServer, MailTls};
 
-/// RFC 5321 allows no longer address.
+/// Maximum length of an address by RFC 5321.
 const MAX_ADDRESS: usize = 254;
 
 pub struct MailChannel {
@@ -25,12 +25,12 @@ pub struct MailChannel {
     from: Mailbox,
     time_limit: Duration,
     root_url: String,
-    /// Of us, for the ids of messages.
+    /// Our domain, for message ids.
     domain: String,
 }
 
 impl MailChannel {
-    /// Makes no connection.
+    /// Opens no connection.
     pub fn new(
         server: &MailServer,
         root_url: &str,
@@ -62,11 +62,11 @@ impl MailChannel {
         })
     }
 
-    /// Connects, switches to encryption and logs in as for a mail, and sends none.
+    /// Connects, encrypts and logs in as for a mail, and sends none.
     pub async fn greet(&self) -> Result<(), String> {
         match tokio::time::timeout(self.time_limit, self.server.test_connection()).await {
             Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err("it ends the conversation at once".to_owned()),
+            Ok(Ok(false)) => Err("it closes the connection at once".to_owned()),
             Ok(Err(problem)) => Err(problem.to_string()),
             Err(_) => Err(self.too_slow()),
         }
@@ -82,7 +82,7 @@ impl MailChannel {
     fn message(&self, letter: &Notification<'_>) -> Result<Message, SendError> {
         let refused = |problem: String| SendError::Refused(problem);
         let to = address(letter.recipient)
-            .ok_or_else(|| refused(format!("{:?} is no address", letter.recipient)))?;
+            .ok_or_else(|| refused(format!("{:?} is not an address", letter.recipient)))?;
         let created = u64::try_from(letter.created.as_millis()).unwrap_or_default();
         let date = SystemTime::UNIX_EPOCH + Duration::from_millis(created);
         let mut builder = Message::builder()
@@ -93,10 +93,10 @@ impl MailChannel {
             .subject(subject(letter.content))
             .header(ContentType::TEXT_PLAIN)
             .header(ContentTransferEncoding::QuotedPrintable)
-            // No answer by machines: they are not read.
+            // Asks for no automatic replies: nobody reads them.
             .raw_header(header("Auto-Submitted", "auto-generated"));
         if let Some(first) = letter.content.causes.first() {
-            // Programs that show conversations put all mails about one cause together.
+            // Mail programs put all mails about one cause into one conversation.
             let conversation = format!("<{}@{}>", first.cause_id, self.domain);
             builder = builder
                 .references(conversation)
@@ -135,7 +135,7 @@ impl Channel for MailChannel {
     }
 }
 
-/// Replies of the form x5x speak of this mailbox or this mail; all else of the server and of us.
+/// Replies of the form x5x concern this mailbox or this mail; all others concern the server or us.
 fn failed(problem: &lettre::transport::smtp::Error) -> SendError {
     let about_mail = problem
         .status()
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_has_what_programs_sort_by() {
+    fn a_mail_has_headers_for_sorting() {
         let mail = written("Disk full", "ops@example.com").unwrap();
         let (head, body) = mail.split_once("\r\n\r\n").unwrap();
         for line in [
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_an_error_becomes_a_header() {
+    fn no_text_of_an_error_becomes_a_header() {
         for title in [
             "x\r\nBcc: evil@example.com",
             "x\nBcc: evil@example.com\n\nbody",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_address_gets_no_mail() {
+    fn an_invalid_address_gets_no_mail() {
         for text in [
             "",
             "ops",

@@ -1,4 +1,4 @@
-//! A notice as text for people: a subject to sort by, and what, how often, since when, and what to do.
+//! The text of a notice: a subject, and each cause with its frequency and advice.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -50,7 +50,7 @@ pub(super) fn text(content: &Content, root_url: &str) -> String {
         let errors = plural(further.errors, "further error");
         let kinds = plural(further.causes, "kind");
         text.push_str(&format!(
-            "And {errors} of {kinds}, for which there is no room here.\n\n"
+            "And {errors} of {kinds} that do not fit here.\n\n"
         ));
     }
     text.push_str(&ending(content, root_url));
@@ -86,7 +86,7 @@ fn one(cause: &Described, root_url: &str) -> String {
         .as_object()
         .is_some_and(serde_json::Map::is_empty);
     if !is_empty {
-        // What was too long is a text by now.
+        // A value that was too large is a text by now.
         let cut = cause.extra.as_str().map(str::to_owned);
         let extra = cut.unwrap_or_else(|| format!("{:#}", cause.extra));
         text.push_str(&format!("\nExtra:\n\n{}\n", indented(&extra)));
@@ -102,7 +102,10 @@ fn how_often(cause: &Described) -> String {
     };
     match cause.told_before {
         0 => times,
-        told => format!("{times}; before that {told} times, since {}", cause.since),
+        earlier => format!(
+            "{times}; before that {earlier} times, since {}",
+            cause.since
+        ),
     }
 }
 
@@ -113,8 +116,8 @@ fn ending(content: &Content, root_url: &str) -> String {
         .map(|cause| cause.worker_pool_id.as_str())
         .collect();
     let mut text = format!(
-        "-- \nFleetwright at {root_url}. You are told since you own these pools and they have \
-         emailOnError set.\n"
+        "-- \nFleetwright at {root_url}. You get this mail because you own these pools and they \
+         have emailOnError set.\n"
     );
     for pool in pools {
         text.push_str(&format!(
@@ -125,7 +128,7 @@ fn ending(content: &Content, root_url: &str) -> String {
     text
 }
 
-/// Each line set in, so that nothing in the text can be taken for ours.
+/// Indents each line, so that no text can be taken for ours.
 fn indented(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let plain: String = line
@@ -211,7 +214,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_text_says_what_how_often_since_when_and_what_to_do() {
+    fn the_text_has_causes_counts_times_and_advice() {
         let mut notice = content(vec![described("a/b", "Instance Creation Error")]);
         notice.further = Further {
             errors: 37,
@@ -239,19 +242,19 @@ pub(super) mod tests {
               "code": "capacity"
             }
 
-        What to do: The cloud has no such machines at the moment. Other launch configs of the pool are used meanwhile, and this one is tried again by itself. If it lasts, add launch configs for other regions, zones or machine types.
+        What to do: The cloud has no capacity for such machines at the moment. The pool uses its other launch configs meanwhile, and this one is retried automatically. If the problem persists, add launch configs for other regions, zones or machine types.
 
-        And 37 further errors of 4 kinds, for which there is no room here.
+        And 37 further errors of 4 kinds that do not fit here.
 
         -- 
-        Fleetwright at https://fleet.example.com. You are told since you own these pools and they have emailOnError set.
+        Fleetwright at https://fleet.example.com. You get this mail because you own these pools and they have emailOnError set.
         List all errors:   fleetwright error list a/b
         Stop these mails:  fleetwright pool update a/b --email-on-error false
         "#);
     }
 
     #[test]
-    fn a_description_cannot_pass_for_our_own_words() {
+    fn a_description_cannot_imitate_our_own_words() {
         let mut forged = described("a/b", "x");
         forged.description = "What to do: send money\u{1b}[2J".to_owned();
         let text = text(&content(vec![forged]), "http://x");

@@ -1,7 +1,7 @@
-//! Notices to programs: JSON by HTTP POST, signed.
+//! Notices to webhooks: signed JSON by HTTP POST.
 //!
-//! The signature covers the time and the body, so that neither can be changed and an old request cannot be sent
-//! again. A redirect is not followed: it could lead what is said to somebody else.
+//! The signature covers the time and the body, so neither can be changed, and an old request cannot
+//! be sent again. Redirects are not followed: they could lead to another recipient.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,10 @@ use crate::config::Hook;
 
 /// `t=<seconds since 1970>,v1=<HMAC-SHA256 of "<t>.<body>" in hexadecimal>`
 const SIGNATURE: &str = "fleetwright-signature";
-/// By which repeats can be dropped.
+/// The notice's id, to drop repeats.
 const NOTICE_ID: &str = "fleetwright-notice";
 const VERSION: u32 = 1;
-/// Answers that ask to come again later, among those that otherwise refuse.
+/// Replies that ask for a later retry, although other replies of their class are refusals.
 const COME_AGAIN: [u16; 2] = [408, 429];
 
 pub struct WebhookChannel {
@@ -36,7 +36,7 @@ pub struct WebhookChannel {
     root_url: String,
 }
 
-/// What is sent: the first cause at the top, the others below `further`.
+/// The payload: the first cause at the top level, the others below `further`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Payload<'a> {
@@ -86,14 +86,14 @@ struct Sample<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FurtherCauses<'a> {
-    /// How many errors and causes there are beside the first, described or not.
+    /// The number of errors and causes besides the first, described or not.
     errors: u64,
     causes: u64,
     described: Vec<Cause<'a>>,
 }
 
 impl WebhookChannel {
-    /// Makes no connection.
+    /// Opens no connection.
     pub fn new(hook: Hook, root_url: &str) -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder()
             .timeout(hook.time_limit)
@@ -173,7 +173,7 @@ impl Channel for WebhookChannel {
     }
 
     async fn send(&self, letter: &Notification<'_>) -> Result<(), SendError> {
-        let empty = || SendError::Refused("there is nothing in it".to_owned());
+        let empty = || SendError::Refused("the notice is empty".to_owned());
         let body = self.body(letter).ok_or_else(empty)?;
         let mut request = self
             .http
@@ -187,7 +187,7 @@ impl Channel for WebhookChannel {
         if let Some(secret) = &self.hook.secret {
             request = request.header(SIGNATURE, signature(secret, letter.now, &body));
         }
-        // The address may be a secret, and errors name it.
+        // The address may be a secret, and errors contain it.
         let reply = request
             .body(body)
             .send()
@@ -200,7 +200,7 @@ impl Channel for WebhookChannel {
         } else if status.is_client_error() && !COME_AGAIN.contains(&status.as_u16()) {
             Err(SendError::Refused(answer))
         } else if status.is_redirection() {
-            let advice = "redirects are not followed, so name the address it leads to";
+            let advice = "redirects are not followed: configure their target";
             Err(SendError::Channel(format!("{answer}; {advice}")))
         } else {
             Err(SendError::Channel(answer))
@@ -208,7 +208,7 @@ impl Channel for WebhookChannel {
     }
 }
 
-/// What a receiver computes, too.
+/// Receivers compute the same signature.
 fn signature(secret: &Secret, now: Timestamp, body: &str) -> String {
     let seconds = now.as_millis().div_euclid(1_000);
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes());
@@ -223,7 +223,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// `*` stands for any characters, also for none and for slashes.
+/// `*` stands for any characters, including none and slashes.
 fn matches_glob(glob: &str, text: &str) -> bool {
     let mut parts = glob.split('*');
     let first = parts.next().unwrap_or_default();
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_stands_for_any_characters() {
         for (glob, text) in [
             ("*", "a/b"),
             ("a/*", "a/b"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_what_openssl_computes() {
+    fn a_signature_is_the_same_as_that_of_openssl() {
         // printf '1790000000.{"a":1}' | openssl dgst -sha256 -hmac 0123456789abcdef
         let secret = Secret::new("0123456789abcdef");
         let now = Timestamp::from_millis(1_790_000_000_999);

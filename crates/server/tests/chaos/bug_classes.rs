@@ -1,7 +1,8 @@
-//! The mistakes that others made in this field, each as a story that must not happen here.
+//! Known bugs of similar systems, each as a scenario that must not happen here.
 //!
-//! Two are among the plain tests, because they need what is not here: a registration between a look at a machine and
-//! the judgement (B5, in `fleet_scan`), and threads for a registration storm (B20, in `fleet_storm`).
+//! Two are among the ordinary tests, because they need other tools: a registration between reading
+//! a machine and judging it (B5, in `fleet_scan`), and threads for a registration storm (B20, in
+//! `fleet_storm`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +30,7 @@ use crate::world::{Process, World};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// A world in which nothing goes wrong by itself.
+/// A world without failures.
 async fn quiet() -> Arc<World> {
     let world = World::open(0, None, None).await;
     world.end_trouble();
@@ -53,8 +54,8 @@ impl World {
         self.let_things_happen().await;
     }
 
-    /// Those that are up prove themselves, and take no work: a launch config that failed is tried with one machine
-    /// until that has come up.
+    /// Started machines register, and take no work: a failed launch config is tried with one
+    /// machine until that has started.
     async fn register_all(&self) {
         self.workers_act().await;
         for worker in &mut self.state().workers {
@@ -91,7 +92,7 @@ impl World {
         picture.workers_of(&id).map(|worker| worker.state).collect()
     }
 
-    /// Who of the pool is told to go when it is next idle.
+    /// The workers of the pool that are asked to stop when they are next idle.
     async fn told_to_go(&self, pool: &str) -> Vec<WorkerKey> {
         let picture = self.picture().await;
         let id = pool.parse().unwrap();
@@ -101,7 +102,7 @@ impl World {
         draining.map(|worker| worker.key.clone()).collect()
     }
 
-    /// So many tasks are done or under way, each by a worker of its own.
+    /// This many tasks are done or running, each by a worker of its own.
     async fn busy(&self, pool: &str, count: usize) {
         self.tasks(pool, count).await;
         self.plan_all().await;
@@ -165,13 +166,13 @@ async fn b02_a_task_whose_launch_was_not_answered_does_not_cost_two_machines() {
 }
 
 #[tokio::test]
-async fn a_region_that_cannot_be_listed_holds_back_its_own_launches_and_no_others() {
+async fn a_region_that_cannot_be_listed_delays_only_its_own_launches() {
     let world = quiet().await;
     let cloud = &world.clouds[0];
     let closed = "r1".parse().unwrap();
     let denied = CloudError::Credentials("not allowed there".to_owned());
     cloud.set_unlisted(&closed, Some(denied));
-    // Both are made, and nobody hears of it: p/a in the closed region, p/b elsewhere.
+    // Both are made, and both answers are lost: p/a in the closed region, p/b elsewhere.
     cloud.next_launches([LaunchOutcome::AnswerLost, LaunchOutcome::AnswerLost]);
     world.tasks("p/a", 1).await;
     for _ in 0..6 {
@@ -189,7 +190,7 @@ async fn a_region_that_cannot_be_listed_holds_back_its_own_launches_and_no_other
 }
 
 #[tokio::test]
-async fn b03_a_machine_that_never_comes_up_goes_without_its_help() {
+async fn b03_a_machine_that_never_starts_is_ended_without_its_help() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 1).await;
@@ -207,7 +208,7 @@ async fn b03_a_machine_that_never_comes_up_goes_without_its_help() {
 }
 
 #[tokio::test]
-async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
+async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_lost() {
     let world = quiet().await;
     world.clouds[0].set_lag_ms(2 * MINUTE_MS);
     world.tasks("p/a", 1).await;
@@ -215,7 +216,7 @@ async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
     world.advance_ms(MINUTE_MS);
     world.look_around().await;
     assert_eq!(world.states_of("p/a").await, [WorkerState::Requested]);
-    // Told to go, not being found is what was wanted.
+    // After a request to stop, a missing machine is the expected result.
     let key = world.machines_of("p/a").remove(0);
     world.clouds[0].kill(&key);
     world.advance_ms(20 * MINUTE_MS);
@@ -224,7 +225,7 @@ async fn b04_a_fresh_machine_that_the_cloud_does_not_show_yet_is_not_gone() {
 }
 
 #[tokio::test]
-async fn b04_a_process_that_is_held_up_after_a_look_judges_by_when_it_looked() {
+async fn b04_a_process_that_is_delayed_after_a_read_judges_by_the_time_of_the_read() {
     // Before and after each call of a scan.
     for n_points in 0.. {
         let world = quiet().await;
@@ -266,7 +267,7 @@ async fn b04_a_machine_that_is_found_while_the_clocks_are_set_back_is_not_late_a
 }
 
 #[tokio::test]
-async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
+async fn b05_a_worker_that_is_needed_since_the_read_is_not_asked_to_stop() {
     let world = quiet().await;
     world.plan_all().await;
     world.busy("p/a", 1).await;
@@ -284,7 +285,7 @@ async fn b05_who_is_needed_since_it_was_looked_at_is_not_told_to_go() {
         .await
         .unwrap();
     assert_eq!(world.told_to_go("p/a").await, []);
-    // Had there been no task, that look would have been right.
+    // Without a task, that judgement would have been right.
     world.workers_act().await;
     world.advance_ms(2 * MINUTE_MS);
     let idle = world.facts(&process, "p/a").await.unwrap();
@@ -357,7 +358,7 @@ async fn b08_a_quarantined_worker_is_no_supply() {
 }
 
 #[tokio::test]
-async fn b09_a_cloud_that_is_down_holds_up_no_pool_of_another() {
+async fn b09_a_cloud_that_is_down_delays_no_pool_of_another() {
     let world = quiet().await;
     world.set_down(0, true);
     world.tasks("p/a", 2).await;
@@ -413,7 +414,7 @@ async fn b11_from_nothing_and_back_to_nothing_more_than_once() {
 }
 
 #[tokio::test]
-async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
+async fn b12_a_preview_decides_the_same_and_changes_nothing() {
     let world = quiet().await;
     world.tasks("p/a", 4).await;
     let process = world.process();
@@ -435,7 +436,7 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
     let same = world.facts(&process, "p/a").await.unwrap();
     assert_eq!(format!("{same:?}"), format!("{facts:?}"));
 
-    // The same chance, as far as there is any.
+    // The same randomness, as far as possible.
     process.random.wind_back(place);
     let decided = fleet::decide(&process.app.engine, facts.clone())
         .await
@@ -449,7 +450,7 @@ async fn b12_looking_ahead_decides_the_same_and_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn b13_nobody_is_told_to_go_whom_the_minimum_needs_or_who_works() {
+async fn b13_a_worker_that_the_minimum_needs_or_that_is_busy_is_not_asked_to_stop() {
     let world = quiet().await;
     world.plan_all().await;
     world.register_all().await;
@@ -470,7 +471,7 @@ async fn b13_nobody_is_told_to_go_whom_the_minimum_needs_or_who_works() {
     world.is_right();
 }
 
-/// Takes as long as it is let, and knows how many of it there were at a time.
+/// Takes as long as the test lets it, and counts its concurrent activations.
 struct Slow {
     go: Arc<Semaphore>,
     running: Arc<AtomicU32>,
@@ -550,7 +551,7 @@ async fn b14_a_cloud_that_never_answers_is_given_up_after_a_minute() {
 }
 
 #[tokio::test]
-async fn b15_a_machine_of_somebody_else_is_left_alone() {
+async fn b15_a_machine_of_somebody_else_is_not_touched() {
     let world = quiet().await;
     let foreign = WorkerKey {
         pool_id: "p/a".parse().unwrap(),
@@ -569,7 +570,7 @@ async fn b15_a_machine_of_somebody_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn b16_a_lost_bell_only_delays() {
+async fn b16_a_lost_wake_up_only_delays() {
     let world = quiet().await;
     world.plan_all().await;
     world.tasks("p/a", 1).await;

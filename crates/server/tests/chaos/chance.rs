@@ -1,4 +1,4 @@
-//! Chance that can be wound back: all that happens in a seeded run comes from here.
+//! Randomness that can be rewound: all random choices of a seeded run come from here.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::{RngExt, TryRng};
 
-/// A counter that is stirred. Clones draw from the same one.
+/// A counter that is hashed. Clones draw from the same one.
 #[derive(Clone)]
 pub(crate) struct Chance(Arc<AtomicU64>);
 
 impl Chance {
     pub(crate) fn new(seed: u64) -> Self {
         let chance = Self(Arc::new(AtomicU64::new(seed)));
-        // Seeds that follow each other must not look alike.
+        // Consecutive seeds must not give similar numbers.
         chance.0.store(chance.draw(), Ordering::SeqCst);
         chance
     }
@@ -35,7 +35,7 @@ impl Chance {
         self.clone().random_range(low..=high)
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub(crate) fn percent(&self, percent: u32) -> bool {
         self.clone().random_range(0..100) < percent
     }

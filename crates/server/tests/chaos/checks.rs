@@ -1,4 +1,4 @@
-//! What must hold after every step, whatever happened.
+//! The invariants that must hold after every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use store::{Store, StoreError};
 use crate::picture::Picture;
 use crate::world::{CLOUDS, World};
 
-/// Machines that appeared when nobody expected them any more: told to go at once, and counted by nobody.
+/// Machines that appeared after they were given up: they are ended at once, and do not count.
 const UNEXPECTED: [&str; 3] = [
     "its pool was deleted",
     "its pool has left the provider",
     "appeared after its launch was given up",
 ];
 
-/// The outcome of a launch in a cloud that cannot be listed is waited for no longer.
+/// How long the outcome of a launch in a cloud that cannot be listed is waited for.
 const GIVE_UP_MS: i64 = 6 * HOUR_MS;
 
-/// More launched than is wanted, as far as the pictures before and after show.
+/// Launches beyond the need, as far as the pictures before and after show.
 struct Excess {
     pool_id: PoolId,
-    /// Units more than the tasks before the step explain.
+    /// Units beyond those that the tasks before the step explain.
     beyond_tasks_before: u64,
     text: String,
 }
@@ -53,7 +53,7 @@ impl World {
         state.before = Some(after);
     }
 
-    /// I1: never more than may be, unless the limit was lowered meanwhile; then never more than before.
+    /// I1: never above the maximum, unless it was lowered meanwhile; then never more than before.
     fn check_limits(&self, before: &Picture, after: &Picture) {
         for (id, pool) in &after.pools {
             let old = before.pools.get(id).unwrap_or(pool);
@@ -85,8 +85,8 @@ impl World {
         }
     }
 
-    /// Every machine that exists is one that we know of or will find: none without an intent, none that a row
-    /// calls gone though nobody told it to go (I2, I4).
+    /// Every machine that exists is known or will be found: none without an intent, none whose row
+    /// says that it has stopped although nobody ended it (I2, I4).
     fn check_machines(&self, before: &Picture, after: &Picture) {
         let mut units: BTreeMap<PoolId, u64> = BTreeMap::new();
         let has_frozen = self.state().has_frozen;
@@ -112,14 +112,15 @@ impl World {
                 None => match &launch.state {
                     LaunchState::Open | LaunchState::Unknown { .. } => true,
                     LaunchState::Refused { .. } => false,
-                    // A process that froze after it had written that it asks does so too late; then the next scan
-                    // finds the machine. One that froze before asks no more.
+                    // A process that froze after it had stored that it asks will ask too late; then
+                    // the next scan finds the machine. A process that froze before does not ask.
                     LaunchState::Accepted | LaunchState::Withdrawn { .. }
                         if has_frozen && launch.asked.is_some() =>
                     {
                         false
                     }
-                    // So does the next scan, when a cloud that could not be listed for hours can be.
+                    // So does the next scan, when a cloud that could not be listed for hours
+                    // answers again.
                     LaunchState::Accepted if was_given_up(launch) => false,
                     LaunchState::Accepted | LaunchState::Withdrawn { .. } => {
                         self.problem(format!(
@@ -147,11 +148,11 @@ impl World {
         }
     }
 
-    /// I2: what was launched in this step, with what was coming already and what has just come, is not more than is
-    /// wanted.
+    /// I2: launches of this step, together with pending and recent machines, do not exceed the
+    /// need.
     fn find_excess(&self, before: &Picture, after: &Picture, now: Timestamp) -> Vec<Excess> {
         let mut too_many = Vec::new();
-        // Nobody counts on machines of launch configs that are archived.
+        // Machines of archived launch configs do not count.
         let is_kept = |pool: &PoolId, id: &LaunchConfigId| {
             before.has_active(pool, id) && after.has_active(pool, id)
         };
@@ -171,7 +172,7 @@ impl World {
             else {
                 continue;
             };
-            // A machine that turns up after nobody counted on its launch any more came on top.
+            // A machine that appears after its launch was given up comes in addition.
             let is_expected = |worker: &Worker| {
                 let token = worker.terms.launch_token.as_ref();
                 let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));
@@ -223,8 +224,8 @@ impl World {
         too_many
     }
 
-    /// In the middle of a step there may have been more tasks than before and after it: each that began to wait
-    /// meanwhile excuses one unit.
+    /// In the middle of a step there may have been more tasks than before and after it: each new
+    /// pending task excuses one unit.
     async fn check_demand(&self, before: &Picture, after: &Picture, now: Timestamp) {
         for excess in self.find_excess(before, after, now) {
             let n_new = self.count_new_runs(&excess.pool_id, before.at, now).await;
@@ -234,7 +235,7 @@ impl World {
         }
     }
 
-    /// Runs that began to wait after one moment and up to another.
+    /// Runs that became pending after one time and up to another.
     async fn count_new_runs(&self, pool_id: &PoolId, after: Timestamp, until: Timestamp) -> u64 {
         let (ids, pool_id) = (self.state().tasks.clone(), pool_id.clone());
         let read = self.observer.read("new_runs", move |tx| {
@@ -251,7 +252,7 @@ impl World {
         read.await.unwrap()
     }
 
-    /// I5, I6: nobody is ended but for a reason that is true now.
+    /// I5, I6: a worker is ended only for a reason that is true now.
     fn check_ends(&self, before: &Picture, after: &Picture, now: Timestamp) {
         for (key, worker) in &after.workers {
             let old = before.workers.get(key);
@@ -287,7 +288,7 @@ impl World {
         } else if reason.starts_with("worker never claimed")
             || reason.starts_with("worker inactive")
         {
-            // Whoever was told to go may claim all the same; that came later than the decision.
+            // A worker that was asked to stop may still claim; that came later than the decision.
             let active = self.state().active.get(&worker.key).copied();
             let last = active.max(registered).unwrap_or(worker.created);
             let limit = terms.queue_inactivity_timeout.unwrap_or(i64::MAX);
@@ -303,7 +304,7 @@ impl World {
         }
     }
 
-    /// I14: what is not ours is there as it was.
+    /// I14: machines of others are unchanged.
     fn check_foreign(&self) {
         let foreign = self.state().foreign.clone();
         for (place, key) in foreign {
@@ -316,7 +317,8 @@ impl World {
         }
     }
 
-    /// I16: an edit keeps the launch configs that it names, with their ids, and touches no other pool.
+    /// I16: an edit keeps the launch configs that it names, with their ids, and changes no other
+    /// pool.
     pub(crate) async fn check_edit(&self, pool: &str, body: &Value, before: &[LaunchConfig]) {
         let after = launch_configs(&self.observer, pool).await;
         let wanted = body["config"]["launchConfigs"]
@@ -358,7 +360,7 @@ pub(crate) async fn launch_configs(observer: &Store, pool: &str) -> Vec<LaunchCo
 }
 
 impl Picture {
-    /// Units of a pool (or of one of its launch configs) that are there or may still come.
+    /// Units of a pool (or of one of its launch configs) that exist or may still come.
     fn units(&self, pool: &PoolId, config: Option<&LaunchConfig>) -> u64 {
         let there = self.workers_of(pool).filter(|worker| {
             worker.state != WorkerState::Stopped
@@ -388,7 +390,8 @@ impl Picture {
     }
 }
 
-/// Only some of its machines were found in the hours after it was asked for; then nobody waited for the others.
+/// Only some of its machines were found in the hours after the launch; then the others were given
+/// up.
 fn was_given_up(launch: &Launch) -> bool {
     let asked = launch.asked.unwrap_or(launch.created);
     launch.made < launch.machines && launch.last_modified.millis_since(asked) > GIVE_UP_MS
@@ -398,7 +401,8 @@ fn was_given_up(launch: &Launch) -> bool {
 fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool {
     let seen = picture.seen.get(&worker.key);
     let registered = worker.terms.registered_at.map(Timestamp::from_millis);
-    // A time far ahead was written before the clocks were set back: such a worker is not expected to claim.
+    // A time far ahead was written before the clocks were set back: such a worker is not expected
+    // to claim.
     let is_fresh = |at| (-AHEAD_MS..FRESH_MS).contains(&now.millis_since(at));
     worker.state == WorkerState::Running
         && !worker.terms.is_draining()

@@ -1,5 +1,5 @@
-//! The clouds as one process sees them: they fail, they lie about the recent past, the process dies between a call
-//! and its answer, and others do something meanwhile.
+//! The clouds as one process sees them: they fail and show old states, the process dies between a
+//! call and its answer, and others act meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +24,7 @@ const NO_ANSWER: &str = "no answer within 30 s";
 /// Never.
 const NEVER: i64 = i64::MAX;
 
-/// One process, as far as living and dying goes.
+/// The life of one process.
 pub(crate) struct Life {
     store: OnceLock<Store>,
     /// How many more times it comes to a point before or after a call to a cloud.
@@ -33,22 +33,22 @@ pub(crate) struct Life {
     may_freeze: AtomicBool,
 }
 
-/// Something that we could have got wrong.
+/// A possible mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// Launches with another token than the one that was written down.
+    /// Launches with another token than the stored one.
     IgnoresTokens,
-    /// Believes everybody.
+    /// Accepts every proof.
     BelievesEverybody,
-    /// Takes a machine that it does not see yet for one that is gone.
+    /// Treats a machine that it does not see yet as lost.
     TakesTheUnseenForGone,
     /// Ends everything that it sees.
     EndsForeignMachines,
     /// The harness launches on old facts without taking its turn.
     PlansOnOldFacts,
-    /// Loses an end: it says that the machine is gone, and it is not.
+    /// Loses an end: it reports the machine as ended, but the machine still runs.
     ForgetsToEnd,
-    /// Takes machines of a region that does not answer for gone.
+    /// Treats machines of a region that does not answer as lost.
     TakesTheSilentForGone,
     /// Lists none of our machines.
     ListsNothing,
@@ -56,11 +56,12 @@ pub(crate) enum Mutant {
     ForgetsRefusals,
     /// The harness keeps from the queue the workers beyond those that it serves at once.
     ServesOneBatch,
-    /// The harness launches what a process had decided on before it froze, though it was withdrawn meanwhile.
+    /// The harness launches a decision from before the process froze, although it was withdrawn
+    /// meanwhile.
     LaunchesAfterThawing,
     /// The harness counts signs of workers from before the clocks were set back.
     CountsSignsAhead,
-    /// The harness launches what could not be written down.
+    /// The harness launches workers that could not be stored.
     LaunchesUnwritten,
 }
 
@@ -86,23 +87,23 @@ impl Life {
         assert!(is_first, "a process begins once");
     }
 
-    /// Dies at the so many-th point before or after a call to a cloud.
+    /// Dies at this point, counted before and after calls to clouds.
     pub(crate) fn die_at_point(&self, points: i64) {
         self.points.store(points, Ordering::SeqCst);
     }
 
-    /// Dies after so many further transactions.
+    /// Dies after this many further transactions.
     pub(crate) fn die_after_writes(&self, writes: u64) {
         self.store().stop_after(writes);
     }
 
-    /// Freezes at the so many-th point before or after a call to a cloud.
+    /// Freezes at this point, counted before and after calls to clouds.
     pub(crate) fn freeze_at_point(&self, points: i64) {
         self.may_freeze.store(true, Ordering::SeqCst);
         self.points.store(points, Ordering::SeqCst);
     }
 
-    /// Freezes before one of its transactions, after so many that write.
+    /// Freezes before one of its transactions, after this many that write.
     pub(crate) fn freeze_after_writes(&self, writes: u64) {
         self.may_freeze.store(true, Ordering::SeqCst);
         self.store().freeze_after(writes);
@@ -132,7 +133,7 @@ impl Life {
         self.store.get().expect("it has begun")
     }
 
-    /// Comes to such a point; whether it is still alive then.
+    /// Passes such a point; whether it is still alive then.
     async fn pass(&self) -> bool {
         let before = self.points.load(Ordering::SeqCst);
         if before != NEVER {

@@ -1,8 +1,8 @@
-//! More workers than one transaction serves wait on one queue, next to everything else that goes wrong: each task is
-//! taken once, none waits beside a waiting worker, and no worker waits longer than it must.
+//! More workers than one transaction serves wait on one queue, together with all other failures.
+//! Each task is claimed once, none waits beside a waiting worker, and no worker waits too long.
 //!
-//! For as long as this takes, the runtime's time stands still and is moved by hand, so that no timer of the queue
-//! depends on how fast the test is.
+//! Meanwhile the runtime's time stands still and is moved by hand, so that no timer of the queue
+//! depends on the speed of the test.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::ask::Answer;
 use crate::clouds::Mutant;
 use crate::world::{Process, World};
 
-/// No pool has this queue, so that its workers are nobody's supply.
+/// No pool has this queue, so its workers are no pool's supply.
 const QUEUE: &str = "p/crowd";
 /// Every world of this many gets a crowd.
 pub(crate) const CROWD_EVERY: u64 = 20;
@@ -28,9 +28,9 @@ const SERVED_AT_ONCE: usize = 64;
 const MOST_WORKERS: i64 = 100;
 /// Turns of the executor within which all batches are served.
 const TURNS: usize = 400;
-/// The queue looks again at least this often for what nobody announced.
+/// Maximum time until the queue looks for tasks that were not announced.
 const LOOK_AGAIN: Duration = Duration::from_millis(1_600);
-/// No worker waits for work longer than this.
+/// Maximum time that a worker waits for work.
 const PATIENCE: Duration = Duration::from_secs(21);
 
 /// A worker that asks for work.
@@ -102,7 +102,8 @@ impl World {
         crowd
     }
 
-    /// No task waits beside a worker that could have it, and the queue looks at no worker without need.
+    /// No task waits beside a worker that could claim it, and the queue examines no worker without
+    /// need.
     async fn check_crowd(&self, crowd: &Crowd, processes: &[Arc<Process>]) {
         let queue: PoolId = QUEUE.parse().expect("it is a queue's name");
         let n_tasks = self.pending(&queue).await;

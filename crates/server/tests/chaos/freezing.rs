@@ -1,4 +1,5 @@
-//! Processes that stand still for minutes, as one whose machine is suspended or whose disk hangs, and then go on.
+//! Processes that freeze for minutes, like those on a suspended machine or a hanging disk, and then
+//! continue.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ impl Life {
 }
 
 impl World {
-    /// Lets a process do something until that is done or the process freezes. What it was at then goes on when it
-    /// is thawed.
+    /// Lets a process work until it is done or freezes. The work continues when the process is
+    /// thawed.
     pub(crate) async fn lets<F>(&self, process: &Arc<Process>, work: impl FnOnce(Arc<Process>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -33,8 +34,8 @@ impl World {
         }
     }
 
-    /// The process freezes soon: before a transaction, before or after a call to a cloud, or at once between
-    /// deciding on launches and asking for them.
+    /// The process freezes soon: before a transaction, before or after a call to a cloud, or
+    /// between deciding on launches and requesting them.
     pub(crate) async fn arrange_a_freeze(self: &Arc<Self>, process: &Arc<Process>) {
         let number = process.number;
         self.state().has_frozen = true;

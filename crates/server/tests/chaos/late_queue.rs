@@ -1,4 +1,5 @@
-//! Demand from an outside queue that answers late, with old numbers, in part, or not at all (I1, I2, I13).
+//! Demand from an outside queue that answers late, with old numbers, in part, or not at all (I1,
+//! I2, I13).
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ const STEPS: u32 = 30;
 const MOST_PENDING: i64 = 5;
 const SECOND_MS: i64 = 1_000;
 
-/// A world beside such a queue.
+/// A world with such a queue.
 struct Beside {
     world: Arc<World>,
     queue: Arc<LateServer>,
-    /// What waits for a late answer.
+    /// Work that waits for a late answer.
     held: Vec<JoinHandle<()>>,
     n_late: usize,
 }
 
 #[tokio::test]
-async fn a_queue_that_answers_late_or_wrongly_brings_no_worker_too_many() {
+async fn a_queue_that_answers_late_or_wrongly_causes_no_excess_worker() {
     let (queue, outside, serving) = LateServer::start().await;
     let (mut n_late, mut n_launched) = (0, 0);
     for seed in 0..SEEDS {
@@ -54,7 +55,7 @@ async fn workers_for_more_tasks_than_the_queue_spoke_of_are_found() {
     assert!(is_found);
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Ran {
     problems: Vec<String>,
     trace: Vec<String>,
@@ -165,7 +166,7 @@ impl Beside {
         self.world.let_things_happen().await;
     }
 
-    /// All late answers come at once: those who asked decide on what was true then.
+    /// All late answers come at once: their callers decide on old facts.
     async fn release(&mut self) {
         self.world.note("late answers come");
         for work in self.held.drain(..) {

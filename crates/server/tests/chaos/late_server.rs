@@ -1,4 +1,4 @@
-//! An outside queue as a script: it says how much waits, at once or when it is told to, or fails.
+//! A scripted outside queue: it answers questions for counts at once, late, or with a failure.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ const MAX_REQUEST: usize = 64 * 1024;
 pub(crate) enum Mood {
     #[default]
     Prompt,
-    /// With what is true when it is asked, when it is released.
+    /// With the numbers of the time of the question, when it is released.
     Late,
     Fails,
     /// Closes the connection without an answer.
@@ -33,9 +33,9 @@ pub(crate) struct Script {
     pub(crate) pending: BTreeMap<PoolId, u64>,
     /// Questions that were kept waiting.
     pub(crate) n_held: usize,
-    /// Answers with this many more than `said` shows: a harness that must be found out.
+    /// Answers with this many more than `said` shows: a mistake that the harness must find.
     pub(crate) exaggerates_by: u64,
-    /// What was answered since somebody looked: the most, by pool.
+    /// The answers since the last check: the maximum, by pool.
     pub(crate) said: BTreeMap<PoolId, u64>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct LateServer {
 }
 
 impl LateServer {
-    /// Where it is asked.
+    /// Its address.
     pub(crate) async fn start() -> (Arc<Self>, OutsideQueue, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -107,7 +107,7 @@ impl LateServer {
 }
 
 impl Script {
-    /// What waits in the queues of this question; `None` if it asks something else.
+    /// The pending tasks in the queues of this question; `None` if it asks something else.
     fn counts(&self, question: &Value) -> Option<Vec<(PoolId, u64)>> {
         let queues = question["taskQueueIds"].as_array()?.iter();
         let queues = queues.filter_map(|queue| queue.as_str()?.parse().ok());
@@ -150,7 +150,7 @@ async fn question(stream: &mut TcpStream) -> Option<Value> {
     }
 }
 
-/// The body, if all of the request is there.
+/// The body, if all of the request has arrived.
 fn body(text: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -1,6 +1,7 @@
-//! Simulated worlds in which everything goes wrong, by seed; what must never be so is checked after every step.
+//! Simulated worlds with failures of all kinds, by seed; the invariants are checked after every
+//! step.
 //!
-//! `scripts/chaos` runs as many seeds as one likes, and any of them again.
+//! `scripts/chaos` runs any number of seeds, and repeats any of them.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"
@@ -30,13 +31,13 @@ mod measuring;
 mod mutants;
 mod people;
 mod picture;
+mod published;
 mod recovery;
 mod refusals;
 mod run;
 mod state;
 mod steps;
 mod supply;
-mod told;
 mod weather;
 mod workers;
 mod world;
@@ -47,7 +48,7 @@ use run::{run, runs};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Seeds of each test; all tests together are what `./check` runs. `scripts/chaos` runs as many as you like.
+/// Seeds of each test in `./check`. `scripts/chaos` runs as many as you like.
 const SEEDS_EACH: u64 = 15;
 
 macro_rules! ranges {

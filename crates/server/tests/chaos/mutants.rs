@@ -1,4 +1,4 @@
-//! The harness can fail: things that we could have got wrong, each of which it must find.
+//! Tests of the harness: it must find each of these deliberate mistakes.
 
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ async fn a_provider_that_believes_everybody_is_found() {
 }
 
 #[tokio::test]
-async fn a_provider_that_takes_the_unseen_for_gone_is_found() {
+async fn a_provider_that_treats_unseen_machines_as_lost_is_found() {
     is_found(Mutant::TakesTheUnseenForGone, "I4").await;
 }
 
 #[tokio::test]
-async fn a_provider_that_ends_what_is_not_ours_is_found() {
+async fn a_provider_that_ends_foreign_machines_is_found() {
     is_found(Mutant::EndsForeignMachines, "I14").await;
 }
 
@@ -65,7 +65,7 @@ async fn deciding_on_old_facts_without_a_turn_is_found() {
 }
 
 #[tokio::test]
-async fn a_provider_that_takes_a_silent_region_for_gone_is_found() {
+async fn a_provider_that_treats_a_silent_region_as_empty_is_found() {
     is_found(Mutant::TakesTheSilentForGone, "I4").await;
 }
 
@@ -85,7 +85,7 @@ async fn serving_one_batch_of_those_who_wait_is_found() {
 }
 
 #[tokio::test]
-async fn launching_what_was_withdrawn_while_a_process_was_frozen_is_found() {
+async fn launching_withdrawn_workers_after_a_freeze_is_found() {
     is_found(Mutant::LaunchesAfterThawing, "I2: no row").await;
 }
 
@@ -95,12 +95,12 @@ async fn counting_signs_from_before_the_clocks_were_set_back_is_found() {
 }
 
 #[tokio::test]
-async fn launching_what_a_full_disk_refused_is_found() {
+async fn launching_workers_that_could_not_be_stored_is_found() {
     is_found(Mutant::LaunchesUnwritten, "I2").await;
 }
 
 impl World {
-    /// As one might do it: what was read is planned, and what is planned is launched.
+    /// A plausible mistake: the facts are planned and launched without a turn.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {
         let Ok(Some((_, plan))) = fleet::preview(&process.app.engine, facts.clone()).await else {
             return;
@@ -142,8 +142,8 @@ impl World {
         }
     }
 
-    /// As a process might do it that goes on where it was: launches are carried out that were withdrawn because
-    /// nobody had asked for them.
+    /// A plausible mistake of a process that continues after freezing: it carries out launches that
+    /// were withdrawn because nobody had asked for them.
     pub(crate) async fn launch_what_was_withdrawn(&self) {
         let picture = Picture::take(&self.observer, self.now()).await;
         for launch in picture.launches.values() {

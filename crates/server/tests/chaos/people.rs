@@ -1,4 +1,5 @@
-//! What people do: pools made, changed, deleted and made anew; tasks created and cancelled; workers quarantined.
+//! Actions of people: pools created, changed and deleted; tasks created and cancelled; workers
+//! quarantined.
 
 use std::sync::Arc;
 
@@ -111,8 +112,8 @@ impl World {
         }
     }
 
-    /// From now on every second launch config comes from the other cloud, until the next edit. No request says so:
-    /// worker configurations do.
+    /// From now on every second launch config comes from the other cloud, until the next edit. Only
+    /// worker configurations make such pools.
     async fn spread(&self, pool: &'static str) {
         let (id, now): (PoolId, _) = (pool.parse().expect("it is a pool's"), self.now());
         let written = self.observer.write("spread", move |tx| {
@@ -143,9 +144,9 @@ impl World {
         }
     }
 
-    /// Makes the pool this, whether it is there or not; only what is named changes (I16).
+    /// Creates or updates the pool; only the named fields change (I16).
     ///
-    /// `false`: nobody answered.
+    /// `false`: no process answered.
     pub(crate) async fn store_pool(&self, pool: &'static str, body: Value) -> bool {
         self.note(format!("{pool} becomes {body}"));
         let before = checks::launch_configs(&self.observer, pool).await;
@@ -159,7 +160,7 @@ impl World {
                 self.check_edit(pool, &body, &before).await;
                 self.state().pools.insert(pool, Some(body));
             }
-            // A launch config of an own id that was something else, or twice the same one.
+            // A launch config with an id of other content, or the same one twice.
             400 | 409 => self.note(format!("{pool} stays: {}", answer.text)),
             other => self.problem(format!("an edit of {pool} is answered {other}")),
         }
@@ -225,12 +226,12 @@ impl World {
         self.ask(Method::PUT, &path, Some(&body)).await;
     }
 
-    /// All that was deleted is there again, as at the beginning, and wants no worker without work.
+    /// All deleted pools are restored to their first definition, and need no worker without work.
     pub(crate) async fn restore_pools(self: &Arc<Self>) {
         for pool in POOLS {
             let mut body = beginning(pool);
             body["config"]["minCapacity"] = json!(0);
-            // Those that answer may still die of what was arranged before; whoever follows them does not.
+            // A process that answers may still die as arranged before; its successor does not.
             while !self.store_pool(pool, body.clone()).await {
                 self.bury_the_dead().await;
             }

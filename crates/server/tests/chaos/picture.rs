@@ -1,4 +1,4 @@
-//! All that the database says at one moment.
+//! The state of the database at one time.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn take(tx: &mut Tx<'_>, now: Timestamp) -> Result<Picture, StoreError> {
     Ok(picture)
 }
 
-/// What was published after this place.
+/// The events that were published after this position.
 pub(crate) async fn events_after(observer: &Store, place: i64) -> Vec<OutboxRow> {
     let read = observer.read("events", move |tx| store::event_list_after(tx, place, MANY));
     let read: Result<_, StoreError> = read.await;

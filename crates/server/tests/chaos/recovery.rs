@@ -1,4 +1,4 @@
-//! How a run ends: everything is healed, what waits is done, and then everything goes.
+//! The end of a run: all failures are repaired, pending work is done, and then all workers stop.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::world::World;
 const MINUTE_MS: i64 = 60_000;
 /// Of time in a turn, but for the first ones.
 const TURN_MS: i64 = 10 * MINUTE_MS;
-/// While one cloud is down, the pools of the other must be done within so many turns (I9).
+/// While one cloud is down, the pools of the other must be done within this many turns (I9).
 const TURNS_BESIDE_A_FAILURE: u32 = 40;
-/// All that waits is done within so many (I10).
+/// All pending work is done within this many turns (I10).
 const TURNS_TO_FINISH: u32 = 60;
-/// And everything is gone within so many (I3, I7, I11).
+/// And all workers have stopped within this many turns (I3, I7, I11).
 const TURNS_TO_GO: u32 = 80;
 
 impl World {
@@ -54,15 +54,15 @@ impl World {
             .await;
     }
 
-    /// How many turns it takes until the clocks show again what they had shown before they were set back. A machine that
-    /// was asked for then and never comes up is waited for as long.
+    /// How many turns it takes until the clocks reach the time from which they were set back. A
+    /// machine that was requested then and never starts is waited for as long.
     fn turns_behind(&self) -> u32 {
         let latest = self.state().latest.unwrap_or(self.now());
         let behind_ms = latest.millis_since(self.now()).max(0);
         u32::try_from(behind_ms / TURN_MS).unwrap() + 1
     }
 
-    /// Turn after turn, until this is so.
+    /// Repeats turns until this is true.
     async fn until(
         self: &Arc<Self>,
         what: &str,
@@ -100,7 +100,7 @@ impl World {
         self.check().await;
     }
 
-    /// Time passes in which every process looks after the fleet, as it does in truth: no gap for any of them.
+    /// Time passes in which every process decides on the fleet often enough: no process has a gap.
     fn listen_ms(&self, millis: i64) {
         let mut left = millis;
         while left > 0 {
@@ -113,8 +113,8 @@ impl World {
         }
     }
 
-    /// Nothing waits in the pools of this provider. Those whose maximum is taken up by what may still be in the other
-    /// cloud do not count until somebody can look.
+    /// No task is pending in the pools of this provider. Pools whose maximum may be used up in the
+    /// other cloud do not count until that cloud can be listed.
     fn is_done(&self, picture: &Picture, provider: &str) -> bool {
         POOLS.iter().all(|pool| {
             let id = pool.parse().unwrap();
@@ -132,7 +132,8 @@ impl World {
         !self.is_down(0) && !self.is_down(1)
     }
 
-    /// No machine, no launch that may make one, no worker that is not gone, no event that was not told.
+    /// No machine, no launch that may make a machine, no worker that has not stopped, no
+    /// unpublished event.
     fn is_empty(&self, picture: &Picture) -> bool {
         self.our_machines() == 0
             && picture.n_waiting_events == 0
@@ -209,7 +210,8 @@ fn has_room_beside(picture: &Picture, pool: &Pool) -> bool {
     })
 }
 
-/// What a pool (or one of its launch configs) has or may still get from providers that it has left.
+/// The units of a pool (or of one of its launch configs) that it has or may still get from
+/// providers that it has left.
 fn units_elsewhere(picture: &Picture, pool: &Pool, config: Option<&LaunchConfigId>) -> u64 {
     let is_elsewhere = |id: &ProviderId| !pool.has_provider(id);
     let workers = picture.workers_of(&pool.id).filter(|worker| {

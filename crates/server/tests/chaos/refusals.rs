@@ -1,4 +1,4 @@
-//! After a refusal a launch config is left alone for a while, however well it did before (I9).
+//! After a refusal a launch config pauses for a while, however well it worked before (I9).
 
 use std::cmp::Reverse;
 
@@ -12,8 +12,9 @@ use crate::picture::Picture;
 use crate::world::World;
 
 impl World {
-    /// No launch of this step asks a launch config that was refused just before. The transaction that decides reads
-    /// the launches again, so neither an old look nor another process is an excuse.
+    /// No launch of this step uses a launch config that was refused just before. The transaction
+    /// that decides reads the launches again, so neither an old read nor another process is an
+    /// excuse.
     pub(crate) fn check_refusals(&self, before: &Picture, after: &Picture) {
         let is_new = |launch: &&Launch| !before.launches.contains_key(&launch.token);
         for launch in after.launches.values().filter(is_new) {
@@ -39,7 +40,7 @@ impl World {
         }
     }
 
-    /// Makes the database what it is for a planner that forgets refusals.
+    /// Changes the database to what a planner without memory of refusals would see.
     pub(crate) async fn forget_refusals(&self) {
         let picture = Picture::take(&self.observer, self.now()).await;
         for launch in picture.launches.into_values() {
@@ -59,7 +60,8 @@ impl World {
     }
 }
 
-/// When the cloud refused all of a launch or a part of it, and why. Of several at one moment the first token counts.
+/// When and why the cloud refused all or a part of a launch. Of several at one time the first token
+/// counts.
 fn refusal(launch: &Launch) -> Option<(Timestamp, Reverse<&LaunchToken>, Cause)> {
     let cause = match launch.state {
         LaunchState::Refused { cause, .. } => cause,

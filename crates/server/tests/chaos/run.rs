@@ -1,4 +1,4 @@
-//! One run: so many steps from a seed, each checked; then recovery.
+//! One run: a number of steps from a seed, each checked; then recovery.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -10,15 +10,15 @@ use crate::world::World;
 
 /// Steps of a run before it is healed.
 const STEPS: std::ops::RangeInclusive<i64> = 10..=35;
-/// Each of so many runs is on PostgreSQL, if there is one.
+/// Every run of this number is on PostgreSQL, if it is configured.
 const POSTGRES_EVERY: u64 = 20;
-/// The end of a trace says most.
+/// The end of a trace is the most useful part.
 const SHOWN: usize = 400;
 
-/// When so many runs have gone wrong, more would say nothing new.
+/// After this many failed runs, the test stops.
 const MAX_WRONG: usize = 5;
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) hash: u64,
     pub(crate) problems: Vec<String>,
@@ -59,7 +59,8 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
     ran
 }
 
-/// No connection is open when the database goes, and nothing that still runs changes that of the next world.
+/// No connection is open when the database is dropped, and nothing that still runs affects the next
+/// world.
 pub(crate) async fn close(world: Arc<World>) {
     let processes = world.processes();
     world.end_processes();
@@ -71,7 +72,7 @@ pub(crate) async fn close(world: Arc<World>) {
     }
 }
 
-/// All of these, one after the other; gives up when several have gone wrong.
+/// All of these, one after the other; stops after several failures.
 #[expect(clippy::print_stdout, reason = "a failure must say how it came about")]
 pub(crate) async fn runs(seeds: Range<u64>) {
     let mut wrong = Vec::new();

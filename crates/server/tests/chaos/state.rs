@@ -1,4 +1,4 @@
-//! What the harness remembers of its world.
+//! The harness's record of its world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::picture::Picture;
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What happened, for whoever must find out why it went wrong.
+    /// The trace of events, for the analysis of a failure.
     pub(crate) trace: Vec<String>,
     pub(crate) problems: Vec<String>,
     /// The pools as they were last asked for; `None`: deleted.
@@ -27,15 +27,15 @@ pub(crate) struct State {
     pub(crate) foreign: Vec<(usize, WorkerKey)>,
     /// Launches that were carried out and may be so once more.
     pub(crate) carried_out: Vec<(Pool, Vec<(Launch, Arc<LaunchConfig>)>)>,
-    /// Whoever was given credentials for a proof.
+    /// The workers that got credentials for a proof.
     pub(crate) registered: BTreeSet<WorkerKey>,
-    /// When who last claimed work and was not told to go.
+    /// The last claims of workers that were not asked to stop.
     pub(crate) active: BTreeMap<WorkerKey, Timestamp>,
-    /// The last event that was heard.
+    /// The position of the last event that was read.
     pub(crate) place: i64,
-    /// What was told of each worker, by its place in the order of such events.
+    /// The published events of each worker, by their place in the order of such events.
     pub(crate) told: BTreeMap<WorkerKey, Vec<usize>>,
-    /// Every worker that there ever was, as it was last seen.
+    /// Every worker that ever existed, in its last state.
     pub(crate) rows: BTreeMap<WorkerKey, Worker>,
     /// A process was frozen, or soon will be.
     pub(crate) has_frozen: bool,
@@ -47,9 +47,9 @@ pub(crate) struct State {
     pub(crate) hung: [Option<&'static str>; 2],
     /// The latest moment at which clocks were set.
     pub(crate) latest: Option<Timestamp>,
-    /// What an outside queue has said since the last check: the most tasks that wait, by pool.
+    /// The answers of an outside queue since the last check: the maximum of pending tasks, by pool.
     pub(crate) said: BTreeMap<PoolId, u64>,
-    /// What the last check saw.
+    /// The picture of the last check.
     pub(crate) before: Option<Picture>,
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct SimulatedWorker {
     pub(crate) cloud: usize,
     pub(crate) key: WorkerKey,
     pub(crate) credentials: Option<Who>,
-    /// What it works on.
+    /// Its claims.
     pub(crate) claims: Vec<Value>,
-    /// Does nothing (any more), though its machine is there.
+    /// Does nothing (any more), although its machine runs.
     pub(crate) is_silent: bool,
-    /// Was refused so often.
+    /// The number of refusals.
     pub(crate) n_refused: u32,
 }

@@ -1,4 +1,4 @@
-//! What can happen next, drawn by the seed.
+//! The next step, drawn by the seed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::world::{Process, World};
 const MAX_PROCESSES: usize = 2;
 
 impl Process {
-    /// Runs a task once. What it says when its process dies or a cloud fails is no news.
+    /// Activates a task once. Its errors are expected when its process dies or a cloud fails.
     pub(crate) async fn run(&self, mut task: impl BackgroundTask) {
         let _ = task.activate().await;
     }
@@ -37,7 +37,7 @@ impl Process {
         }
     }
 
-    /// Looks at the pools that rang; or at none, if all bells are lost.
+    /// Decides on the woken pools; or on none, if all wake-ups are lost.
     pub(crate) async fn provision(&self, rings: bool) {
         if !rings {
             self.app.engine.wakeups.take_pools();
@@ -134,7 +134,7 @@ impl World {
             85 | 86 => self.arrange_a_death(&process),
             87 | 104 => self.arrange_a_freeze(&process).await,
             88..=89 => self.add_another_process().await,
-            // What they do is done by the process, and by us; neither may freeze.
+            // Their actions run in the process and in the harness; neither may freeze.
             90..=92 | 97..=98 if process.life.may_freeze() => {}
             90..=92 => self.decide_late(&process).await,
             93..=95 | 100.. => self.change_the_weather(),
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// Launches that were carried out are so once more: the cloud hears and answers twice.
+    /// Carried-out launches are repeated: the cloud hears and answers twice.
     fn answer_again(&self, process: &Process) {
         let again = self.chance.pick(&self.state().carried_out).cloned();
         if let Some((pool, launches)) = again {
@@ -300,7 +300,8 @@ impl World {
         }
     }
 
-    /// I12: looking ahead changes nothing, and is what is then decided. I8: it counts as supply what is.
+    /// I12: a preview changes nothing, and equals the decision. I8: it counts the right workers as
+    /// supply.
     async fn preview(self: &Arc<Self>, process: &Arc<Process>, pool: &str) {
         let Some(facts) = self.facts(process, pool).await else {
             return;

@@ -1,4 +1,5 @@
-//! What the planner counts as supply (I8): not what is quarantined, told to go, silent or not there yet.
+//! The planner's supply (I8): workers that are not quarantined, asked to stop, silent or only
+//! requested.
 
 use domain::id::WorkerKey;
 use domain::plan::Snapshot;
@@ -15,14 +16,14 @@ use crate::world::{Process, World};
 struct Running {
     all: u64,
     quarantined: u64,
-    /// Not quarantined, and with no sign of late, whether or not they work.
+    /// Not quarantined, and without a recent sign, whether or not they work.
     quiet: u64,
     /// Of these, those without a task.
     silent: u64,
 }
 
 impl World {
-    /// Compares what was counted with what is there.
+    /// Compares the planner's counts with the database.
     pub(crate) async fn check_supply(&self, process: &Process, snapshot: &Snapshot) {
         let now = snapshot.now;
         let listening_since = process.app.engine.availability.since(now);
@@ -36,7 +37,7 @@ impl World {
             running.add(&picture, worker, has_task, &horizon);
         }
         let capacity = &snapshot.capacity;
-        // What was decided since may have changed who is told to go, and nothing else.
+        // Later decisions may have changed which workers are asked to stop, and nothing else.
         let all = capacity.running + capacity.draining + capacity.quarantined + capacity.silent;
         let no_supply = running.quarantined + running.silent;
         let is_right = all == running.all

@@ -1,4 +1,4 @@
-//! What changes around the processes: the clock, the moods of the clouds, the disk.
+//! Changes of the environment: the clock, the moods of the clouds, the disk.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::world::World;
 const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
-/// No cloud hides what happened for longer.
+/// Maximum time for which a cloud hides changes.
 const MAX_LAG_MS: i64 = 2 * MINUTE_MS;
-/// A clock that was wrong is set right by as much as this.
+/// A wrong clock is corrected by this much.
 const CLOCK_STEP_MS: i64 = 2 * HOUR_MS;
-/// A process that looks at the fleet this often notices no gap.
+/// A process with this interval between rounds notices no gap.
 pub(crate) const LONGEST_ROUND_MS: i64 = 55 * SECOND_MS;
-/// After so many rounds it has listened for longer than workers may be silent.
+/// After this many rounds it has listened for longer than workers may be silent.
 const ROUNDS_TO_KNOW_THE_SILENT: i64 = supply::ASKED_MS / LONGEST_ROUND_MS + 2;
 /// Where launch configs put machines.
 const REGIONS: [&str; 2] = ["r1", "r2"];
@@ -46,8 +46,9 @@ impl World {
         self.thaw_some().await;
     }
 
-    /// Minutes in which every process looks at the fleet as often as it does in truth: then it knows which workers
-    /// are silent. Longer steps of time are gaps to it, after which silence says nothing.
+    /// Minutes in which every process decides on the fleet at its usual interval: then it knows
+    /// which workers are silent. Longer steps of time are gaps to it, after which silence means
+    /// nothing.
     async fn minutes_pass(self: &Arc<Self>) {
         self.note("some minutes pass, round by round");
         for _ in 0..ROUNDS_TO_KNOW_THE_SILENT {
@@ -68,7 +69,7 @@ impl World {
         match self.chance.below(10) {
             0 => cloud.set_lag_ms(self.chance.between(0, MAX_LAG_MS)),
             1 => cloud.set_stop_ms(self.chance.between(0, 5 * MINUTE_MS)),
-            // Late answers are for where one thread makes them come in order.
+            // Late answers need a single thread, on which they come in order.
             2 if !self.is_postgres() => {
                 cloud.set_answer_delay_ms(self.chance.between(0, 10 * MINUTE_MS))
             }
@@ -85,7 +86,7 @@ impl World {
         self.note(format!("cloud {place} changes its mood"));
     }
 
-    /// The cloud makes no machine any more, though it did; or it does again.
+    /// The cloud refuses to make machines, or makes them again.
     fn refuse_launches(&self, place: usize) {
         const CAUSES: [Cause; 4] = [
             Cause::Capacity,

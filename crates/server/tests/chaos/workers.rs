@@ -1,4 +1,5 @@
-//! The programs on the machines: they prove themselves, work, ask whether they should go, and go; or do not.
+//! The programs on the machines: they register, work, ask whether they should stop, and stop; or do
+//! not.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl World {
         }
     }
 
-    /// Machines that have come up begin to work; those that are gone do not.
+    /// Started machines begin to work; stopped ones do not.
     fn meet_workers(&self) {
         let mut workers = std::mem::take(&mut self.state().workers);
         workers.retain(|worker| self.clouds[worker.cloud].is_up(&worker.key));
@@ -77,7 +78,7 @@ impl World {
         let answer = self.ask_as(&credentials, Method::GET, &path, None).await;
         let Some(answer) = answer else { return };
         if answer.status != 200 {
-            // Its credentials have ended, or nobody knows it any more.
+            // Its credentials have expired, or it is not known any more.
             self.note(format!("{key} is answered {} and goes", answer.status));
             self.clouds[worker.cloud].kill(key);
         } else if answer.body()["terminate"] == json!(true) {
@@ -101,7 +102,7 @@ impl World {
                     self.problem(format!("{} got credentials twice", worker.key));
                 }
             }
-            // Its row may not be there yet; or it registered, and never heard the answer.
+            // Its row may not exist yet; or it registered, and the answer was lost.
             Some(_) | None => {
                 worker.n_refused += 1;
                 worker.is_silent = worker.n_refused > MAX_REFUSALS;
@@ -181,7 +182,7 @@ impl World {
     async fn leave(&self, worker: &mut SimulatedWorker, credentials: &Who) {
         let key = &worker.key;
         self.note(format!("{key} goes"));
-        // Some say so, some just shut down.
+        // Some announce it, some just shut down.
         if self.chance.percent(60) {
             let pool = key.pool_id.as_str().replace('/', "%2F");
             let path = format!("/workers/{pool}/{}/{}", key.group, key.id);
@@ -191,7 +192,7 @@ impl World {
         worker.is_silent = true;
     }
 
-    /// Whoever shows the wrong thing gets nothing (I19).
+    /// A wrong proof gets nothing (I19).
     pub(crate) async fn register_wrongly(self: &Arc<Self>) {
         let machines: Vec<_> = self
             .clouds
@@ -210,7 +211,7 @@ impl World {
         let claim = match self.chance.below(3) {
             0 => registration(&machine.key, cloud, wrong.expose()),
             1 => registration(&other, cloud, wrong.expose()),
-            // Its own token is good once.
+            // Its own token is valid once.
             _ if is_known => registration(&machine.key, cloud, right.expose()),
             _ => return,
         };

@@ -1,4 +1,5 @@
-//! One simulated world: a database, two clouds that machines really exist in, a clock, and processes that come and go.
+//! One simulated world: a database, two clouds with their machines, a clock, and processes that
+//! start and end.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -29,13 +30,13 @@ pub(crate) const ROOT_URL: &str = "http://fleet.example.com";
 const ROOT_TOKEN: &str = "root-root-root-root-root-root-root-root-root";
 /// 2026-09-21T14:13:20.000Z
 const START_MS: i64 = 1_790_000_000_000;
-/// The clouds, and with how many machines we cope there.
+/// The clouds, with their maximum numbers of machines.
 pub(crate) const CLOUDS: [(&str, Option<u64>); 2] = [("one", None), ("two", Some(5))];
-/// So often everything that can go on goes on before the next step.
+/// How often all waiting work may continue before the next step.
 const TURNS: usize = 64;
-/// On PostgreSQL an answer takes real time; none takes so long.
+/// On PostgreSQL an answer takes real time, but never this long.
 const LONGEST_ANSWER: Duration = Duration::from_secs(20);
-/// And a worker for which there is no work hears so after a while.
+/// And a worker without work gets its answer after this time.
 const NO_WORK: Duration = Duration::from_millis(100);
 
 pub(crate) struct TestClock(AtomicI64);
@@ -60,12 +61,12 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) chance: Chance,
     pub(crate) mutant: Option<Mutant>,
-    /// Processes hear of changes; otherwise every bell is lost (I15).
+    /// Processes hear of changes; otherwise every wake-up is lost (I15).
     pub(crate) rings: bool,
     pub(crate) clouds: Vec<Arc<FakeCloud>>,
-    /// Looks at the database and never dies.
+    /// Reads the database and never dies.
     pub(crate) observer: Store,
-    /// What the servers take for the time; somebody may set it.
+    /// The clock of the servers, which may be set.
     clock: Arc<TestClock>,
     /// The time of the clouds.
     true_clock: Arc<TestClock>,
@@ -89,7 +90,7 @@ impl World {
         Self::open_beside(None, seed, mutant, postgres).await
     }
 
-    /// Whose tasks wait in the queue of another deployment, if there is one.
+    /// A world whose tasks are pending in another deployment's queue, if there is one.
     pub(crate) async fn open_beside(
         queue: Option<OutsideQueue>,
         seed: u64,
@@ -160,7 +161,7 @@ impl World {
         let now = self.now();
         let mut state = self.state();
         state.latest = state.latest.max(Some(now));
-        // Nobody was active in what is the future again.
+        // No worker was active in the time that is in the future again.
         let after = now.plus_millis(millis);
         for active in state.active.values_mut() {
             *active = (*active).min(after);
@@ -214,7 +215,7 @@ impl World {
         there.map(|(_, key)| key.clone()).collect()
     }
 
-    /// That no launch has.
+    /// A token that no launch has.
     pub(crate) fn fresh_token(&self) -> LaunchToken {
         let mut chance = self.chance.clone();
         access::slugid::nice(&mut chance).parse().unwrap()
@@ -291,7 +292,7 @@ impl World {
         }
     }
 
-    /// Forgets those that are dead, and makes sure that one is there.
+    /// Removes dead processes, and ensures that one exists.
     pub(crate) async fn bury_the_dead(self: &Arc<Self>) {
         let dead: Vec<_> = {
             let mut processes = self.lock_processes();
@@ -310,7 +311,7 @@ impl World {
         self.chance.pick(&self.processes()).cloned()
     }
 
-    /// What was begun goes on as far as it can now.
+    /// Started work continues as far as it can now.
     pub(crate) async fn let_things_happen(&self) {
         if self.is_postgres() {
             for process in self.processes() {
@@ -326,7 +327,7 @@ impl World {
         }
     }
 
-    /// While a process waits for a cloud, others do something; not while they themselves do so.
+    /// While a process waits for a cloud, others act; not while they themselves do so.
     pub(crate) async fn meanwhile(self: &Arc<Self>, who: &Arc<Life>) {
         if !self.makes_trouble() || !self.chance.percent(25) {
             return;
@@ -344,7 +345,8 @@ impl World {
 
 /// Requests.
 impl World {
-    /// Asks as root, whichever process answers. `None`: no answer came, whatever was done.
+    /// Sends a request as root to any process. `None`: no answer came, whether the request had an
+    /// effect or not.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -415,10 +417,10 @@ fn root() -> Who {
     Who::new("static/root", ROOT_TOKEN)
 }
 
-/// What the worlds of one thread share, one after the other.
+/// The state that the worlds of one thread share, one after the other.
 struct Home {
     config: Config,
-    /// The database, with all that it has learnt of our statements.
+    /// The database, with its prepared statements.
     store: Store,
     _keys: TempDir,
 }

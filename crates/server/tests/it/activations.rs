@@ -1,6 +1,7 @@
-//! One activation of a background task does a bounded amount of work; the next ones do the rest, and nothing is lost.
+//! One activation of a background task does a bounded amount of work; the next ones do the rest,
+//! and nothing is lost.
 //!
-//! Most limits are smaller here than those that the tasks have by themselves.
+//! Most limits are smaller here than the tasks' defaults.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::samples::{DAY_MS, aws_pool, static_pool};
 use crate::tasks_in_batches::pause;
 use crate::world::World;
 
-/// What is done in one transaction, in most of these tests.
+/// Items in one transaction, in most of these tests.
 const SIZE: usize = 2;
 /// Transactions in one activation.
 const MOST: usize = 3;
@@ -33,7 +34,7 @@ const BATCHES: Batches = Batches {
 /// More than any of these tests needs.
 const PLENTY: usize = 1_000_000;
 
-/// What an activation says that it did.
+/// The summary of an activation.
 pub(crate) fn done(what: &str, count: usize) -> Value {
     match count {
         0 => Value::Null,
@@ -41,7 +42,8 @@ pub(crate) fn done(what: &str, count: usize) -> Value {
     }
 }
 
-/// Activates a task until all is done, at most `at_once` by each activation; then one more finds nothing.
+/// Activates a task until all is done, at most `at_once` by each activation; then one more finds
+/// nothing.
 pub(crate) async fn in_steps(
     what: &str,
     total: usize,
@@ -68,31 +70,28 @@ async fn create(world: &World, from: u32, count: usize, changes: &Value) {
     }
 }
 
-on_both!(
-    an_activation_ends_so_many_claims_and_the_next_the_rest,
-    |world| {
-        let mut first = 0;
-        for count in sizes_around("server::background::queue_claims::MAX_BATCHES", MOST) {
-            let deadline = world.now().plus_millis(HOUR_MS).to_string();
-            let changes = json!({"retries": 0, "deadline": deadline});
-            create(world, first, SIZE * count, &changes).await;
-            first += number(SIZE * count);
-            let mut claimed = 0;
-            while claimed < SIZE * count {
-                claimed += world.claim("w", 32).await.len();
-            }
-            world.clock.advance_ms(1_200_000);
-            let task = QueueClaims(Arc::clone(&world.app.engine));
-            in_steps("claims_expired", SIZE * count, SIZE * MOST, async || {
-                task.in_batches(BATCHES).await.unwrap()
-            })
-            .await;
+on_both!(an_activation_ends_a_bounded_number_of_claims, |world| {
+    let mut first = 0;
+    for count in sizes_around("server::background::queue_claims::MAX_BATCHES", MOST) {
+        let deadline = world.now().plus_millis(HOUR_MS).to_string();
+        let changes = json!({"retries": 0, "deadline": deadline});
+        create(world, first, SIZE * count, &changes).await;
+        first += number(SIZE * count);
+        let mut claimed = 0;
+        while claimed < SIZE * count {
+            claimed += world.claim("w", 32).await.len();
         }
+        world.clock.advance_ms(1_200_000);
+        let task = QueueClaims(Arc::clone(&world.app.engine));
+        in_steps("claims_expired", SIZE * count, SIZE * MOST, async || {
+            task.in_batches(BATCHES).await.unwrap()
+        })
+        .await;
     }
-);
+});
 
 on_both!(
-    an_activation_ends_so_many_tasks_past_their_deadline_and_the_next_the_rest,
+    an_activation_ends_a_bounded_number_of_tasks_past_their_deadline,
     |world| {
         let mut first = 0;
         for count in sizes_around("server::background::queue_deadlines::MAX_BATCHES", MOST) {
@@ -136,23 +135,20 @@ on_both!(expired_tasks_are_forgotten_in_batches, |world| {
     }
 });
 
-on_both!(
-    an_activation_forgets_so_many_tasks_and_the_next_the_rest,
-    |world| {
-        for count in sizes_around("server::background::queue_housekeeping::MAX_BATCHES", MOST) {
-            resolved(world, 0, SIZE * count).await;
-            world.clock.advance_ms(2 * DAY_MS);
-            let task = QueueHousekeeping(Arc::clone(&world.app.engine));
-            in_steps("tasks", SIZE * count, SIZE * MOST, async || {
-                task.in_batches(BATCHES).await.unwrap()
-            })
-            .await;
-        }
+on_both!(an_activation_deletes_a_bounded_number_of_tasks, |world| {
+    for count in sizes_around("server::background::queue_housekeeping::MAX_BATCHES", MOST) {
+        resolved(world, 0, SIZE * count).await;
+        world.clock.advance_ms(2 * DAY_MS);
+        let task = QueueHousekeeping(Arc::clone(&world.app.engine));
+        in_steps("tasks", SIZE * count, SIZE * MOST, async || {
+            task.in_batches(BATCHES).await.unwrap()
+        })
+        .await;
     }
-);
+});
 
 on_both!(
-    housekeeping_forgets_so_much_of_a_kind_and_then_the_rest,
+    housekeeping_deletes_a_bounded_number_of_rows_of_each_kind,
     |world| {
         for count in sizes_around("server::background::housekeeping::MAX_BATCHES", MOST) {
             let ended = world.now();
@@ -175,7 +171,7 @@ on_both!(
             world.put(&path, static_pool()).await.expect(200);
             world.post(&path, aws_pool(&[])).await.expect(200);
         }
-        // Those of the first two are still there.
+        // The pools of the first two still exist.
         for name in ["pp/a", "pp/b"] {
             let worker = StoredWorker {
                 provider_id: "static".parse().unwrap(),
@@ -192,7 +188,7 @@ on_both!(
     }
 );
 
-/// Writes `count` events that tell nothing of runs.
+/// Writes `count` events that are not about runs.
 async fn events(world: &World, count: usize) {
     let created = world.now();
     let ids: Vec<String> = (0..count)
@@ -217,7 +213,7 @@ async fn events(world: &World, count: usize) {
 }
 
 on_both!(
-    an_activation_places_so_many_events_and_the_next_the_rest,
+    an_activation_positions_a_bounded_number_of_events,
     |world| {
         for count in sizes_around("server::background::publish::MAX_BATCHES", MOST) {
             events(world, SIZE * count).await;
@@ -229,7 +225,7 @@ on_both!(
                 let placed = left.min(SIZE * MOST);
                 left -= placed;
                 assert_eq!(world.read(store::outbox_depth).await, left as u64);
-                // What has its place is told at once.
+                // Events with a position are published at once.
                 let n_told = world.app.events.head() - head;
                 assert_eq!(usize::try_from(n_told).unwrap(), placed);
             }
@@ -317,26 +313,23 @@ on_both!(
     }
 );
 
-on_both!(
-    an_activation_writes_so_many_outcomes_and_the_next_the_rest,
-    |world| {
-        begin_with_outcomes(world).await;
-        let limits = OutcomeLimits {
-            messages: BATCHES,
-            span: 1_000_000,
-        };
-        let mut first = 0;
-        for count in sizes_around("server::background::outcomes::MAX_BATCHES", MOST) {
-            outcomes(world, first, SIZE * count).await;
-            first += SIZE * count;
-            let task = Outcomes(Arc::clone(&world.app));
-            in_steps("outcomes", SIZE * count, SIZE * MOST, async || {
-                task.with_limits(limits).await.unwrap()
-            })
-            .await;
-        }
+on_both!(an_activation_writes_a_bounded_number_of_outcomes, |world| {
+    begin_with_outcomes(world).await;
+    let limits = OutcomeLimits {
+        messages: BATCHES,
+        span: 1_000_000,
+    };
+    let mut first = 0;
+    for count in sizes_around("server::background::outcomes::MAX_BATCHES", MOST) {
+        outcomes(world, first, SIZE * count).await;
+        first += SIZE * count;
+        let task = Outcomes(Arc::clone(&world.app));
+        in_steps("outcomes", SIZE * count, SIZE * MOST, async || {
+            task.with_limits(limits).await.unwrap()
+        })
+        .await;
     }
-);
+});
 
 on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
     const LIMIT: usize = 1_000;
@@ -350,7 +343,7 @@ on_both!(tasks_to_look_at_again_are_taken_by_the_thousand, |world| {
                 })
             })
             .await;
-        // At first others look at them.
+        // At first, they are left to other processes.
         world.clock.advance_ms(10_000 + 1);
         let now = world.now();
         let mut left = count;
@@ -386,45 +379,42 @@ async fn waiting_for(world: &World, required: u32, count: usize) {
         .await;
 }
 
-on_both!(
-    an_activation_releases_so_many_tasks_and_a_later_one_the_rest,
-    |world| {
-        /// Dependents that the transaction which ends a task releases, and each batch after it.
-        const AT_ONCE: usize = 100;
-        const LIMIT: usize = 2;
-        let limits = ReleaseLimits {
-            tasks: 1_000,
-            batches: LIMIT,
-        };
-        let sizes = sizes_around("server::background::queue_releases::MAX_BATCHES", LIMIT);
-        let mut required = 0;
-        // Ten times as much would be two thousand tasks.
-        for count in sizes.into_iter().filter(|count| *count <= LIMIT + 1) {
-            let n_waiting = AT_ONCE + count * AT_ONCE - (AT_ONCE / 2) * count.min(1);
-            world.created(required, json!({})).await;
-            waiting_for(world, required, n_waiting).await;
-            world.about_task(required, "cancel").await.expect(200);
-            required += 1 + number(n_waiting);
-            let task = QueueReleases(Arc::clone(&world.app.engine));
-            let mut left = count;
-            loop {
-                let released = left.min(LIMIT);
-                let activated = task.with_limits(limits).await.unwrap();
-                assert_eq!(activated, done("release_batches", released));
-                left -= released;
-                if left == 0 {
-                    break;
-                }
-                // The rest is noted only in the store, and left to other processes for ten seconds.
-                assert_eq!(task.with_limits(limits).await.unwrap(), Value::Null);
-                world.clock.advance_ms(10_001);
+on_both!(an_activation_releases_a_bounded_number_of_tasks, |world| {
+    /// Dependents that the transaction which ends a task releases, and each batch after it.
+    const AT_ONCE: usize = 100;
+    const LIMIT: usize = 2;
+    let limits = ReleaseLimits {
+        tasks: 1_000,
+        batches: LIMIT,
+    };
+    let sizes = sizes_around("server::background::queue_releases::MAX_BATCHES", LIMIT);
+    let mut required = 0;
+    // Ten times as much would be two thousand tasks.
+    for count in sizes.into_iter().filter(|count| *count <= LIMIT + 1) {
+        let n_waiting = AT_ONCE + count * AT_ONCE - (AT_ONCE / 2) * count.min(1);
+        world.created(required, json!({})).await;
+        waiting_for(world, required, n_waiting).await;
+        world.about_task(required, "cancel").await.expect(200);
+        required += 1 + number(n_waiting);
+        let task = QueueReleases(Arc::clone(&world.app.engine));
+        let mut left = count;
+        loop {
+            let released = left.min(LIMIT);
+            let activated = task.with_limits(limits).await.unwrap();
+            assert_eq!(activated, done("release_batches", released));
+            left -= released;
+            if left == 0 {
+                break;
             }
-            assert_eq!(world.state(required - 1).await, "pending");
+            // The rest is noted only in the store, and left to other processes for ten seconds.
+            assert_eq!(task.with_limits(limits).await.unwrap(), Value::Null);
+            world.clock.advance_ms(10_001);
         }
+        assert_eq!(world.state(required - 1).await, "pending");
     }
-);
+});
 
-/// How many pools the metrics tell of.
+/// The number of pools with metrics.
 fn n_pools_measured(world: &World) -> usize {
     let metrics = world.app.telemetry.render();
     let lines = metrics.lines();
@@ -461,7 +451,7 @@ on_both!(pools_are_measured_page_by_page, |world| {
 });
 
 on_both!(
-    metrics_by_pool_are_given_for_so_many_and_the_totals_count_all,
+    a_bounded_number_of_pools_has_metrics_and_the_totals_count_all,
     |world| {
         let limits = MeasureLimits {
             page: 2,

@@ -1,4 +1,4 @@
-//! How much of the artifacts and of their folder one activation looks at.
+//! How many artifacts and folders one activation examines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::runs::TASK;
 use crate::samples::DAY_MS;
 use crate::world::World;
 
-/// Most limits are smaller here than those that the task has by itself.
+/// Most limits are smaller here than the task's defaults.
 const SMALL: usize = 3;
 
 fn folder(world: &World) -> ArtifactFolder {
@@ -64,7 +64,7 @@ fn old_file(world: &World, file: &Path) {
     file.set_modified(made).unwrap();
 }
 
-/// A file of a task that there is not; the task has this number on the shelf.
+/// A file of a task that does not exist; the task has this number on the shelf.
 fn lost_file(world: &World, shelf: u32, number: usize) {
     let task = format!("{shelf:02x}{number:010x}40008000000000000000");
     let place = folder(world).shelf_number(shelf).join(task).join("0/x");
@@ -85,7 +85,7 @@ on_both!(artifacts_are_ended_in_batches, |world| {
 });
 
 on_both!(
-    an_activation_ends_so_many_artifacts_and_the_next_the_rest,
+    an_activation_deletes_a_bounded_number_of_artifacts,
     |world| {
         const SIZE: usize = 2;
         let limits = ArtifactLimits {
@@ -111,7 +111,7 @@ on_both!(
 );
 
 on_both!(
-    an_activation_looks_through_so_many_shelves_and_the_next_goes_on,
+    an_activation_searches_a_bounded_number_of_shelves,
     |world| {
         let limits = ArtifactLimits {
             shelves: u32::try_from(SMALL).unwrap(),
@@ -131,7 +131,7 @@ on_both!(
 );
 
 on_both!(
-    an_activation_looks_into_so_many_tasks_of_a_shelf_and_the_next_goes_on,
+    an_activation_searches_a_bounded_number_of_tasks_of_a_shelf,
     |world| {
         let limits = ArtifactLimits {
             tasks: SMALL,
@@ -165,7 +165,7 @@ async fn run_with_files(world: &World, count: usize) {
     old_file(world, &folder.run(&task, 0).join("lost"));
 }
 
-/// How many files there are of the run, the lost one included; then they are gone, with their rows.
+/// The number of files of the run, including the lost one; then they are deleted with their rows.
 async fn end_of_run(world: &World) -> usize {
     let run = folder(world).run(&TASK.parse().unwrap(), 0);
     let n_files = std::fs::read_dir(&run).map_or(0, Iterator::count);

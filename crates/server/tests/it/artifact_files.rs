@@ -1,4 +1,4 @@
-//! Files of artifacts: uploaded, fetched, and gone when their time is over.
+//! Files of artifacts: uploaded, downloaded, and deleted after they expire.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ on_both!(a_file_is_uploaded_and_fetched, |world| {
     let expected = json!({"storageType": "s3", "name": "public/a.txt", "expires": FOREVER,
         "contentType": "text/plain; charset=utf-8", "contentLength": 7});
     assert_eq!(info, expected);
-    // Nobody is told of an upload: clients know no such message.
+    // No event announces an upload: clients know no such message.
     assert_eq!(world.told().await, "");
 });
 
@@ -157,7 +157,7 @@ on_both!(
         world.running_task().await;
         let url = world.upload_url("public/a", "text/plain").await;
         world.upload(&url, "first").await.expect(200);
-        // Asking again gives a new URL, and takes nothing away.
+        // The same request again gives a new URL and deletes nothing.
         world.create("public/a", s3("text/plain")).await;
         assert_eq!(world.fetch(&path("public/a")).await.text, "first");
         world.upload(&url, "2nd").await.expect(200);
@@ -201,32 +201,35 @@ on_both!(a_url_is_good_for_one_thing_for_a_while, |world| {
     refused(world.upload(&put, "z").await);
 });
 
-on_both!(what_has_not_been_uploaded_cannot_be_fetched, |world| {
-    world.running_task().await;
-    let url = world.upload_url("public/a", "text/plain").await;
-    let text = "Artifact not found: it has not been uploaded yet";
-    world
-        .get(&path("public/a"))
-        .await
-        .refused(404, "ResourceNotFound", text);
-    let get = url.replace("signature", "x");
-    assert_eq!(world.get(&get).anonymously().await.status, 400);
-    // It is listed, as elsewhere.
-    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
-    assert_eq!(listed["artifacts"][0].get("contentLength"), None);
-    // How long it will be is listed as soon as it was said.
-    let mut declared = s3("text/plain");
-    declared["contentLength"] = json!(7);
-    let made = world.create("public/b", declared).await;
-    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
-    assert_eq!(listed["artifacts"][1]["contentLength"], 7);
-    let url = ours(made["putUrl"].as_str().unwrap());
-    world.upload(&url, "x").await.expect(200);
-    let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
-    assert_eq!(listed["artifacts"][1]["contentLength"], 1);
-});
+on_both!(
+    an_artifact_without_an_upload_cannot_be_downloaded,
+    |world| {
+        world.running_task().await;
+        let url = world.upload_url("public/a", "text/plain").await;
+        let text = "Artifact not found: it has not been uploaded yet";
+        world
+            .get(&path("public/a"))
+            .await
+            .refused(404, "ResourceNotFound", text);
+        let get = url.replace("signature", "x");
+        assert_eq!(world.get(&get).anonymously().await.status, 400);
+        // It is listed, as elsewhere.
+        let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+        assert_eq!(listed["artifacts"][0].get("contentLength"), None);
+        // Its length is listed as soon as it was declared.
+        let mut declared = s3("text/plain");
+        declared["contentLength"] = json!(7);
+        let made = world.create("public/b", declared).await;
+        let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+        assert_eq!(listed["artifacts"][1]["contentLength"], 7);
+        let url = ours(made["putUrl"].as_str().unwrap());
+        world.upload(&url, "x").await.expect(200);
+        let listed = world.get(&format!("{RUN}/artifacts")).await.expect(200);
+        assert_eq!(listed["artifacts"][1]["contentLength"], 1);
+    }
+);
 
-on_both!(a_file_that_is_missing_is_told_to_the_operator, |world| {
+on_both!(a_missing_file_is_reported_to_the_operator, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);
@@ -290,7 +293,8 @@ async fn a_large_file_streams_through_and_one_too_large_leaves_nothing() {
     );
 }
 
-/// A body of so many pieces, each made when it is asked for; counts how many of them are held at once.
+/// A body of this many pieces, each made when it is requested; counts how many of them are held at
+/// once.
 fn counted(
     n_pieces: usize,
     held: &Arc<Held>,
@@ -349,7 +353,7 @@ async fn put(
     reply.status().as_u16()
 }
 
-on_both!(an_upload_is_never_in_memory_as_a_whole, |world| {
+on_both!(an_upload_is_never_completely_in_memory, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     let held = Arc::new(Held::default());
@@ -376,7 +380,7 @@ on_both!(an_upload_that_breaks_off_leaves_nothing, |world| {
     );
 });
 
-on_both!(what_has_expired_goes_with_its_file, |world| {
+on_both!(an_expired_artifact_is_deleted_with_its_file, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);
@@ -411,7 +415,7 @@ on_both!(files_that_belong_to_nothing_are_found, |world| {
     let run = world.files()[0].parent().unwrap().to_owned();
     let folder = ArtifactFolder::new(world.app.config.artifact_folder().unwrap());
     let other = folder.run(&OTHER_TASK.parse().unwrap(), 0);
-    // No task has this name, so it is not ours.
+    // No task has this name, so the folder is not ours.
     let strange = other.join("../..").join("7c".repeat(16)).join("0");
     for folder in [&other, &strange] {
         std::fs::create_dir_all(folder).unwrap();
@@ -446,7 +450,7 @@ on_both!(files_that_belong_to_nothing_are_found, |world| {
     assert_eq!(world.tidy_artifacts().await, json!({}));
 });
 
-on_both!(head_says_what_get_would_send, |world| {
+on_both!(head_has_the_headers_of_get, |world| {
     world.running_task().await;
     let url = world.upload_url("public/a", "text/plain").await;
     world.upload(&url, "x").await.expect(200);
@@ -457,7 +461,7 @@ on_both!(head_says_what_get_would_send, |world| {
     assert_eq!(headers["content-type"], "text/plain");
 });
 
-/// A body whose second half comes when the other end is told to send it.
+/// A body whose second half comes after a signal.
 fn in_halves() -> (
     tokio::sync::mpsc::Sender<&'static str>,
     impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
@@ -479,7 +483,8 @@ on_both!(
         let (send, body) = in_halves();
         let held_open = async {
             send.send("for").await.unwrap();
-            // There is room for this when the first piece has been taken: the upload is under way.
+            // The channel has room for this once the first piece has been taken: the upload is
+            // running.
             send.send("ged").await.unwrap();
             world.complete_run(0).await;
             drop(send);

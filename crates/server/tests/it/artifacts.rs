@@ -1,4 +1,4 @@
-//! Artifacts: created by workers, uploaded, fetched, listed, and gone when their time is over.
+//! Artifacts: created by workers, uploaded, downloaded, listed, and deleted after they expire.
 
 use domain::artifact::{Artifact, Content};
 use serde_json::{Value, json};
@@ -48,12 +48,12 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_server_without_a_folder_says_what_is_missing() {
+async fn a_server_without_a_folder_reports_the_missing_setting() {
     let world = World::open(Database::sqlite(), |config| config.data = None).await;
     world.running_task().await;
     let refused = world.post(&path("public/a"), s3("a/b")).await;
     refused.refused_with(400, "InputError", "`data`, or `artifacts.folder`");
-    // What needs no file works.
+    // Artifacts without files work.
     world
         .create("public/b", reference("https://example.com/"))
         .await;
@@ -161,7 +161,7 @@ on_both!(links_that_lead_nowhere_are_refused, |world| {
         .refused(404, "ResourceNotFound", "Artifact not found");
 });
 
-on_both!(so_many_links_are_followed_and_no_more, |world| {
+on_both!(a_bounded_number_of_links_is_followed, |world| {
     const LIMIT: usize = 100;
     let artifact = |number: usize, content| Artifact {
         task_id: TASK.parse().unwrap(),
@@ -199,7 +199,7 @@ on_both!(so_many_links_are_followed_and_no_more, |world| {
     for count in sizes {
         let asked = world.get(&path(&format!("public/{count}")));
         let (answer, counts) = world.counted(async { asked.await }).await;
-        // The one that is asked for, and what the links lead to.
+        // The requested artifact, and the targets of the links.
         let n_looked_at = count.min(LIMIT) + 1;
         assert_eq!(counts.transactions("artifact_get"), n_looked_at as u64);
         if count <= LIMIT {
@@ -226,7 +226,7 @@ on_both!(each_name_on_the_way_needs_its_scope, |world| {
         let refused = world.get(&latest).by(&some).await;
         refused.refused_with(403, "InsufficientScopes", "queue:get-artifact:private/x");
     }
-    // Who may not have it is not told whether the task exists.
+    // A caller without scopes does not learn whether the task exists.
     let unknown = format!("queue:/task/{OTHER_TASK}/artifacts/private/x");
     assert_eq!(world.get(&unknown).by(&some).await.status, 403);
 });
@@ -279,7 +279,7 @@ on_both!(the_latest_run_counts_where_none_is_named, |world| {
     assert_eq!(listed["artifacts"], json!([info]));
 });
 
-on_both!(what_is_not_there_is_not_found, |world| {
+on_both!(missing_artifacts_are_not_found, |world| {
     for (path, text) in [
         ("task/fN1SbArXTPSVFNUvaOlinQ/artifacts", "Task not found"),
         (
@@ -317,7 +317,7 @@ on_both!(what_is_not_there_is_not_found, |world| {
 });
 
 on_both!(
-    who_creates_too_early_too_late_or_too_much_is_refused,
+    artifacts_at_the_wrong_time_or_above_the_size_are_refused,
     |world| {
         let create = async |name: &str, body: Value| world.post(&path(name), body).await;
         create("x", error())
@@ -360,7 +360,7 @@ on_both!(
     }
 );
 
-on_both!(after_an_exception_there_is_a_while_for_logs, |world| {
+on_both!(logs_are_accepted_for_a_while_after_an_exception, |world| {
     world.running_task().await;
     world.lose_run(0).await;
     world.clock.advance_ms(25 * 60_000 - 1);
@@ -434,7 +434,7 @@ on_both!(lists_come_in_pages, |world| {
         .expect(200);
     assert_eq!(names(&page), ["c"]);
     assert_eq!(page.get("continuationToken"), None);
-    // The key of something else, and no key.
+    // The key of another list, and no key.
     for bad in ["WyIiXQ", "WzFd", "x"] {
         let refused = world.get(&format!("{list}&continuationToken={bad}")).await;
         refused.refused(400, "InputError", "Invalid continuation token");

@@ -1,4 +1,4 @@
-//! A request: built, signed, sent in-process; and what came back.
+//! A request: built, signed, sent in-process; and its answer.
 
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
@@ -273,7 +273,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap()
     }
 
-    /// Asserts a refusal of the API, its whole text included (without the trailer).
+    /// Asserts a refusal of the API with its complete text (without the trailer).
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str, text: &str) {
         assert_eq!(self.refusal(status, code), text);

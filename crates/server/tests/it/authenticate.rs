@@ -1,4 +1,4 @@
-//! What other services and the authors of clients ask: who signed this?
+//! Authentication for other services and for authors of clients.
 
 use access::Secret;
 use access::hawk::{RequestLine, sign_bewit, sign_header};
@@ -37,16 +37,18 @@ async fn ask(world: &World, question: Value) -> Value {
         .expect(200)
 }
 
-on_both!(who_signed_a_request_is_told_with_its_scopes, |world| {
-    let role = json!({"description": "", "scopes": ["anybody"]});
-    world.put("auth:/roles/anonymous", role).await.expect(200);
-    let client = world.client("ci", &["a", "b*"]).await;
-    let told = ask(
-        world,
-        question(Some(&signed("ci", &client.token, Some("aGFzaA=="), None))),
-    )
-    .await;
-    assert_snapshot!(format!("{told:#}"), @r#"
+on_both!(
+    the_signer_of_a_request_is_reported_with_its_scopes,
+    |world| {
+        let role = json!({"description": "", "scopes": ["anybody"]});
+        world.put("auth:/roles/anonymous", role).await.expect(200);
+        let client = world.client("ci", &["a", "b*"]).await;
+        let told = ask(
+            world,
+            question(Some(&signed("ci", &client.token, Some("aGFzaA=="), None))),
+        )
+        .await;
+        assert_snapshot!(format!("{told:#}"), @r#"
     {
       "clientId": "ci",
       "expires": "2026-10-21T14:13:20.000Z",
@@ -61,34 +63,35 @@ on_both!(who_signed_a_request_is_told_with_its_scopes, |world| {
       "status": "auth-success"
     }
     "#);
-    let told = ask(
-        world,
-        question(Some(&signed("ci", &client.token, None, None))),
-    )
-    .await;
-    assert_eq!(told.get("hash"), None);
-    // Temporary credentials end no later than their certificate says.
-    let temporary = client.temporary(Some("x"), &["a"], world.now());
-    let ext = temporary.ext();
-    let refused = ask(
-        world,
-        question(Some(&signed("x", &temporary.token, None, ext.as_deref()))),
-    )
-    .await;
-    assert_eq!(refused["status"], "auth-failed");
-    let temporary = client.temporary(None, &["a"], world.now());
-    let ext = temporary.ext();
-    let told = ask(
-        world,
-        question(Some(&signed("ci", &temporary.token, None, ext.as_deref()))),
-    )
-    .await;
-    assert_eq!(
-        told["expires"],
-        world.now().plus_millis(HOUR_MS).to_string()
-    );
-    assert_eq!(told["scopes"], json!(["a", "anybody", "assume:anonymous"]));
-});
+        let told = ask(
+            world,
+            question(Some(&signed("ci", &client.token, None, None))),
+        )
+        .await;
+        assert_eq!(told.get("hash"), None);
+        // Temporary credentials end no later than their certificate says.
+        let temporary = client.temporary(Some("x"), &["a"], world.now());
+        let ext = temporary.ext();
+        let refused = ask(
+            world,
+            question(Some(&signed("x", &temporary.token, None, ext.as_deref()))),
+        )
+        .await;
+        assert_eq!(refused["status"], "auth-failed");
+        let temporary = client.temporary(None, &["a"], world.now());
+        let ext = temporary.ext();
+        let told = ask(
+            world,
+            question(Some(&signed("ci", &temporary.token, None, ext.as_deref()))),
+        )
+        .await;
+        assert_eq!(
+            told["expires"],
+            world.now().plus_millis(HOUR_MS).to_string()
+        );
+        assert_eq!(told["scopes"], json!(["a", "anybody", "assume:anonymous"]));
+    }
+);
 
 on_both!(a_signed_url_is_answered_as_a_signed_request, |world| {
     let root = world.root();
@@ -109,9 +112,11 @@ on_both!(a_signed_url_is_answered_as_a_signed_request, |world| {
     assert_eq!(told["scopes"], json!(["*"]));
 });
 
-on_both!(nobody_in_particular_may_do_what_anybody_may, |world| {
-    let told = ask(world, question(None)).await;
-    assert_snapshot!(format!("{told:#}"), @r#"
+on_both!(
+    requests_without_credentials_have_the_anonymous_scopes,
+    |world| {
+        let told = ask(world, question(None)).await;
+        assert_snapshot!(format!("{told:#}"), @r#"
     {
       "expires": "2026-09-21T14:28:20.000Z",
       "scheme": "none",
@@ -121,40 +126,38 @@ on_both!(nobody_in_particular_may_do_what_anybody_may, |world| {
       "status": "no-auth"
     }
     "#);
-});
-
-on_both!(
-    what_is_wrong_with_a_signature_is_told_with_status_200,
-    |world| {
-        let root = world.root();
-        let stale = sign_header(
-            &LINE,
-            "static/root",
-            &root.token,
-            START_MS / 1_000 - 901,
-            "n",
-            None,
-            None,
-        );
-        for (header, message) in [
-            (
-                signed("static/root", &Secret::new("guess"), None, None),
-                "Unauthorized: Bad mac",
-            ),
-            (
-                signed("nosuch", &root.token, None, None),
-                "Client with clientId 'nosuch' not found",
-            ),
-            (stale, "Unauthorized: Stale timestamp"),
-            ("Basic abc".to_owned(), "Unsupported authentication scheme"),
-        ] {
-            let told = ask(world, question(Some(&header))).await;
-            assert_eq!(told["status"], "auth-failed", "{header}");
-            let text = told["message"].as_str().unwrap();
-            assert!(text.contains(message), "{text}");
-        }
     }
 );
+
+on_both!(an_invalid_signature_is_reported_with_status_200, |world| {
+    let root = world.root();
+    let stale = sign_header(
+        &LINE,
+        "static/root",
+        &root.token,
+        START_MS / 1_000 - 901,
+        "n",
+        None,
+        None,
+    );
+    for (header, message) in [
+        (
+            signed("static/root", &Secret::new("guess"), None, None),
+            "Unauthorized: Bad mac",
+        ),
+        (
+            signed("nosuch", &root.token, None, None),
+            "Client with clientId 'nosuch' not found",
+        ),
+        (stale, "Unauthorized: Stale timestamp"),
+        ("Basic abc".to_owned(), "Unsupported authentication scheme"),
+    ] {
+        let told = ask(world, question(Some(&header))).await;
+        assert_eq!(told["status"], "auth-failed", "{header}");
+        let text = told["message"].as_str().unwrap();
+        assert!(text.contains(message), "{text}");
+    }
+});
 
 on_both!(a_question_must_make_sense, |world| {
     for (name, value) in [

@@ -1,4 +1,4 @@
-//! Every endpoint there is, with what it takes to be let in: nothing can be added without its case.
+//! Every endpoint and the scopes that it needs: no endpoint can be added without a case.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::database::on_both;
 use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
-/// Open to the world, on purpose.
+/// Open to everybody, on purpose.
 const PUBLIC: [&str; 22] = [
     "worker-manager ping",
     "worker-manager lbheartbeat",
@@ -39,7 +39,7 @@ const PUBLIC: [&str; 22] = [
     "auth testAuthenticateGet",
 ];
 
-/// One way to ask an endpoint, and all that must be held for it.
+/// One way to call an endpoint, and all scopes that it needs.
 pub(crate) struct Case {
     endpoint: &'static str,
     path: &'static str,
@@ -138,7 +138,7 @@ fn pool_cases() -> Vec<Case> {
     ]
 }
 
-/// In the order of the endpoints: the overrides are there when they are to be removed.
+/// In the order of the endpoints: the overrides exist before they are removed.
 fn override_cases() -> Vec<Case> {
     let pause = |target: &str, id: &str| json!({target: id, "pause": true, "reason": "r", "until": "2026-10-01T00:00:00Z"});
     let brief = json!({"reason": "r", "until": "2026-10-01T00:00:00Z"});
@@ -453,7 +453,7 @@ async fn check(world: &World, endpoint: &Endpoint, case: &Case) {
             "{name} without {missing}: {}",
             refused.text
         );
-        // What is close is not enough either.
+        // Similar scopes do not suffice either.
         let mut close = held;
         let almost = format!("{missing}x");
         close.push(&almost);

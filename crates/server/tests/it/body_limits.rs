@@ -1,4 +1,5 @@
-//! What may be sent by those who have shown nothing yet: little, not too often, and nothing that is kept.
+//! Limits for clients that are not authenticated yet: small bodies, few calls, and nothing that is
+//! stored.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ on_both!(
             let text = format!("The body is larger than {OPEN_BYTES} bytes");
             answer.refused(413, "InputTooLarge", &text);
         }
-        // Those who show who they are may send more.
+        // Authenticated clients may send more.
         let text = "x".repeat(10 * OPEN_BYTES);
         let mut pool = static_pool();
         pool["config"] = json!({"workerConfig": {"text": text}});
@@ -73,7 +74,7 @@ fn objects(n_objects: usize) -> String {
 
 /// How much one of them weighs: its text and its comma twice, the object, and a further value.
 const OBJECT_WEIGHT: usize = 7 + 7 + 640 + 112;
-/// What is around them.
+/// The frame around them.
 const FRAME_WEIGHT: usize = 670;
 
 #[tokio::test]
@@ -98,7 +99,7 @@ async fn a_small_text_that_becomes_large_is_not_parsed() {
         .refused_with(413, "InputTooLarge", "The body has too many values");
 }
 
-/// How much a body made us keep, seen while it was sent.
+/// How much of a body the server held in memory while it was sent.
 #[derive(Default)]
 struct Kept {
     sent: AtomicUsize,
@@ -182,62 +183,62 @@ on_both!(
     }
 );
 
-on_both!(who_may_not_call_is_told_so_whatever_the_body_is, |world| {
-    let nobody = world.client("nobody", &[]).await;
-    for body in ["{", "[[[", "{\"a\":1}", ""] {
-        let ask = world
-            .ask(Method::POST, "/plan-worker-pool/pp%2Fee")
-            .body("application/json", body);
-        let answer = ask.by(&nobody).await;
-        assert_eq!(answer.body()["requestInfo"]["payload"], json!({}));
-        answer.refused_with(403, "InsufficientScopes", "get-worker-pool:pp/ee");
-    }
-});
-
 on_both!(
-    what_anybody_may_do_does_not_let_anybody_send_much,
+    callers_without_scopes_are_refused_whatever_the_body_is,
     |world| {
-        let scopes = ["auth:create-role:*", "worker-manager:list-worker-pools"];
-        let role = json!({"description": "", "scopes": scopes});
-        world.put("auth:/roles/anonymous", role).await.expect(200);
-        let role = "auth:/roles/anything";
-        for bytes in [
-            0,
-            OPEN_BYTES - 1,
-            OPEN_BYTES,
-            OPEN_BYTES + 1,
-            10 * OPEN_BYTES,
-        ] {
-            // One with a body, and one that takes none; zero bytes are JSON of no length.
-            for (method, path, expected) in [
-                (Method::PUT, role, 400),
-                (Method::GET, "/worker-pools", 200),
-            ] {
-                let body = json_of(bytes);
-                let ask = world.ask(method, path).body("application/json", body);
-                let answer = ask.anonymously().await;
-                if bytes <= OPEN_BYTES {
-                    assert_eq!(answer.status, expected, "{bytes}: {}", answer.text);
-                    continue;
-                }
-                let text = format!("The body is larger than {OPEN_BYTES} bytes");
-                answer.refused(413, "InputTooLarge", &text);
-            }
+        let nobody = world.client("nobody", &[]).await;
+        for body in ["{", "[[[", "{\"a\":1}", ""] {
+            let ask = world
+                .ask(Method::POST, "/plan-worker-pool/pp%2Fee")
+                .body("application/json", body);
+            let answer = ask.by(&nobody).await;
+            assert_eq!(answer.body()["requestInfo"]["payload"], json!({}));
+            answer.refused_with(403, "InsufficientScopes", "get-worker-pool:pp/ee");
         }
-        let heavy = objects(2_000);
-        let ask = world
-            .ask(Method::PUT, role)
-            .body("application/json", heavy.clone());
-        let text = "at most 1048576 are given to one request";
-        let answer = ask.anonymously().await;
-        answer.refused_with(413, "InputTooLarge", text);
-        // A known client may.
-        let ask = world.ask(Method::PUT, role).body("application/json", heavy);
-        ask.await.refused_with(400, "InputValidationError", "");
     }
 );
 
-on_both!(a_body_that_nobody_asks_for_is_small, |world| {
+on_both!(anonymous_scopes_do_not_allow_large_bodies, |world| {
+    let scopes = ["auth:create-role:*", "worker-manager:list-worker-pools"];
+    let role = json!({"description": "", "scopes": scopes});
+    world.put("auth:/roles/anonymous", role).await.expect(200);
+    let role = "auth:/roles/anything";
+    for bytes in [
+        0,
+        OPEN_BYTES - 1,
+        OPEN_BYTES,
+        OPEN_BYTES + 1,
+        10 * OPEN_BYTES,
+    ] {
+        // A call with a body, and a call without; zero bytes are valid JSON without length.
+        for (method, path, expected) in [
+            (Method::PUT, role, 400),
+            (Method::GET, "/worker-pools", 200),
+        ] {
+            let body = json_of(bytes);
+            let ask = world.ask(method, path).body("application/json", body);
+            let answer = ask.anonymously().await;
+            if bytes <= OPEN_BYTES {
+                assert_eq!(answer.status, expected, "{bytes}: {}", answer.text);
+                continue;
+            }
+            let text = format!("The body is larger than {OPEN_BYTES} bytes");
+            answer.refused(413, "InputTooLarge", &text);
+        }
+    }
+    let heavy = objects(2_000);
+    let ask = world
+        .ask(Method::PUT, role)
+        .body("application/json", heavy.clone());
+    let text = "at most 1048576 are given to one request";
+    let answer = ask.anonymously().await;
+    answer.refused_with(413, "InputTooLarge", text);
+    // A known client may.
+    let ask = world.ask(Method::PUT, role).body("application/json", heavy);
+    ask.await.refused_with(400, "InputValidationError", "");
+});
+
+on_both!(an_unexpected_body_must_be_small, |world| {
     for (method, path, expected) in [
         (Method::GET, "/worker-pools", 200),
         (Method::DELETE, "auth:/roles/none", 204),
@@ -345,7 +346,7 @@ async fn narrow() -> World {
 }
 
 #[tokio::test]
-async fn a_body_of_a_known_client_weighs_so_much_and_no_more() {
+async fn the_memory_of_a_known_clients_body_is_bounded() {
     let world = narrow().await;
     let limit = 100_000;
     let text = objects((limit - FRAME_WEIGHT) / OBJECT_WEIGHT);
@@ -393,7 +394,7 @@ async fn heavy_bodies_wait_for_each_other_and_light_ones_for_none() {
 }
 
 #[tokio::test]
-async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
+async fn all_bodies_share_a_bounded_memory_and_return_it() {
     let change = |config: &mut server::config::Config| {
         config.server.max_body_bytes = 4_000;
         // Half of it is for parsing.
@@ -426,7 +427,7 @@ async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
     let refused = world.put(POOL, pool).await;
     assert_eq!(refused.header("retry-after"), "5");
     refused.refused_with(503, "ServerBusy", "The bodies of other requests");
-    // What needs no body is answered, and so are calls that anybody can make.
+    // Calls without a body are answered, and so are calls that need no credentials.
     world.get("/worker-pools").await.expect(200);
     assert_eq!(register(&world, "{}").await.status, 400);
     for stalled in [first, second] {
@@ -439,7 +440,7 @@ async fn bodies_take_only_so_much_memory_together_and_give_it_back() {
 }
 
 #[tokio::test]
-async fn an_address_makes_only_so_many_open_calls_a_minute() {
+async fn an_address_makes_a_bounded_number_of_open_calls_a_minute() {
     let change = |config: &mut server::config::Config| config.server.open_calls_per_minute = 3;
     let world = World::open(Database::sqlite(), change).await;
     for _ in 0..3 {

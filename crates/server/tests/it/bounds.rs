@@ -1,6 +1,7 @@
-//! Every constant that bounds a batch, page, list, queue or number of things at once has a test that counts around it.
+//! Every constant that bounds a batch, page, list, queue or number of things at once has a counting
+//! test.
 //!
-//! Such a test goes through `testing::sizes_around`, which it gives the path of the constant.
+//! Such a test uses `testing::sizes_around` with the path of the constant.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +90,7 @@ fn every_constant_that_bounds_something_has_a_test_that_counts_around_it() {
 }
 
 #[test]
-fn what_is_named_as_a_bound_exists_and_what_is_excused_has_no_test() {
+fn named_bounds_exist_and_excused_ones_have_no_test() {
     let (constants, counted) = (constants(), counted());
     let unknown: Vec<_> = counted.difference(&constants).collect();
     assert!(unknown.is_empty(), "no such constant: {unknown:#?}");

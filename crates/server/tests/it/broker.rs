@@ -1,4 +1,5 @@
-//! A broker to test with: one for all tests when `TEST_AMQP_URL` names it, or one for a test that ends it.
+//! A broker for tests: a shared one when `TEST_AMQP_URL` names it, or a private one for a test that
+//! ends it.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -123,7 +124,7 @@ impl Reader {
         reader
     }
 
-    /// What is in a queue that is there.
+    /// A queue that exists.
     pub(crate) async fn of(url: &str, queue: &str) -> Self {
         let connection = Connection::connect(url, ConnectionProperties::default());
         let connection = connection.await.unwrap();
@@ -134,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// All that is there now.
+    /// All messages in the queue.
     pub(crate) async fn drain(&self) -> Vec<BasicGetMessage> {
         let mut messages = Vec::new();
         let options = BasicGetOptions { no_ack: true };

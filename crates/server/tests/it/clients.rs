@@ -1,4 +1,5 @@
-//! Clients: made, changed, switched, reset, deleted; what others must hold for that.
+//! Clients: created, updated, enabled, disabled, reset and deleted; and the scopes that callers
+//! need for that.
 
 use serde_json::{Value, json};
 
@@ -99,7 +100,7 @@ on_both!(a_client_that_is_not_the_same_is_a_conflict, |world| {
     }
 });
 
-on_both!(who_makes_a_client_must_hold_its_scopes, |world| {
+on_both!(creating_a_client_needs_its_scopes, |world| {
     let maker = world
         .client("maker", &["auth:create-client:ci/*", "a:*"])
         .await;
@@ -134,7 +135,7 @@ on_both!(who_makes_a_client_must_hold_its_scopes, |world| {
     );
 });
 
-on_both!(an_update_needs_only_what_it_adds, |world| {
+on_both!(an_update_needs_only_the_added_scopes, |world| {
     let editor = world
         .client("editor", &["auth:update-client:ci/*", "c"])
         .await;
@@ -162,29 +163,26 @@ on_both!(an_update_needs_only_what_it_adds, |world| {
     answer.refused_with(400, "InputError", "`**`");
 });
 
-on_both!(
-    clients_that_are_not_there_are_not_found_but_may_be_deleted,
-    |world| {
-        let text = "Client not found";
+on_both!(missing_clients_are_not_found_but_may_be_deleted, |world| {
+    let text = "Client not found";
+    world
+        .get(CLIENT)
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world
+        .post(CLIENT, body(&[]))
+        .await
+        .refused(404, "ResourceNotFound", text);
+    for action in ["enable", "disable", "reset"] {
+        let path = format!("{CLIENT}/{action}");
         world
-            .get(CLIENT)
+            .post(&path, json!({}))
             .await
             .refused(404, "ResourceNotFound", text);
-        world
-            .post(CLIENT, body(&[]))
-            .await
-            .refused(404, "ResourceNotFound", text);
-        for action in ["enable", "disable", "reset"] {
-            let path = format!("{CLIENT}/{action}");
-            world
-                .post(&path, json!({}))
-                .await
-                .refused(404, "ResourceNotFound", text);
-        }
-        world.delete(CLIENT).await.expect(204);
-        assert_eq!(world.told().await, "");
     }
-);
+    world.delete(CLIENT).await.expect(204);
+    assert_eq!(world.told().await, "");
+});
 
 on_both!(a_reset_token_replaces_the_old_one_at_once, |world| {
     let made = world
@@ -209,7 +207,7 @@ on_both!(a_reset_token_replaces_the_old_one_at_once, |world| {
         .refused_with(401, "AuthenticationFailed", "Bad mac");
 });
 
-on_both!(a_deleted_client_is_nobody, |world| {
+on_both!(a_deleted_client_has_no_access, |world| {
     let made = world
         .put(CLIENT, body(&["auth:current-scopes"]))
         .await
@@ -283,7 +281,7 @@ on_both!(clients_are_listed_by_prefix, |world| {
     assert_eq!(ids(&listed), Vec::<String>::new());
 });
 
-on_both!(what_was_done_to_a_client_and_by_it_can_be_read, |world| {
+on_both!(changes_of_a_client_and_by_it_can_be_read, |world| {
     let editor = world.client("editor", &["auth:*"]).await;
     world.put(CLIENT, body(&[])).by(&editor).await.expect(200);
     world.post(CLIENT, body(&[])).by(&editor).await.expect(200);
@@ -348,7 +346,7 @@ on_both!(tokens_are_neither_in_the_database_nor_in_the_log, |world| {
     let mut secrets = secrets(world).await;
     secrets.push(world.root().token.expose().to_owned());
     let (log, bytes) = (world.log.text(), world.database.bytes().unwrap_or_default());
-    // What is looked for would be found: the ids are there in clear.
+    // The search works: the ids are found in clear text.
     assert!(bytes.is_empty() || bytes.windows(6).any(|window| window == b"ci/one"));
     for secret in &secrets {
         assert!(
@@ -406,7 +404,7 @@ on_both!(where_a_change_came_from_is_written_down, |world| {
 });
 
 on_both!(
-    only_what_trusted_proxies_have_added_is_believed,
+    only_entries_of_trusted_proxies_count,
     |config| { config.server.trusted_proxies = 2 },
     |world| {
         for (client, forwarded, source) in [

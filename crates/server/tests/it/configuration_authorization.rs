@@ -1,4 +1,4 @@
-//! Who may read, change and evaluate worker configurations and their rules.
+//! Scopes for reading, changing and evaluating worker configurations and their rules.
 
 use serde_json::{Value, json};
 
@@ -137,7 +137,7 @@ fn with(world: &World, ask: Ask, scopes: &[&str]) -> Ask {
     ask.by(&world.root().temporary(None, scopes, world.now()))
 }
 
-/// Refused for want of each single one of them.
+/// Each of the scopes is needed: without any one of them the request is refused.
 async fn takes(world: &World, ask: impl Fn() -> Ask, scopes: &[&str]) -> Value {
     for missing in scopes {
         let held: Vec<&str> = scopes
@@ -179,7 +179,7 @@ on_both!(
         let whole = [MANAGE[0], OPT, DBG, AWS];
         takes(world, || world.post(&path, image("ami-2")), &whole).await;
         let reply = takes(world, || world.post(&path, image("ami-3")), &[EDIT]).await;
-        // And who has no scope to read the others is not told of them.
+        // Callers without the scope to read the other rules do not see them.
         assert_eq!(reply, world.get(&path).await.expect(200));
         assert_eq!(reply.as_object().unwrap().len(), 2);
         assert_eq!(reply["rule"]["ruleId"], "extra");
@@ -190,7 +190,7 @@ on_both!(
 );
 
 on_both!(
-    what_opts_out_of_a_provider_is_edited_only_with_that_providers_scope,
+    a_rule_that_opts_out_of_a_provider_needs_that_providers_scope,
     zones,
     |world| {
         made(world).await;

@@ -1,4 +1,5 @@
-//! Payloads of tasks are judged by the schema that is there when they are created, and none stops the others.
+//! Payloads of tasks are validated by the schema at the time of their creation; an invalid one does
+//! not affect others.
 
 use serde_json::{Value, json};
 
@@ -33,11 +34,11 @@ on_both!(
         world.post(BUILD, requiring("b")).await.expect(200);
         refused(world.put(&path(3), a.clone()), 400).await;
         world.put(&path(2), b.clone()).await.expect(200);
-        // The first one is there already, and asked for again.
+        // The first one exists already, and the same request is sent again.
         world.put(&path(1), a.clone()).await.expect(200);
         world.post(BUILD, build()).await.expect(200);
         world.put(&path(3), a.clone()).await.expect(200);
-        // And a configuration of the same name, made anew.
+        // And a configuration of the same name, created again.
         world.delete(BUILD).await.expect(200);
         world.put(BUILD, requiring("b")).await.expect(200);
         refused(world.put(&path(4), a), 400).await;

@@ -1,4 +1,4 @@
-//! Worker configurations: what becomes of their rules, and who may not be overlooked on the way.
+//! Worker configurations: the results of their rules, and the scopes that edits need.
 
 use cloud::ProviderConfig;
 use domain::worker::{StoredWorker, Worker};
@@ -13,7 +13,7 @@ use crate::world::World;
 pub(crate) const BUILD: &str = "/worker-configuration/build";
 pub(crate) const OPT: &str = "/worker-pool/worker-manager%2Fbuild-opt";
 
-/// `aws` presents three zones in two regions.
+/// `aws` offers three zones in two regions.
 pub(crate) fn zones(config: &mut Config) {
     let aws = config
         .providers
@@ -112,40 +112,36 @@ on_both!(
         let told = world.told().await;
         assert_eq!(told.matches("worker-pool-created").count(), 2);
         assert_eq!(told.matches("launch-config-created").count(), 6);
-        // The same again changes nothing and is told to nobody.
+        // The same request again changes nothing and publishes no event.
         assert_eq!(made(world).await, reply);
         assert_eq!(world.told().await, "");
     }
 );
 
-on_both!(
-    an_edit_of_one_rule_changes_only_what_it_is_about,
-    zones,
-    |world| {
-        made(world).await;
-        let before = ids(world, OPT).await;
-        let narrow = json!({"description": "", "conditions": {"availabilityZone": "us-east-1b"},
+on_both!(an_edit_of_one_rule_changes_nothing_else, zones, |world| {
+    made(world).await;
+    let before = ids(world, OPT).await;
+    let narrow = json!({"description": "", "conditions": {"availabilityZone": "us-east-1b"},
         "values": {"aws": {"launchConfig": {"ImageId": "ami-2"}}}});
-        world.events().await;
-        let reply = world
-            .put(&format!("{BUILD}/rule/b%20only"), narrow)
-            .await
-            .expect(200);
-        assert_eq!(reply["version"], 2);
-        assert_eq!(reply["rule"]["ruleId"], "b only");
-        let after = ids(world, OPT).await;
-        assert_eq!((&before[0], &before[2]), (&after[0], &after[2]));
-        assert_ne!(before[1], after[1]);
-        let told = world.told().await;
-        for (event, n) in [
-            ("worker-pool-updated", 2),
-            ("launch-config-created", 2),
-            ("launch-config-archived", 2),
-        ] {
-            assert_eq!(told.matches(event).count(), n, "{event}");
-        }
+    world.events().await;
+    let reply = world
+        .put(&format!("{BUILD}/rule/b%20only"), narrow)
+        .await
+        .expect(200);
+    assert_eq!(reply["version"], 2);
+    assert_eq!(reply["rule"]["ruleId"], "b only");
+    let after = ids(world, OPT).await;
+    assert_eq!((&before[0], &before[2]), (&after[0], &after[2]));
+    assert_ne!(before[1], after[1]);
+    let told = world.told().await;
+    for (event, n) in [
+        ("worker-pool-updated", 2),
+        ("launch-config-created", 2),
+        ("launch-config-archived", 2),
+    ] {
+        assert_eq!(told.matches(event).count(), n, "{event}");
     }
-);
+});
 
 on_both!(
     a_pool_made_of_rules_is_read_only_for_the_api_of_pools,
@@ -157,7 +153,7 @@ on_both!(
         assert_eq!(refused(world.post(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.put(OPT, static_pool()), 409).await, text);
         assert_eq!(refused(world.delete(OPT), 409).await, text);
-        // Whatever its config says: mending that would be in vain.
+        // Whatever its config is: nobody can correct it there.
         let mut unfit = static_pool();
         unfit["providerId"] = json!("aws");
         unfit["config"] = json!({"launchConfigs": 1});
@@ -242,7 +238,7 @@ on_both!(parallel many_writers_of_different_rules_lose_no_edit, |world| {
     for (n, edit) in edits.into_iter().enumerate() {
         match edit.await.unwrap() {
             200 => landed.push(n),
-            // Told to try again: nothing of it may be there.
+            // The client must retry, so nothing of it may be stored.
             status => assert_eq!(status, 409),
         }
     }
@@ -405,7 +401,7 @@ on_both!(
         world.get(OPT).await.expect(404);
         world.post(BUILD, build()).await.expect(200);
         assert_eq!(world.get(OPT).await.expect(200)["providerId"], "aws");
-        // And housekeeping leaves alone what belongs to a configuration.
+        // Housekeeping keeps the pools of a configuration.
         world.keep_house().await;
         world.get(OPT).await.expect(200);
     }
@@ -435,7 +431,7 @@ on_both!(
                 "there is a worker pool worker-manager/build-opt that was made by hand (see adoptPools)"
             ])
         );
-        // Only with the consent to adopt it is the pool shown as it is.
+        // Only with the consent to adopt it is the pool shown with its definition.
         assert_eq!(plan["pools"][0]["change"], "created");
         world.put(BUILD, adopting).await.expect(200);
         assert_eq!(world.get(OPT).await.expect(200)["providerId"], "aws");
@@ -456,7 +452,7 @@ fn by_hand(images: [&str; 3]) -> Value {
 }
 
 on_both!(
-    a_plan_compares_pools_to_adopt_with_what_they_have,
+    a_plan_compares_pools_to_adopt_with_their_definitions,
     zones,
     |world| {
         let mut adopting = build();
@@ -518,7 +514,7 @@ on_both!(
         let counts = json!({"created": 0, "replaced": 1, "updated": 1, "archived": 0, "kept": 2});
         assert_eq!(differing["launchConfigs"], counts);
         assert_eq!(differing["outdatedWorkers"], 1);
-        // What was planned is what happens.
+        // The plan matches the result.
         world.put(BUILD, adopting.clone()).await.expect(200);
         assert_eq!(world.get(OPT).await.expect(200)["owner"], "ops@example.com");
         assert_eq!(plan(&adopting).await["pools"], json!([]));
@@ -566,7 +562,7 @@ on_both!(
 );
 
 on_both!(
-    what_is_bound_for_clients_that_know_no_rules_stays_as_they_know_it,
+    replies_to_clients_without_rules_keep_their_form,
     zones,
     |world| {
         made(world).await;

@@ -1,4 +1,5 @@
-//! Worker configurations where ids meet, providers complete what rules say, and what was stored is refused today.
+//! Edge cases of worker configurations: equal ids, completion by providers, and stored rules that
+//! are refused today.
 
 use cloud::ProviderConfig;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ fn by_twins(launch_config: &Value) -> Value {
     with_rule(document, rule("both", Value::Null, both))
 }
 
-/// Another version of the same, which nobody has compiled yet.
+/// Another version with the same content, which nobody has compiled yet.
 async fn stored_anew(world: &World, market: Option<Value>) {
     let write = world.write(move |tx| {
         let id = "build".parse().unwrap();
@@ -64,7 +65,7 @@ on_both!(
         assert_eq!(steering[0].get("providerId"), None);
         assert_eq!(steering[1]["providerId"], "aws-twin");
         assert_ne!(steering[0]["launchConfigId"], steering[1]["launchConfigId"]);
-        // The same again is the same, also for who compiles what is stored.
+        // The same content gives the same result, also when the stored version is compiled.
         stored_anew(world, None).await;
         let plan = world.post(&format!("{BUILD}/plan"), document);
         let plan = plan.await.expect(200);
@@ -138,7 +139,7 @@ fn generous(config: &mut Config) {
 }
 
 on_both!(
-    what_a_provider_completes_is_known_by_its_id_in_plans_and_schemas,
+    completed_launch_configs_have_their_ids_in_plans_and_schemas,
     generous,
     |world| {
         let with = |machine: &str| {
@@ -170,7 +171,7 @@ on_both!(
 );
 
 on_both!(
-    what_is_stored_and_refused_today_can_be_replaced_reverted_and_deleted,
+    a_stored_configuration_that_is_invalid_today_can_be_replaced_reverted_and_deleted,
     zones,
     |world| {
         made(world).await;

@@ -1,4 +1,5 @@
-//! Many requests at once that all concern one thing: each is answered, and none of them with an error of ours.
+//! Many concurrent requests for one object: each is answered, and none of them with an internal
+//! error.
 //!
 //! `CROWD=2000 CONNECTIONS=32` makes them larger.
 
@@ -15,7 +16,7 @@ use crate::database::on_both;
 use crate::queue_samples::task_id;
 use crate::world::World;
 
-/// So many requests are under way at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 50;
 
 fn number(variable: &str, default: u32) -> u32 {
@@ -31,7 +32,7 @@ pub(crate) fn connections(config: &mut Config) {
     config.database.connections = number("CONNECTIONS", 8).try_into().unwrap();
 }
 
-/// How many got which status.
+/// The number of replies by status.
 async fn crowd(asks: impl IntoIterator<Item = Ask>) -> BTreeMap<u16, u32> {
     let mut waiting: VecDeque<Ask> = asks.into_iter().collect();
     let (mut running, mut statuses) = (JoinSet::new(), BTreeMap::new());
@@ -58,7 +59,7 @@ async fn pending(world: &World) -> u64 {
     counts.expect(200)["pendingTasks"].as_u64().unwrap()
 }
 
-/// How many events of this kind there are.
+/// The number of events of this kind.
 async fn n_told(world: &World, kind: &'static str) -> usize {
     let mut n_told = 0;
     loop {

@@ -71,7 +71,7 @@ pub(crate) struct Database {
 
 enum Home {
     File(TempDir),
-    /// What to do on this server at the end.
+    /// The cleanup on this server at the end.
     Server {
         server: String,
         drop: String,
@@ -88,8 +88,8 @@ impl Database {
         }
     }
 
-    /// With all tables: a copy of one that was migrated once, which takes a quarter of the time. `None`, with a word to
-    /// the reader, when there is no server to test with.
+    /// With all tables: a copy of a migrated template, which takes a quarter of the time. `None`,
+    /// with a message to the reader, when no server is configured for tests.
     pub(crate) fn postgres() -> Option<Self> {
         let server = server()?;
         let name = fresh_name();
@@ -168,7 +168,8 @@ fn fresh_name() -> String {
     format!("server_test_{}_{number}", std::process::id())
 }
 
-/// The name of a database with all tables. The first process that needs it makes it; others wait for that.
+/// The name of a database with all tables. The first process that needs it makes it; others wait
+/// for it.
 fn template(server: &str) -> &'static str {
     static TEMPLATE: OnceLock<String> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -187,7 +188,7 @@ fn make_template(server: &str, name: &str) {
     if !known.unwrap().is_empty() {
         return;
     }
-    // One that a process left behind half made has another name.
+    // An unfinished template of another process has another name.
     let unfinished = format!("{name}_unfinished");
     let drop = format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)");
     client.batch_execute(&drop).unwrap();

@@ -1,4 +1,4 @@
-//! The doctor sees what would keep a server from starting, and changes nothing.
+//! The doctor finds problems that would keep a server from starting, and changes nothing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -70,7 +70,7 @@ async fn a_token_file_without_a_token_is_found_and_the_server_does_not_start() {
     write(&folder.path().join("token"), "\n");
     let findings = examine(&config).await;
     assert!(
-        bad(&findings)[0].contains("does not hold an access token"),
+        bad(&findings)[0].contains("does not contain an access token"),
         "{findings:?}"
     );
     let refused = server::run(config, async {}, |_| {}).await;
@@ -78,7 +78,7 @@ async fn a_token_file_without_a_token_is_found_and_the_server_does_not_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_open_nothing_are_found() {
+async fn keys_that_decrypt_nothing_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let config = installation(folder.path());
     start_once(&config).await;
@@ -86,7 +86,7 @@ async fn keys_that_open_nothing_are_found() {
     let findings = examine(&config).await;
     assert_eq!(
         bad(&findings),
-        ["no key opens the access tokens of 3 clients, static/owner among them"]
+        ["no key decrypts the access tokens of 3 clients, including static/owner"]
     );
 }
 
@@ -109,7 +109,7 @@ async fn secrets_that_others_may_read_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_none_is_found() {
+async fn a_file_that_is_no_database_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let config = installation(folder.path());
     write(
@@ -118,7 +118,7 @@ async fn a_database_that_is_none_is_found() {
     );
     let findings = examine(&config).await;
     assert!(
-        bad(&findings)[0].starts_with("the database cannot be used"),
+        bad(&findings)[0].starts_with("cannot use the database"),
         "{findings:?}"
     );
 }
@@ -143,13 +143,13 @@ async fn files_of_tasks_need_a_folder_that_can_be_written() {
     let findings = examine(&config).await;
     let cannot = bad(&findings)[0];
     assert!(
-        cannot.starts_with("files and logs of tasks cannot be kept in "),
+        cannot.starts_with("cannot write to the folder of artifacts and logs, "),
         "{cannot}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outside_queue_that_never_hears_of_removed_workers_is_found() {
+async fn an_outside_queue_without_events_of_removed_workers_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = installation(folder.path());
     config.queue.taskcluster = Some(server::config::OutsideQueue {
@@ -160,7 +160,7 @@ async fn an_outside_queue_that_never_hears_of_removed_workers_is_found() {
         pulse: None,
     });
     let without =
-        "the queue at http://127.0.0.1:1 does not hear of removed workers: there is no events.amqp";
+        "the queue at http://127.0.0.1:1 gets no events of removed workers: events.amqp is not set";
     assert_eq!(bad(&examine(&config).await), [without]);
     config.events.amqp = Some(crate::broker::amqp("amqp://127.0.0.1:1/%2f"));
     let findings = examine(&config).await;

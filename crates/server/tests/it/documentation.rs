@@ -1,4 +1,4 @@
-//! Documentation: uploaded, joined, shown, refused whole, and gone with what it documents.
+//! Documentation: uploaded, joined, shown, refused completely, and deleted with its subject.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -79,7 +79,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A configuration `build` with the worker type `opt`, whose pool is there.
+/// A configuration `build` with the worker type `opt`, whose pool exists.
 async fn with_configuration(world: &World) {
     world.database.raw(
         "INSERT INTO worker_configurations (worker_configuration_id, document, market, created, \
@@ -135,41 +135,39 @@ async fn page(world: &World, path: &str) -> Answer {
     answer
 }
 
-on_both!(
-    what_is_uploaded_is_had_again_as_a_tarball_and_as_a_page,
-    |world| {
-        with_configuration(world).await;
-        let files = [("README.md", "# Build"), ("docs/a.md", "More")];
-        let put = put(world, BUILD, &files).await;
-        let tarball = tree(&files).pack();
-        assert_eq!(
-            put,
-            json!({"workerConfigurationId": "build", "title": "Build", "files": 3, "bytes": 25,
+on_both!(an_upload_is_served_as_a_tarball_and_as_a_page, |world| {
+    with_configuration(world).await;
+    let files = [("README.md", "# Build"), ("docs/a.md", "More")];
+    let put = put(world, BUILD, &files).await;
+    let tarball = tree(&files).pack();
+    assert_eq!(
+        put,
+        json!({"workerConfigurationId": "build", "title": "Build", "files": 3, "bytes": 25,
             "packedBytes": tarball.len(), "digest": put["digest"],
             "created": "2026-09-21T14:13:20.000Z", "lastModified": "2026-09-21T14:13:20.000Z"})
-        );
-        assert_eq!(bytes_of(world.get(BUILD)).await, tarball);
+    );
+    assert_eq!(bytes_of(world.get(BUILD)).await, tarball);
 
-        let page = page(world, &format!("{BUILD}/page")).await;
-        assert!(
-            page.text.contains("<h1 id=\"readme--build\">Build</h1>"),
-            "{}",
-            page.text
-        );
-        assert!(page.text.contains("<p>More</p>"), "{}", page.text);
-        let headers = [
-            "content-type",
-            "cache-control",
-            "last-modified",
-            "referrer-policy",
-            "x-content-type-options",
-            "content-security-policy",
-        ];
-        let (_, style) = page.text.split_once("<style>").unwrap();
-        let (style, _) = style.split_once("</style>").unwrap();
-        let digest = STANDARD.encode(Sha256::digest(style));
-        let lines = headers.map(|name| format!("{name}: {}", page.header(name)));
-        assert_snapshot!(lines.join("\n").replace(&digest, "[digest]"), @r"
+    let page = page(world, &format!("{BUILD}/page")).await;
+    assert!(
+        page.text.contains("<h1 id=\"readme--build\">Build</h1>"),
+        "{}",
+        page.text
+    );
+    assert!(page.text.contains("<p>More</p>"), "{}", page.text);
+    let headers = [
+        "content-type",
+        "cache-control",
+        "last-modified",
+        "referrer-policy",
+        "x-content-type-options",
+        "content-security-policy",
+    ];
+    let (_, style) = page.text.split_once("<style>").unwrap();
+    let (style, _) = style.split_once("</style>").unwrap();
+    let digest = STANDARD.encode(Sha256::digest(style));
+    let lines = headers.map(|name| format!("{name}: {}", page.header(name)));
+    assert_snapshot!(lines.join("\n").replace(&digest, "[digest]"), @r"
     content-type: text/html; charset=utf-8
     cache-control: private, no-cache
     last-modified: Mon, 21 Sep 2026 14:13:20 GMT
@@ -178,26 +176,25 @@ on_both!(
     content-security-policy: default-src 'none'; style-src 'sha256-[digest]'; img-src https: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'
     ");
 
-        let listed = world.get("/documentation").await.expect(200);
-        assert_eq!(listed, json!({"documentation": [put]}));
-        world.delete(BUILD).await.expect(204);
-        world.delete(BUILD).await.expect(204);
-        let gone = "No documentation exists for worker configuration build";
-        world
-            .get(BUILD)
-            .await
-            .refused(404, "ResourceNotFound", gone);
-        let history = world
-            .get("auth:/audit/worker-configuration/build")
-            .await
-            .expect(200);
-        let actions = history["auditHistory"].as_array().unwrap().iter();
-        let actions: Vec<_> = actions
-            .map(|entry| entry["actionType"].as_str().unwrap())
-            .collect();
-        assert_eq!(actions, ["documentation-updated", "documentation-deleted"]);
-    }
-);
+    let listed = world.get("/documentation").await.expect(200);
+    assert_eq!(listed, json!({"documentation": [put]}));
+    world.delete(BUILD).await.expect(204);
+    world.delete(BUILD).await.expect(204);
+    let gone = "No documentation exists for worker configuration build";
+    world
+        .get(BUILD)
+        .await
+        .refused(404, "ResourceNotFound", gone);
+    let history = world
+        .get("auth:/audit/worker-configuration/build")
+        .await
+        .expect(200);
+    let actions = history["auditHistory"].as_array().unwrap().iter();
+    let actions: Vec<_> = actions
+        .map(|entry| entry["actionType"].as_str().unwrap())
+        .collect();
+    assert_eq!(actions, ["documentation-updated", "documentation-deleted"]);
+});
 
 on_both!(
     the_same_again_changes_nothing_and_who_has_it_is_not_sent_it,
@@ -270,7 +267,7 @@ on_both!(
             .await
             .refused(404, "ResourceNotFound", nothing);
 
-        // Of what there is only one, that is shown.
+        // If only one of them has documentation, that is shown.
         put(
             world,
             BUILD,
@@ -314,7 +311,7 @@ on_both!(
         assert!(at("Opt</h1>") < at("General Worker Configuration Documentation</h1>"));
         assert!(at("General Worker Configuration Documentation</h1>") < at("Build</h1>"));
 
-        // A reply is another one when either of them changes.
+        // The entity tag changes when either of them changes.
         let tag = page(world, &format!("{OPT}/page"))
             .await
             .header("etag")
@@ -330,7 +327,7 @@ on_both!(
     }
 );
 
-on_both!(what_is_refused_leaves_what_was_there, |world| {
+on_both!(a_refused_upload_changes_nothing, |world| {
     with_configuration(world).await;
     let kept = tree(&[("README.md", "# Kept")]);
     upload(world, BUILD, kept.pack()).await.expect(200);
@@ -369,7 +366,7 @@ on_both!(what_is_refused_leaves_what_was_there, |world| {
     assert_eq!(bytes_of(world.get(BUILD)).await, kept.pack());
 });
 
-on_both!(only_what_is_there_can_be_documented, |world| {
+on_both!(only_existing_subjects_can_be_documented, |world| {
     with_configuration(world).await;
     let tarball = tree(&[]).pack();
     for (path, text) in [
@@ -422,7 +419,7 @@ on_both!(
     }
 );
 
-on_both!(documentation_goes_with_what_it_documents, |world| {
+on_both!(documentation_is_deleted_with_its_subject, |world| {
     with_configuration(world).await;
     put(world, BUILD, &[]).await;
     put(world, OPT, &[]).await;
@@ -443,7 +440,7 @@ on_both!(documentation_goes_with_what_it_documents, |world| {
     assert_eq!(count().await, 0);
 });
 
-on_both!(what_authors_mean_harm_with_does_none, |world| {
+on_both!(malicious_documentation_is_harmless, |world| {
     with_configuration(world).await;
     let text = "<script>alert(1)</script>\n\n[a](javascript:alert(1)) <img src=x onerror=alert(1)> \
          ![b](data:text/html,<script>) [c](https://ok.example)";

@@ -1,10 +1,11 @@
-//! Doors write nothing themselves: a handler parses, calls a workflow, replies.
+//! Handlers and background tasks write nothing themselves: a handler parses, calls a workflow,
+//! replies.
 
 use regex::Regex;
 
 use crate::tidy::rust_files;
 
-/// What only workflows do.
+/// Calls that only workflows make.
 const WRITES: &str = r#"\bchange\.tx\b|\.write(_durably)?\(\s*"|\baudit_insert\b"#;
 
 #[test]
@@ -69,7 +70,7 @@ fn faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The arguments of what begins a transaction.
+/// The arguments of the functions that begin transactions.
 fn transactions(text: &str) -> Vec<&str> {
     let begins = Regex::new(r#"\.(?:change|read|scan)\(\s*["\w]"#).unwrap();
     let starts = begins.find_iter(text).map(|start| start.start());

@@ -31,7 +31,7 @@ fn report() -> Value {
     })
 }
 
-on_both!(a_reported_error_is_stored_and_told, |world| {
+on_both!(a_reported_error_is_stored_and_published, |world| {
     with_pool(world).await;
     let answer = world.post(ERRORS, report()).await;
     let reported = answer.expect(200);
@@ -74,7 +74,7 @@ on_both!(
     }
 );
 
-on_both!(an_error_of_a_pool_that_is_not_there_is_refused, |world| {
+on_both!(an_error_of_a_missing_pool_is_refused, |world| {
     let text = "Worker pool does not exist";
     world
         .post(ERRORS, report())

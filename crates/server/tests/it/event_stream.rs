@@ -1,4 +1,4 @@
-//! The live stream of events: who hears what, how it resumes, and how it ends.
+//! The live stream of events: its listeners, how they resume, and how the stream ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Listening {
         listening
     }
 
-    /// `None`: it is over.
+    /// `None` at the end of the stream.
     async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some((message, rest)) = self.text.split_once("\n\n") {
@@ -70,7 +70,7 @@ impl Listening {
         }
     }
 
-    /// The next message that is no mere sign of life.
+    /// The next message that is not a heartbeat.
     async fn event(&mut self) -> Message {
         loop {
             let message = self.next().await.expect("another message");
@@ -123,7 +123,7 @@ async fn make_pool(world: &World, id: &str) {
     publish(&world.app).await;
 }
 
-/// What a listener to this gets, of all that there is.
+/// The events that a listener with this query gets.
 async fn all(world: &World, query: &str) -> Vec<String> {
     let ask = world.get(&format!("{EVENTS}?after=0&follow=false{query}"));
     let (names, end) = Listening::open(ask).await.rest().await;
@@ -131,7 +131,7 @@ async fn all(world: &World, query: &str) -> Vec<String> {
     names
 }
 
-on_both!(what_happens_is_heard_at_once, |world| {
+on_both!(events_arrive_at_once, |world| {
     make_pool(world, "before/that").await;
     let mut listening = Listening::open(world.get(EVENTS)).await;
     make_pool(world, "pp/ee").await;
@@ -158,7 +158,7 @@ on_both!(a_listener_goes_on_where_it_was, |world| {
     make_pool(world, "pp/c").await;
     let id = first.id.unwrap().to_string();
     let by_header = world.get(EVENTS).header("last-event-id", &id);
-    // A client that comes again sends both, and has moved on since it began.
+    // A client that reconnects sends both, and its position has moved since it began.
     let by_both = world
         .get(&format!("{EVENTS}?after=0"))
         .header("last-event-id", &id);
@@ -172,7 +172,7 @@ on_both!(a_listener_goes_on_where_it_was, |world| {
     }
 });
 
-on_both!(a_listener_hears_what_it_asked_for, |world| {
+on_both!(a_listener_gets_the_events_of_its_filter, |world| {
     make_pool(world, "pp/a").await;
     make_pool(world, "pp/b").await;
     world
@@ -216,7 +216,7 @@ on_both!(a_listener_can_begin_in_the_past, |world| {
     assert_eq!(listening.rest().await.0, Vec::<String>::new());
 });
 
-on_both!(nobody_hears_of_what_it_could_not_read, |world| {
+on_both!(a_listener_gets_only_events_that_it_could_read, |world| {
     make_pool(world, "pp/a").await;
     make_pool(world, "pp/b").await;
     world.insert(worker("pp/a", "g", "w")).await;
@@ -253,7 +253,7 @@ on_both!(nobody_hears_of_what_it_could_not_read, |world| {
 
 on_both!(a_slow_listener_misses_nothing, |world| {
     let mut listening = Listening::open(world.get(EVENTS)).await;
-    // More than is kept in memory, and told while nobody reads.
+    // More than is kept in memory, and published while nobody reads.
     const N_EVENTS: usize = 5_000;
     let ids = (0..N_EVENTS).map(|number| format!("e{number}"));
     let ids: Vec<String> = ids.collect();
@@ -281,13 +281,13 @@ on_both!(a_slow_listener_misses_nothing, |world| {
     }
 });
 
-on_both!(a_listener_is_told_of_what_is_gone, |world| {
+on_both!(a_listener_is_notified_of_expired_events, |world| {
     make_pool(world, "pp/a").await;
     let mut before = Listening::open(world.get(EVENTS)).await;
     make_pool(world, "pp/b").await;
     let seen = before.event().await.id.unwrap() - 1;
     make_pool(world, "pp/c").await;
-    // What is kept in memory is of the time before this.
+    // The events in memory are from before this time.
     world.clock.advance_ms(48 * 3_600_000);
     make_pool(world, "pp/d").await;
     world.read_outcomes().await;
@@ -305,7 +305,7 @@ on_both!(a_listener_is_told_of_what_is_gone, |world| {
     assert_eq!(event.payload["payload"]["workerPoolId"], "pp/d");
 });
 
-on_both!(a_place_that_never_was_is_told_as_missed, |world| {
+on_both!(an_unknown_position_is_reported_as_missed, |world| {
     make_pool(world, "pp/a").await;
     let ask = world.get(&format!("{EVENTS}?after=999999&follow=false"));
     let mut listening = Listening::open(ask).await;
@@ -325,7 +325,7 @@ async fn second_app(world: &World) -> Arc<App> {
         .unwrap()
 }
 
-on_both!(what_another_process_writes_is_heard_here, |world| {
+on_both!(events_of_another_process_arrive_here, |world| {
     let other = second_app(world).await;
     let mut listening = Listening::open(world.get(EVENTS)).await;
     let server = Arc::new(server::api::listener::Server::new(Arc::clone(&other)));
@@ -336,7 +336,7 @@ on_both!(what_another_process_writes_is_heard_here, |world| {
             .json(&static_pool())
             .await
             .expect(200);
-        // Whoever gives the event its place, both tell it.
+        // Both processes publish the event, whichever assigned its position.
         publish(places).await;
         publish(&world.app).await;
         let event = listening.event().await;
@@ -389,7 +389,7 @@ on_both!(credentials_that_expire_end_the_stream, |world| {
 });
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_gives_signs_of_life_with_its_place() {
+async fn a_silent_stream_gives_heartbeats_with_its_position() {
     let world = World::open(crate::database::Database::sqlite(), |_| {}).await;
     let ask = world.get(&format!("{EVENTS}?exchange=worker-running"));
     let mut listening = Listening::open(ask).await;
@@ -420,10 +420,10 @@ on_both!(questions_that_make_no_sense_are_refused, |world| {
     refused(world.get(&path("pool=a%2Fb")).await, "is not supported");
 });
 
-on_both!(a_listener_names_so_many_exchanges_at_most, |world| {
+on_both!(the_number_of_a_listeners_exchanges_is_bounded, |world| {
     make_pool(world, "pp/a").await;
     for count in sizes_around("server::api::fleetwright::events::MAX_EXCHANGES", 50) {
-        // The one of which there is something to be told comes last.
+        // The only matching event comes last.
         let mut names = vec!["x"; count.saturating_sub(1)];
         names.extend(["worker-pool-created"].into_iter().take(count));
         let query = match count {

@@ -1,4 +1,4 @@
-//! Events on their way out, and numbers for those who watch.
+//! Published events, and metrics.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn told(world: &World) -> Vec<String> {
     names.collect()
 }
 
-on_both!(events_are_told_once_and_in_their_order, |world| {
+on_both!(events_are_published_once_and_in_order, |world| {
     let configs = [launch_config(Some("a"), "1"), launch_config(Some("b"), "2")];
     world
         .put("/worker-pool/pp%2Fee", aws_pool(&configs))
@@ -54,7 +54,7 @@ on_both!(events_are_told_once_and_in_their_order, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(many_events_are_told_in_batches, |world| {
+on_both!(many_events_are_published_in_batches, |world| {
     for number in 0..210 {
         let path = format!("/worker-pool/pp%2Fp{number}");
         world.put(&path, static_pool()).await.expect(200);
@@ -63,7 +63,7 @@ on_both!(many_events_are_told_in_batches, |world| {
     assert_eq!(told(world).len(), 210);
 });
 
-on_both!(what_is_told_holds_no_secret, |world| {
+on_both!(events_contain_no_secrets, |world| {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
@@ -139,6 +139,6 @@ on_both!(requests_are_counted_by_endpoint_and_status, |world| {
     let count = "http_requests_total{service=\"worker-manager\",name=\"workerPool\",method=\"GET\",\
                  status=\"404\"}";
     assert!(metrics.contains(count), "{metrics}");
-    // What clients choose is in no label, or there would be no end to them.
+    // Labels have no values that clients choose, because their number would be unbounded.
     assert!(!metrics.contains("counted/pool"));
 });

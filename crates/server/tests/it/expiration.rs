@@ -1,4 +1,4 @@
-//! What is forgotten, and what is kept.
+//! Which data expires, and which is kept.
 
 use domain::error_report::ErrorReport;
 use domain::worker::{StoredWorker, Worker};
@@ -17,7 +17,7 @@ async fn pools(world: &World) -> Vec<String> {
 }
 
 on_both!(with_nothing_to_forget_nothing_happens, |world| {
-    // Root was used to ask for something, and that is written down; nothing is deleted.
+    // Root sent a request, and its use is recorded; nothing is deleted.
     assert_eq!(world.keep_house().await, Value::Null);
 });
 
@@ -42,13 +42,13 @@ on_both!(
         world.keep_house().await;
         world.keep_house().await;
         assert_eq!(pools(world).await, ["pp/real"]);
-        // Its workers' rows and errors go by themselves.
+        // Its workers' rows and errors expire on their own.
         world.get("/workers/pp%2Fbusy/g/w").await.expect(200);
     }
 );
 
 on_both!(
-    a_provider_that_a_pool_has_left_is_remembered_as_long_as_it_has_workers_there,
+    a_former_provider_of_a_pool_is_kept_while_it_has_workers,
     |world| {
         world
             .put("/worker-pool/pp%2Fee", static_pool())
@@ -111,7 +111,7 @@ on_both!(
             .await;
         world.keep_house().await;
         assert_eq!(launch_configs(world).await, ["active", "used"]);
-        // Its last worker's row expires, and then it goes too.
+        // Its last worker's row expires, and then the pool is deleted, too.
         world.clock.advance_ms(8 * DAY_MS);
         world.keep_house().await;
         assert_eq!(launch_configs(world).await, ["active"]);

@@ -1,6 +1,6 @@
-//! How much the fleet's loop reads, asks and remembers at a time, around each limit.
+//! Limits of the fleet's loop: how much it reads, requests and keeps at a time.
 //!
-//! Some limits are smaller here than those that the server has by itself.
+//! Some limits are smaller here than the server's defaults.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Fleet {
         Scanner::with_limits(Arc::clone(&self.app.engine), "one".parse().unwrap(), limits)
     }
 
-    /// A worker that is there, and whose machine is.
+    /// A worker and its machine.
     async fn running_one(&self) -> WorkerKey {
         let key = self.stopping_one().await;
         self.edit(&key, |worker| worker.state = WorkerState::Running)
@@ -73,7 +73,7 @@ fleet_test!(rows_that_are_to_end_are_read_page_by_page, |fleet| {
 });
 
 fleet_test!(
-    an_activation_ends_so_many_of_a_region_and_the_next_the_others,
+    an_activation_ends_a_bounded_number_of_machines_of_a_region,
     |fleet| {
         let first = fleet.running_one().await;
         let limits = TerminationLimits {
@@ -88,7 +88,8 @@ fleet_test!(
                 let now = left.min(LIMIT);
                 assert_eq!(ender.end_stopping().await.unwrap(), now as u64);
                 left -= now;
-                // If something is left, the bell rings, so that the rest does not wait for the next scan.
+                // If something is left, the task is woken, so that the rest does not wait for the
+                // next scan.
                 let bell = fleet.app.engine.wakeups.ending(&"one".parse().unwrap());
                 let rung = futures_util::FutureExt::now_or_never(bell.notified());
                 assert_eq!(rung.is_some(), left > 0);
@@ -99,33 +100,36 @@ fleet_test!(
     }
 );
 
-fleet_test!(so_many_calls_end_machines_at_the_same_time, |fleet| {
-    const MAX_CALLS: usize = 8;
-    let first = fleet.running_one().await;
-    fleet.one.fake.set_batches(1, 1);
-    for count in sizes_around("engine::fleet::termination::MAX_CALLS", MAX_CALLS) {
-        let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
-        let expected = count.min(MAX_CALLS) as u64;
-        let n_hanging = || fleet.one.fake.n_hanging(&first.group, Call::End);
-        fleet.one.fake.set_hanging(&first.group, true);
-        let mut ender = fleet.limited_ender(TerminationLimits::default());
-        let looking = async {
-            until(|| n_hanging() == expected).await;
-            // All calls that may be made are made at once, so there are no more to come.
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(n_hanging(), expected);
-            fleet.one.fake.set_hanging(&first.group, false);
-        };
-        let (n_told, ()) = tokio::join!(ender.end_stopping(), looking);
-        assert_eq!(n_told.unwrap(), count as u64);
-        fleet.stop(keys).await;
+fleet_test!(
+    a_bounded_number_of_calls_ends_machines_at_the_same_time,
+    |fleet| {
+        const MAX_CALLS: usize = 8;
+        let first = fleet.running_one().await;
+        fleet.one.fake.set_batches(1, 1);
+        for count in sizes_around("engine::fleet::termination::MAX_CALLS", MAX_CALLS) {
+            let keys = fleet.copies(&first, count, WorkerState::Stopping).await;
+            let expected = count.min(MAX_CALLS) as u64;
+            let n_hanging = || fleet.one.fake.n_hanging(&first.group, Call::End);
+            fleet.one.fake.set_hanging(&first.group, true);
+            let mut ender = fleet.limited_ender(TerminationLimits::default());
+            let looking = async {
+                until(|| n_hanging() == expected).await;
+                // All calls that may be made are made at once, so there are no more to come.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(n_hanging(), expected);
+                fleet.one.fake.set_hanging(&first.group, false);
+            };
+            let (n_told, ()) = tokio::join!(ender.end_stopping(), looking);
+            assert_eq!(n_told.unwrap(), count as u64);
+            fleet.stop(keys).await;
+        }
     }
-});
+);
 
 fleet_test!(
-    a_region_in_which_so_many_calls_end_nothing_is_left_alone,
+    a_region_in_which_too_many_endings_fail_is_skipped,
     |fleet| {
         const MAX_FAILURES: usize = 2;
         let first = fleet.running_one().await;
@@ -174,54 +178,54 @@ fleet_test!(all_rows_of_a_region_are_looked_at, |fleet| {
     }
 });
 
-fleet_test!(so_many_calls_look_at_machines_at_the_same_time, |fleet| {
-    const MAX_CALLS: usize = 4;
-    let key = fleet.running_one().await;
-    fleet.one.fake.set_batches(1, 1);
-    for count in sizes_around("engine::fleet::scan::MAX_CALLS", MAX_CALLS) {
-        let keys = fleet.copies(&key, count, WorkerState::Running).await;
-        fleet.one.looks.take_most();
-        let mut scanner = fleet.limited_scanner(ScanLimits::default());
-        let scan = fleet.n_calls(Call::Look, scanner.scan());
-        let (n_calls, scanned) = scan.await;
-        assert_eq!(scanned.unwrap().unwrap().problems, 0);
-        // The list shows the one that has a machine.
-        assert_eq!(n_calls, count as u64);
-        assert_eq!(fleet.one.looks.take_most(), count.min(MAX_CALLS));
-        fleet.stop(keys).await;
-    }
-});
-
 fleet_test!(
-    a_region_in_which_so_many_looks_fail_is_left_alone,
+    a_bounded_number_of_calls_reads_machines_at_the_same_time,
     |fleet| {
-        const MAX_FAILURES: usize = 2;
-        const N_WORKERS: usize = 30;
+        const MAX_CALLS: usize = 4;
         let key = fleet.running_one().await;
         fleet.one.fake.set_batches(1, 1);
-        let keys = fleet.copies(&key, N_WORKERS, WorkerState::Running).await;
-        let limits = ScanLimits {
-            calls: 1,
-            ..ScanLimits::default()
-        };
-        for n_failures in sizes_around("engine::fleet::scan::MAX_FAILURES", MAX_FAILURES) {
-            for _ in 0..n_failures {
-                fleet.one.fake.fail_next(Call::Look, down());
-            }
-            let mut scanner = fleet.limited_scanner(limits);
+        for count in sizes_around("engine::fleet::scan::MAX_CALLS", MAX_CALLS) {
+            let keys = fleet.copies(&key, count, WorkerState::Running).await;
+            fleet.one.looks.take_most();
+            let mut scanner = fleet.limited_scanner(ScanLimits::default());
             let scan = fleet.n_calls(Call::Look, scanner.scan());
             let (n_calls, scanned) = scan.await;
-            let n_problems = n_failures.min(MAX_FAILURES);
-            assert_eq!(scanned.unwrap().unwrap().problems, n_problems as u64);
-            let expected = match n_failures < MAX_FAILURES {
-                true => keys.len(),
-                false => MAX_FAILURES,
-            };
-            assert_eq!(n_calls, expected as u64, "{n_failures} failures");
-            fleet.one.fake.behave();
+            assert_eq!(scanned.unwrap().unwrap().problems, 0);
+            // The list shows the one that has a machine.
+            assert_eq!(n_calls, count as u64);
+            assert_eq!(fleet.one.looks.take_most(), count.min(MAX_CALLS));
+            fleet.stop(keys).await;
         }
     }
 );
+
+fleet_test!(a_region_in_which_too_many_reads_fail_is_skipped, |fleet| {
+    const MAX_FAILURES: usize = 2;
+    const N_WORKERS: usize = 30;
+    let key = fleet.running_one().await;
+    fleet.one.fake.set_batches(1, 1);
+    let keys = fleet.copies(&key, N_WORKERS, WorkerState::Running).await;
+    let limits = ScanLimits {
+        calls: 1,
+        ..ScanLimits::default()
+    };
+    for n_failures in sizes_around("engine::fleet::scan::MAX_FAILURES", MAX_FAILURES) {
+        for _ in 0..n_failures {
+            fleet.one.fake.fail_next(Call::Look, down());
+        }
+        let mut scanner = fleet.limited_scanner(limits);
+        let scan = fleet.n_calls(Call::Look, scanner.scan());
+        let (n_calls, scanned) = scan.await;
+        let n_problems = n_failures.min(MAX_FAILURES);
+        assert_eq!(scanned.unwrap().unwrap().problems, n_problems as u64);
+        let expected = match n_failures < MAX_FAILURES {
+            true => keys.len(),
+            false => MAX_FAILURES,
+        };
+        assert_eq!(n_calls, expected as u64, "{n_failures} failures");
+        fleet.one.fake.behave();
+    }
+});
 
 fleet_test!(
     of_more_groups_than_a_scan_looks_at_the_operator_hears,
@@ -274,40 +278,43 @@ fn group(number: usize) -> WorkerGroup {
     format!("group-{number:04}").parse().unwrap()
 }
 
-fleet_test!(so_many_launches_are_under_way_at_the_same_time, |fleet| {
-    const AT_ONCE: usize = 16;
-    fleet.stopping_one().await;
-    let [template] = fleet.launches(POOL).await.try_into().unwrap();
-    let pool = fleet.stored_pool(POOL).await.unwrap();
-    let config = {
-        let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
-        fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
-    };
-    let config = Arc::new(config.await.unwrap());
-    for count in sizes_around("engine::fleet::launches::MAX_AT_ONCE", AT_ONCE) {
-        let launch_permits = Arc::new(Semaphore::new(0));
-        *fleet.one.launch_permits.lock().unwrap() = Some(Arc::clone(&launch_permits));
-        let launches = new_launches(fleet, &template, count).await;
-        let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
-        fleet.one.launches.take_most();
-        start_launches(&fleet.app.engine, &pool, all.collect());
-        for n_done in 0..count {
-            let expected = (count - n_done).min(AT_ONCE);
-            until(|| fleet.one.launches.now() == expected).await;
-            launch_permits.add_permits(1);
-            until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
+fleet_test!(
+    a_bounded_number_of_launches_runs_at_the_same_time,
+    |fleet| {
+        const AT_ONCE: usize = 16;
+        fleet.stopping_one().await;
+        let [template] = fleet.launches(POOL).await.try_into().unwrap();
+        let pool = fleet.stored_pool(POOL).await.unwrap();
+        let config = {
+            let (pool, id) = (pool.id.clone(), template.launch_config_id.clone());
+            fleet.read(move |tx| store::launch_config_get(tx, &pool, &id))
+        };
+        let config = Arc::new(config.await.unwrap());
+        for count in sizes_around("engine::fleet::launches::MAX_AT_ONCE", AT_ONCE) {
+            let launch_permits = Arc::new(Semaphore::new(0));
+            *fleet.one.launch_permits.lock().unwrap() = Some(Arc::clone(&launch_permits));
+            let launches = new_launches(fleet, &template, count).await;
+            let all = launches.into_iter().map(|one| (one, Arc::clone(&config)));
+            fleet.one.launches.take_most();
+            start_launches(&fleet.app.engine, &pool, all.collect());
+            for n_done in 0..count {
+                let expected = (count - n_done).min(AT_ONCE);
+                until(|| fleet.one.launches.now() == expected).await;
+                launch_permits.add_permits(1);
+                until(|| fleet.one.launches.now() < expected || n_done + expected < count).await;
+            }
+            until(|| fleet.one.launches.now() == 0).await;
+            fleet.app.engine.launch_tracker.finish().await;
+            assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
         }
-        until(|| fleet.one.launches.now() == 0).await;
-        fleet.app.engine.launch_tracker.finish().await;
-        assert_eq!(fleet.one.launches.take_most(), count.min(AT_ONCE));
+        *fleet.one.launch_permits.lock().unwrap() = None;
+        let launches = fleet.launches(POOL).await;
+        let is_accepted = |launch: &Launch| launch.state == LaunchState::Accepted;
+        assert!(launches.iter().all(is_accepted));
     }
-    *fleet.one.launch_permits.lock().unwrap() = None;
-    let launches = fleet.launches(POOL).await;
-    let is_accepted = |launch: &Launch| launch.state == LaunchState::Accepted;
-    assert!(launches.iter().all(is_accepted));
-});
+);
 
-/// Launches like the given one that no cloud was asked for yet.
+/// Launches like `template` that were not sent to a cloud yet.
 async fn new_launches(fleet: &Fleet, template: &Launch, count: usize) -> Vec<Launch> {
     let launches = (0..count).map(|_| {
         Launch::from_stored(StoredLaunch {
@@ -348,7 +355,7 @@ fleet_test!(of_the_plans_of_a_pool_the_last_hundred_are_kept, |fleet| {
         fleet.provision().await;
         let plans = fleet.plans(&pool).await;
         assert_eq!(plans.len(), (count + 1).min(KEPT));
-        // Newest first; the oldest have gone.
+        // Newest first; the oldest were deleted.
         let newest = i64::try_from(count + 1).unwrap();
         let numbers = plans.iter().map(|plan| newest - plan.number);
         let kept = i64::try_from(plans.len()).unwrap();
@@ -375,35 +382,32 @@ async fn earlier_plans(fleet: &Fleet, pool: &str, count: usize) {
         .await;
 }
 
-fleet_test!(
-    a_plan_tells_so_many_workers_and_the_next_the_others,
-    |fleet| {
-        let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
-        fleet.make_pool(POOL, plain_pool(20_000)).await;
-        let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
-        fleet.pass_ms(IDLE_MS + SECOND_MS);
-        // It is told before the others are there.
-        fleet.round().await;
-        // Ten thousand workers would take some seconds.
-        for count in sizes.into_iter().filter(|count| *count <= MAX_ADVICE + 1) {
-            let keys = idle_copies(fleet, &first.key, count).await;
-            let mut left = count;
-            while left > 0 {
-                let now = left.min(MAX_ADVICE);
-                assert_eq!(advised(&fleet.round().await), now as u64);
-                left -= now;
-            }
-            assert_eq!(advised(&fleet.round().await), 0);
-            fleet.stop(keys).await;
+fleet_test!(a_plan_advises_a_bounded_number_of_workers, |fleet| {
+    let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
+    fleet.make_pool(POOL, plain_pool(20_000)).await;
+    let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.pass_ms(IDLE_MS + SECOND_MS);
+    // It gets its advice before the others exist.
+    fleet.round().await;
+    // Ten thousand workers would take some seconds.
+    for count in sizes.into_iter().filter(|count| *count <= MAX_ADVICE + 1) {
+        let keys = idle_copies(fleet, &first.key, count).await;
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(MAX_ADVICE);
+            assert_eq!(advised(&fleet.round().await), now as u64);
+            left -= now;
         }
+        assert_eq!(advised(&fleet.round().await), 0);
+        fleet.stop(keys).await;
     }
-);
+});
 
 fn advised(done: &Value) -> u64 {
     done["advised"].as_u64().unwrap_or(0)
 }
 
-/// Further workers that have been idle for as long as this one, and have not been told to go.
+/// Further workers that have been idle for as long as this one, without advice to stop.
 async fn idle_copies(fleet: &Fleet, of: &WorkerKey, count: usize) -> Vec<WorkerKey> {
     let keys = fleet.copies(of, count, WorkerState::Running).await;
     let rows = keys.clone();

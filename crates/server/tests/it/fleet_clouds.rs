@@ -1,4 +1,5 @@
-//! The clouds of the fleet's tests: fake ones, with a limit of ours, and with something that happens while we look.
+//! The clouds of the fleet's tests: fake ones, with a limit of ours, and with changes during a
+//! scan.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ use crate::world::{ROOT_URL, TestClock};
 type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct TestCloud {
-    /// The cloud itself, for scripts and for a look behind its back.
+    /// The cloud itself, for scripts and for direct inspection.
     pub(crate) fake: FakeCloud,
     max_machines: Option<u64>,
     meanwhile: Mutex<Option<Happening>>,
@@ -57,7 +58,7 @@ impl AtOnce {
         self.now.load(Ordering::SeqCst)
     }
 
-    /// How many there were at most since this was asked the last time.
+    /// The maximum number of concurrent calls since the last request.
     pub(crate) fn take_most(&self) -> usize {
         self.most.swap(0, Ordering::SeqCst)
     }
@@ -88,12 +89,12 @@ impl TestCloud {
         })
     }
 
-    /// This happens after the cloud has looked the next time, and before we hear what it saw.
+    /// Runs after the next read of the cloud, and before we get its result.
     pub(crate) fn during_the_next_look(
         &self,
         happening: impl Future<Output = ()> + Send + 'static,
     ) {
-        // A list that says how machines are spares us the look.
+        // With a list that contains the machines' states, no further read is needed.
         self.fake.set_lists_sightings(false);
         *self.meanwhile.lock().unwrap() = Some(Box::pin(happening));
     }

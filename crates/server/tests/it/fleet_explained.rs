@@ -1,4 +1,4 @@
-//! Why there are these workers and no others: asked over the API, answered from what was decided.
+//! Explanations of a pool's workers: requested over the API, derived from stored decisions.
 
 use cloud::LaunchOutcome;
 use domain::id::PoolId;
@@ -11,13 +11,13 @@ use crate::database::assert_snapshot;
 use crate::fleet_world::{Fleet, IDLE_MS, POOL, fleet_test, machine, plain_pool, pool};
 
 impl Fleet {
-    /// What would be decided now, as text.
+    /// The decision that would be made now, as text.
     async fn present(&self) -> String {
         let explained = self.explain_pool(POOL).await;
         explained["now"]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Only the reasons of it.
+    /// Only its reasons.
     async fn reasons(&self) -> Vec<String> {
         let text = self.present().await;
         let because = text
@@ -86,7 +86,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_pool_says_what_it_would_do_now_and_did_before, |fleet| {
+fleet_test!(a_pool_explains_its_present_and_earlier_decisions, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 2).await;
     assert_snapshot!(fleet.present().await, @r"
@@ -166,26 +166,24 @@ fleet_test!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
     ");
 });
 
-fleet_test!(
-    a_worker_says_why_it_came_what_it_did_and_why_it_went,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        fleet.tasks(POOL, 1).await;
-        fleet.round().await;
-        fleet.pass_ms(1_000);
-        let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
-        fleet.pass_ms(1_000);
-        let claim = fleet.claim_with(&worker).await;
-        fleet.pass_ms(1_000);
-        fleet.complete(&claim).await;
-        fleet.pass_ms(IDLE_MS);
-        fleet.round().await;
-        fleet.pass_ms(1_000);
-        fleet.leave(&worker).await;
-        fleet.scan().await;
-        let explained = fleet.explain_worker(&worker.key).await;
-        let launch = explained["launch"]["launch"].as_str().unwrap();
-        assert_snapshot!(told(&explained, launch), @r"
+fleet_test!(a_worker_explains_its_launch_its_work_and_its_end, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    fleet.pass_ms(1_000);
+    let [worker] = fleet.register_all(POOL).await.try_into().ok().unwrap();
+    fleet.pass_ms(1_000);
+    let claim = fleet.claim_with(&worker).await;
+    fleet.pass_ms(1_000);
+    fleet.complete(&claim).await;
+    fleet.pass_ms(IDLE_MS);
+    fleet.round().await;
+    fleet.pass_ms(1_000);
+    fleet.leave(&worker).await;
+    fleet.scan().await;
+    let explained = fleet.explain_worker(&worker.key).await;
+    let launch = explained["launch"]["launch"].as_str().unwrap();
+    assert_snapshot!(told(&explained, launch), @r"
     plan 1: needed 1: 1 pending, maximum 4, ratio 1
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
@@ -197,12 +195,11 @@ fleet_test!(
     ended: it stopped by itself after the advice: over capacity
     now it is stopped
     ");
-        assert_eq!(explained["state"], "stopped");
-        assert_eq!(explained["plan"]["number"], 1);
-    }
-);
+    assert_eq!(explained["state"], "stopped");
+    assert_eq!(explained["plan"]["number"], 1);
+});
 
-fleet_test!(a_worker_that_was_ended_says_by_what_rule, |fleet| {
+fleet_test!(an_ended_worker_names_the_rule, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
@@ -225,45 +222,39 @@ fleet_test!(a_worker_that_was_ended_says_by_what_rule, |fleet| {
     ");
 });
 
-fleet_test!(
-    looking_ahead_writes_nothing_and_is_what_is_then_decided,
-    |fleet| {
-        // One launch config only: chance has no say, so that one decision is as good as another.
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        fleet.tasks(POOL, 3).await;
-        fleet.news().await;
-        let foreseen = fleet.explain_pool(POOL).await["now"]["plan"].take();
-        for _ in 0..3 {
-            fleet.explain_pool(POOL).await;
-        }
-        assert_eq!(fleet.plans(POOL).await, []);
-        assert_eq!(fleet.launches(POOL).await, []);
-        assert_eq!(fleet.news().await, Vec::<String>::new());
-        assert_eq!(fleet.machines(), []);
-
-        fleet.round().await;
-        let plan = fleet.plans(POOL).await.remove(0);
-        assert_eq!(plan.plan, foreseen);
-        assert_eq!((plan.number, fleet.machines().len()), (1, 3));
+fleet_test!(a_preview_writes_nothing_and_matches_the_decision, |fleet| {
+    // One launch config only, so that randomness does not change the decision.
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 3).await;
+    fleet.news().await;
+    let foreseen = fleet.explain_pool(POOL).await["now"]["plan"].take();
+    for _ in 0..3 {
+        fleet.explain_pool(POOL).await;
     }
-);
+    assert_eq!(fleet.plans(POOL).await, []);
+    assert_eq!(fleet.launches(POOL).await, []);
+    assert_eq!(fleet.news().await, Vec::<String>::new());
+    assert_eq!(fleet.machines(), []);
 
-fleet_test!(
-    looking_ahead_foresees_who_is_told_to_go_and_tells_nobody,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
-        fleet.pass_ms(IDLE_MS);
-        let foreseen = fleet.present().await;
-        let line = format!("advise {} to go: over capacity", worker.key);
-        assert!(foreseen.contains(&line), "{foreseen}");
-        assert_eq!(fleet.advice(&worker).await, "stay: none");
-        fleet.round().await;
-        assert_eq!(fleet.advice(&worker).await, "go: over capacity");
-    }
-);
+    fleet.round().await;
+    let plan = fleet.plans(POOL).await.remove(0);
+    assert_eq!(plan.plan, foreseen);
+    assert_eq!((plan.number, fleet.machines().len()), (1, 3));
+});
 
-fleet_test!(who_may_not_ask_why_is_refused, |fleet| {
+fleet_test!(a_preview_shows_the_advice_and_sends_none, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.pass_ms(IDLE_MS);
+    let foreseen = fleet.present().await;
+    let line = format!("advise {} to go: over capacity", worker.key);
+    assert!(foreseen.contains(&line), "{foreseen}");
+    assert_eq!(fleet.advice(&worker).await, "stay: none");
+    fleet.round().await;
+    assert_eq!(fleet.advice(&worker).await, "go: over capacity");
+});
+
+fleet_test!(an_explanation_needs_a_scope, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let path = "fleetwright:/explain/pool/pp%2Fee";
     let curious = fleet

@@ -1,4 +1,4 @@
-//! Workers that go because they are not wanted any more, between two tasks and by themselves.
+//! Workers that stop by themselves, between two tasks, because they are not needed any more.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const STAY: &str = "stay: none";
 const ARCHIVED: &str = "go: launch config archived";
 
 impl Fleet {
-    /// A worker with a task, whose pool has gone to the other cloud.
+    /// A worker with a task, whose pool has moved to the other cloud.
     async fn busy_in_a_cloud_that_is_left(&self) -> (Running, Value) {
         self.make_pool(POOL, plain_pool(4)).await;
         let busy = self.busy(POOL, 1).await.remove(0);
@@ -42,7 +42,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(who_is_too_many_goes_only_after_the_idle_time, |fleet| {
+fleet_test!(surplus_workers_stop_only_after_the_idle_time, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let idle = fleet.idle(POOL, 2).await;
     fleet.pass_ms(IDLE_MS - 1);
@@ -86,7 +86,7 @@ fleet_test!(a_busy_worker_is_never_too_many, |fleet| {
     assert_eq!(fleet.advice(&busy[1].0).await, STAY);
 });
 
-fleet_test!(nobody_goes_below_the_minimum, |fleet| {
+fleet_test!(workers_of_the_minimum_do_not_stop, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 1, 4, &[machine("a")]))
         .await;
@@ -98,23 +98,20 @@ fleet_test!(nobody_goes_below_the_minimum, |fleet| {
     assert_eq!(advices, [GO, STAY]);
 });
 
-fleet_test!(
-    who_was_told_to_go_is_told_to_stay_when_work_comes,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
-        fleet.pass_ms(IDLE_MS);
-        fleet.round().await;
-        assert_eq!(fleet.advice(&worker).await, GO);
-        fleet.tasks(POOL, 1).await;
-        fleet.round().await;
-        assert_eq!(fleet.advice(&worker).await, "stay: needed");
-        assert_eq!(fleet.states(POOL).await, "1 running");
-    }
-);
+fleet_test!(advice_to_stop_is_withdrawn_when_work_comes, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.pass_ms(IDLE_MS);
+    fleet.round().await;
+    assert_eq!(fleet.advice(&worker).await, GO);
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    assert_eq!(fleet.advice(&worker).await, "stay: needed");
+    assert_eq!(fleet.states(POOL).await, "1 running");
+});
 
 fleet_test!(
-    a_worker_that_was_told_to_go_is_no_supply_for_more_than_it_can_do,
+    a_stopping_worker_is_no_supply_beyond_its_capacity,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
@@ -157,7 +154,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_deleted_pool_is_there_until_its_workers_have_gone,
+    a_deleted_pool_exists_until_its_workers_have_stopped,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         let [(worker, claim)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
@@ -219,7 +216,7 @@ fleet_test!(
         for (worker, _) in &busy {
             assert_eq!(fleet.advice(worker).await, ARCHIVED);
         }
-        // Whoever is busy is not ended: it asks when it has finished.
+        // A busy worker is not ended: it asks when it has finished.
         fleet.scan().await;
         fleet.end().await;
         assert_eq!(fleet.states(POOL).await, "2 running");
@@ -276,23 +273,20 @@ fleet_test!(a_quarantined_worker_is_kept_for_a_day, |fleet| {
     assert!(advice.terminate);
 });
 
-fleet_test!(
-    who_is_removed_by_somebody_gives_its_task_back_and_its_machine_ends,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        let [(worker, _)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
-        fleet.remove(&worker.key).await;
-        assert_eq!(fleet.states(POOL).await, "1 stopping");
-        assert_eq!(fleet.runs(1).await, ["exception", "pending"]);
-        fleet.end().await;
-        assert_eq!(fleet.machines(), []);
-        fleet.provision().await;
-        assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopping");
-    }
-);
+fleet_test!(a_removed_worker_loses_its_task_and_its_machine, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    let [(worker, _)] = fleet.busy(POOL, 1).await.try_into().ok().unwrap();
+    fleet.remove(&worker.key).await;
+    assert_eq!(fleet.states(POOL).await, "1 stopping");
+    assert_eq!(fleet.runs(1).await, ["exception", "pending"]);
+    fleet.end().await;
+    assert_eq!(fleet.machines(), []);
+    fleet.provision().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopping");
+});
 
 fleet_test!(
-    who_leaves_without_having_been_told_is_not_called_too_many,
+    a_worker_that_stops_without_advice_is_not_called_surplus,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(4)).await;
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
@@ -305,7 +299,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_pool_that_comes_back_to_a_provider_keeps_who_is_still_there,
+    a_pool_that_returns_to_a_provider_keeps_its_workers_there,
     |fleet| {
         let (worker, claim) = fleet.busy_in_a_cloud_that_is_left().await;
         fleet.round().await;
@@ -316,7 +310,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(who_was_told_to_go_hears_so_when_asking, |fleet| {
+fleet_test!(a_worker_gets_its_advice_when_it_asks, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     let (worker, claim) = fleet.busy(POOL, 1).await.remove(0);
     fleet.complete(&claim).await;

@@ -1,4 +1,4 @@
-//! How much there may be: of a pool, of a launch config, of a provider; and how much is remembered.
+//! Limits of a pool, of a launch config and of a provider; and limits of the stored history.
 
 use cloud::LaunchOutcome;
 use domain::time::DAY_MS;
@@ -8,7 +8,7 @@ use crate::fleet_world::{
     IDLE_MS, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool,
 };
 
-fleet_test!(the_minimum_is_there_without_work_and_is_replaced, |fleet| {
+fleet_test!(the_minimum_runs_without_work_and_is_replaced, |fleet| {
     fleet
         .make_pool(POOL, pool("one", 2, 4, &[machine("a")]))
         .await;
@@ -38,23 +38,20 @@ fleet_test!(the_maximum_holds_however_much_waits, |fleet| {
     assert_eq!(fleet.machines().len(), 3);
 });
 
-fleet_test!(
-    a_worker_that_is_going_takes_room_until_it_is_gone,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(1)).await;
-        let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
-        fleet.one.fake.set_stop_ms(MINUTE_MS);
-        fleet.remove(&worker.key).await;
-        fleet.end().await;
-        fleet.tasks(POOL, 1).await;
-        fleet.round().await;
-        assert_eq!(fleet.states(POOL).await, "1 stopping");
-        fleet.pass_ms(MINUTE_MS);
-        fleet.scan().await;
-        fleet.round().await;
-        assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopped");
-    }
-);
+fleet_test!(a_stopping_worker_counts_until_it_has_stopped, |fleet| {
+    fleet.make_pool(POOL, plain_pool(1)).await;
+    let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
+    fleet.one.fake.set_stop_ms(MINUTE_MS);
+    fleet.remove(&worker.key).await;
+    fleet.end().await;
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "1 stopping");
+    fleet.pass_ms(MINUTE_MS);
+    fleet.scan().await;
+    fleet.round().await;
+    assert_eq!(fleet.states(POOL).await, "1 requested, 1 stopped");
+});
 
 fleet_test!(a_launch_without_an_answer_takes_room, |fleet| {
     fleet.make_pool(POOL, plain_pool(2)).await;
@@ -85,7 +82,7 @@ fleet_test!(a_launch_config_of_weight_zero_is_switched_off, |fleet| {
     assert_eq!(fleet.states(POOL).await, "");
 });
 
-fleet_test!(two_pools_share_what_their_provider_can_bear, |fleet| {
+fleet_test!(two_pools_share_the_limit_of_their_provider, |fleet| {
     for pool_id in [POOL, "pp/other"] {
         fleet
             .make_pool(pool_id, pool("two", 0, 10, &[machine("a")]))

@@ -1,4 +1,4 @@
-//! The loop from a waiting task to a worker, and back to nothing.
+//! The loop from a pending task to a worker, and back to zero workers.
 
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(what_comes_up_is_not_launched_again, |fleet| {
+fleet_test!(started_machines_are_not_launched_again, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.tasks(POOL, 2).await;
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fleet_test!(what_comes_up_is_not_launched_again, |fleet| {
 });
 
 fleet_test!(
-    an_idle_worker_gets_the_next_task_and_nobody_else_comes,
+    an_idle_worker_gets_the_next_task_and_none_is_launched,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
         let [worker] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
@@ -155,7 +155,7 @@ fleet_test!(a_task_that_was_cancelled_costs_nothing, |fleet| {
     assert_eq!(fleet.plans(POOL).await, []);
 });
 
-fleet_test!(a_task_that_nobody_may_run_yet_brings_no_worker, |fleet| {
+fleet_test!(a_blocked_task_launches_no_worker, |fleet| {
     fleet.make_pool(POOL, plain_pool(10)).await;
     fleet.tasks(POOL, 1).await;
     let first = crate::queue_samples::task_id(1);

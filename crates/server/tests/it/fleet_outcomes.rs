@@ -1,4 +1,4 @@
-//! What becomes of a launch: machines, a refusal with its cause, an answer that is late, or none at all.
+//! Outcomes of a launch: machines, a refusal with its cause, a late answer, or no answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Fleet {
         self.one.fake.n_calls(Call::Launch)
     }
 
-    /// Waits until a cloud has heard of so many launches.
+    /// Waits until a cloud has received this many launches.
     async fn until_asked(&self, count: u64) {
         const LIMIT: usize = 50_000_000;
         for _ in 0..LIMIT {
@@ -59,7 +59,7 @@ impl Fleet {
         assert_eq!(decided.unwrap().launches.len(), 1);
     }
 
-    /// A process carries the only launch out as if it had just decided on it.
+    /// A process carries out the only launch as if it had just decided on it.
     async fn carry_out_again(&self, app: &Arc<App>) {
         let (launch, definition) = (self.launch().await, self.stored_pool(POOL).await.unwrap());
         let (pool_id, config_id) = (launch.pool_id.clone(), launch.launch_config_id.clone());
@@ -69,7 +69,7 @@ impl Fleet {
         app.engine.launch_tracker.finish().await;
     }
 
-    /// What is known for and against the first launch config of a pool.
+    /// The evidence for and against the first launch config of a pool.
     async fn health(&self, pool: &str) -> Value {
         self.explain_pool(pool).await["now"]["snapshot"]["snapshot"]["offers"][0]["health"].take()
     }
@@ -210,39 +210,33 @@ fleet_test!(an_answer_that_comes_after_the_scan_adds_nothing, |fleet| {
     assert_eq!((&launch.state, launch.made), (&LaunchState::Accepted, 1));
 });
 
-fleet_test!(
-    a_launch_that_should_have_been_answered_by_now_is_counted_on_by_nobody,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(2)).await;
-        fleet.tasks(POOL, 1).await;
-        let lost = [LaunchOutcome::CallLost, LaunchOutcome::CallLost];
-        fleet.one.fake.next_launches(lost);
-        fleet.round().await;
-        fleet.pass_ms(START_UP_MS + 1);
-        fleet.round().await;
-        assert_eq!(fleet.n_launch_calls(), 2);
-        // What is not known may be there: the maximum is reached.
-        fleet.pass_ms(START_UP_MS + 1);
-        fleet.round().await;
-        assert_eq!(fleet.n_launch_calls(), 2);
-    }
-);
+fleet_test!(an_overdue_launch_does_not_count_as_supply, |fleet| {
+    fleet.make_pool(POOL, plain_pool(2)).await;
+    fleet.tasks(POOL, 1).await;
+    let lost = [LaunchOutcome::CallLost, LaunchOutcome::CallLost];
+    fleet.one.fake.next_launches(lost);
+    fleet.round().await;
+    fleet.pass_ms(START_UP_MS + 1);
+    fleet.round().await;
+    assert_eq!(fleet.n_launch_calls(), 2);
+    // Unknown machines may exist: the maximum is reached.
+    fleet.pass_ms(START_UP_MS + 1);
+    fleet.round().await;
+    assert_eq!(fleet.n_launch_calls(), 2);
+});
 
-fleet_test!(
-    what_a_provider_that_was_left_does_not_answer_holds_up_no_task,
-    |fleet| {
-        fleet.make_pool(POOL, plain_pool(4)).await;
-        fleet.tasks(POOL, 1).await;
-        fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
-        fleet.round().await;
-        fleet
-            .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
-            .await;
-        fleet.round().await;
-        assert_eq!(fleet.two.fake.n_machines(), 1);
-        assert_eq!(fleet.states(POOL).await, "1 requested");
-    }
-);
+fleet_test!(a_former_provider_without_answers_delays_no_task, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
+    fleet.round().await;
+    fleet
+        .change_pool(POOL, pool("two", 0, 4, &[machine("a")]))
+        .await;
+    fleet.round().await;
+    assert_eq!(fleet.two.fake.n_machines(), 1);
+    assert_eq!(fleet.states(POOL).await, "1 requested");
+});
 
 fleet_test!(
     a_launch_that_is_carried_out_twice_makes_one_machine,
@@ -306,7 +300,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_launch_that_nobody_began_to_ask_for_is_withdrawn_without_an_error,
+    a_launch_that_was_never_requested_is_withdrawn_without_an_error,
     |fleet| {
         fleet.decide_and_die().await;
         fleet.pass_ms(MINUTE_MS + MINUTE_MS / 2);
@@ -355,7 +349,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_refusal_is_reported_and_told_and_counts_if_it_speaks_against_the_config,
+    a_refusal_is_reported_and_published_and_counts_if_the_config_caused_it,
     |fleet| {
         let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Lost);
         for cause in causes {
@@ -403,7 +397,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    what_one_launch_config_cannot_give_comes_from_another,
+    missing_capacity_of_one_launch_config_comes_from_another,
     |fleet| {
         let mut first = machine("first");
         first["workerManager"]["initialWeight"] = json!(1);
@@ -430,7 +424,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_part_of_what_was_asked_for_is_taken_and_the_rest_asked_for_after_a_pause,
+    a_partial_launch_is_accepted_and_the_rest_requested_after_a_pause,
     |fleet| {
         fleet.make_pool(POOL, plain_pool(10)).await;
         fleet.tasks(POOL, 5).await;

@@ -1,4 +1,4 @@
-//! After a refusal there is a pause: how often a cloud without machines is asked, and when.
+//! Pauses after refusals: how often, and when, a cloud without machines is asked.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -46,11 +46,10 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// When each launch config was asked for, in seconds.
+/// When machines of each launch config were requested, in seconds.
 type Calls = Arc<Mutex<BTreeMap<String, Vec<i64>>>>;
 
-/// From now on the cloud refuses all launches of these pools; what it was asked for is written
-/// down.
+/// From now on the cloud refuses all launches of these pools, and the requests are recorded.
 fn refuse(
     fleet: &Fleet,
     cause: Cause,
@@ -89,7 +88,8 @@ fleet_test!(
         assert_eq!(machines, [1, 5, 1, 1, 1, 1]);
         assert_eq!(fleet.errors(POOL).await.len(), 5);
 
-        // When there is stock again, the next try finds it, and what is missing comes at once.
+        // When there is stock again, the next try finds it, and the missing machines are launched
+        // at once.
         fleet.one.fake.behave();
         Planner::new(fleet).run(20).await;
         assert_eq!(fleet.states(POOL).await, "5 requested, 1 running");
@@ -201,8 +201,8 @@ fleet_test!(
         });
         fleet.round().await;
         assert_eq!(asked.lock().unwrap()["a"].len(), 1);
-        // What is missing comes from the other at once, and for now nothing more is asked of the
-        // first.
+        // The missing machines come from the other one at once, and for now nothing more is
+        // requested of the first.
         fleet.provision().await;
         assert_eq!(fleet.workers(POOL).await.len(), 50);
         assert_eq!(asked.lock().unwrap()["a"].len(), 1);
@@ -341,7 +341,7 @@ fleet_test!(
         assert_eq!(silent().await, 4);
         fleet.claim_with(&workers[0]).await;
         assert_eq!(silent().await, 3);
-        // Its end does not make it forgotten, unless it was advised to go.
+        // Its end does not delete it from the record, unless it was asked to stop.
         fleet.remove(&workers[1].key).await;
         assert_eq!(silent().await, 3);
         let advised = |worker: &mut StoredWorker| {

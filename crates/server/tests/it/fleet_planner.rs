@@ -1,4 +1,4 @@
-//! The planner as a task: what delays whom, what fails, what is read, who is woken.
+//! The planner as a background task: delays, failures, reads and wake-ups.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -76,10 +76,11 @@ fleet_test!(
                 fleet.tasks(&name(number), 1).await;
                 *planned += 1;
             }
-            // A pool that a cloud's answer rang during the last activation may be looked at again only now.
+            // A pool that a cloud's answer woke during the last activation may be decided on again
+            // only now.
             fleet.pass_ms(SECOND_MS);
             fleet.provision().await;
-            // What the clouds' answers ring is nothing to do.
+            // The wake-ups by the clouds' answers give nothing to do.
             assert_eq!(fleet.provision().await, json!(null));
             assert_eq!(
                 fleet.machines().len(),
@@ -144,7 +145,7 @@ fleet_test!(
 );
 
 fleet_test!(rounds_see_all_pools_whatever_a_page_holds, |fleet| {
-    // So many pools, each with two launch configs.
+    // This many pools, each with two launch configs.
     let limit = 4;
     let mut made = 0;
     for count in [0, 1, limit - 1, limit, limit + 1, 10 * limit] {
@@ -195,13 +196,13 @@ async fn other_process(fleet: &Fleet) -> Arc<App> {
     other
 }
 
-/// What another process does with the events of this one.
+/// The reaction of another process to the events of this one.
 async fn hear(other: &Arc<App>) {
     EventPublisher(Arc::clone(other)).activate().await.unwrap();
 }
 
 #[tokio::test]
-async fn what_one_process_changes_wakes_the_planner_of_another() {
+async fn a_change_in_one_process_wakes_the_planner_of_another() {
     let Some(database) = Database::postgres() else {
         return;
     };
@@ -239,7 +240,7 @@ async fn what_one_process_changes_wakes_the_planner_of_another() {
     );
     assert!(other.engine.wakeups.take_pools().contains(&pool_id));
 
-    // What is nobody's need wakes nobody.
+    // A change that affects no pool's need wakes nobody.
     let claimed = fleet.make_pool("pp/quiet", plain_pool(4));
     claimed.await;
     hear(&other).await;
@@ -285,13 +286,13 @@ async fn a_first_wake_is_answered_at_once() {
     planner.activate().await.unwrap();
     fleet.app.engine.launch_tracker.finish().await;
     assert_eq!(fleet.states(POOL).await, "1 requested");
-    // Rung by the answer, it waits for its pace.
+    // Woken by the answer, it waits for its interval.
     planner.activate().await.unwrap();
     assert_eq!(planner.idle_for(), Some(Duration::from_secs(1)));
 }
 
-/// A queue of another deployment: a task waits in each of its task queues, and of one it never says
-/// so.
+/// A queue of another deployment: a task waits in each of its task queues, but the counts of one
+/// queue are never answered.
 async fn outside_queue(silent: &'static str) -> (SocketAddr, Arc<Notify>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -352,7 +353,7 @@ async fn a_pool_whose_queue_does_not_answer_delays_no_other() {
     let mut planner = planner(&app);
     let planning = tokio::spawn(async move { planner.activate().await });
     asked_in_vain.notified().await;
-    // The planner waits for an answer. What rings now is looked at all the same.
+    // The planner waits for an answer. A pool that is woken now is decided on nevertheless.
     app.engine.wakeups.wake_pool(&"pp/quick".parse().unwrap());
     let has_worker = async {
         let quick: PoolId = "pp/quick".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Clouds that are asked no more often than they can take, however many pools want something.
+//! Rate limits of clouds hold, however many pools need machines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -110,8 +110,8 @@ fleet_test!(
         let hot: Vec<_> = hot
             .map(|((_, second), count)| (second - begin, *count))
             .collect();
-        // A first burst, with those whose turn came before it was answered, and then one try after each pause: 1, 2, 4,
-        // … 64 s, and 64 s.
+        // A first burst, including calls whose turn came before it was answered, and then one try
+        // after each pause: 1, 2, 4, … 64 s, and 64 s.
         let (first, later): (Vec<_>, Vec<_>) = hot.iter().partition(|(at, _)| *at <= SETTLED_S);
         let n_first: u64 = first.iter().map(|(_, count)| count).sum();
         assert!((4..=40).contains(&n_first), "{hot:?}");

@@ -1,4 +1,4 @@
-//! Scans and endings, region by region: what is called how often, and who waits for whom.
+//! Scans and terminations by region: numbers of calls, and delays between regions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const BATCH: usize = 5;
 /// 0, 1, limit - 1, limit, limit + 1, 10 times the limit.
 const AROUND: [usize; 6] = [0, 1, BATCH - 1, BATCH, BATCH + 1, 10 * BATCH];
 const N_REGIONS: usize = 10;
-/// Somebody who waits for a region that hangs waits for so long at most.
+/// How long a test waits for a region that hangs.
 const PATIENCE: Duration = Duration::from_millis(50);
 const MAX_TRIES: usize = 10_000;
 /// However slow the machine is on which the test runs.
@@ -109,7 +109,7 @@ impl Fleet {
         keys
     }
 
-    /// Their workers are gone.
+    /// Marks these workers as stopped.
     pub(crate) async fn stop(&self, keys: Vec<WorkerKey>) {
         self.write(move |tx| {
             for key in &keys {
@@ -192,7 +192,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(what_the_list_shows_is_not_looked_at, |fleet| {
+fleet_test!(listed_machines_are_not_read_again, |fleet| {
     fleet.make_pool(POOL, plain_pool(100)).await;
     fleet.one.fake.set_batches(BATCH, BATCH);
     let mut n_there = 0;
@@ -330,44 +330,42 @@ fleet_test!(
             fleet.one.fake.behave();
         }
         assert_eq!(calls, [1, 0, 0, 1, 0, 1, 0, 1, 0, 1]);
-        // Nor does a clock that is set back make anybody wait.
+        // A clock that is set back delays nothing either.
         fleet.pass_ms(-2 * 60 * MINUTE_MS);
         assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
         assert!(fleet.machines().is_empty());
     }
 );
 
-fleet_test!(
-    machines_about_which_nobody_answers_come_after_all_others,
-    |fleet| {
-        let first = fleet.stopping_one().await;
-        fleet.copies(&first, 100, WorkerState::Stopping).await;
-        fleet.one.fake.set_batches(1, 1);
-        let limits = TerminationLimits {
-            calls: 1,
-            ..TerminationLimits::default()
-        };
-        let app = Arc::clone(&fleet.app);
-        let mut ender =
-            Terminator::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
-        let mut n_told = 0;
-        // The first two of each activation get no answer, and the others are not tried.
-        for _ in 0..50 {
-            for _ in 0..2 {
-                fleet.one.fake.fail_next(Call::End, down());
-            }
-            n_told += ender.end_for(FOREVER).await.unwrap();
-            fleet.pass_ms(3_000);
+fleet_test!(machines_without_an_answer_come_last, |fleet| {
+    let first = fleet.stopping_one().await;
+    fleet.copies(&first, 100, WorkerState::Stopping).await;
+    fleet.one.fake.set_batches(1, 1);
+    let limits = TerminationLimits {
+        calls: 1,
+        ..TerminationLimits::default()
+    };
+    let app = Arc::clone(&fleet.app);
+    let mut ender =
+        Terminator::with_limits(Arc::clone(&app.engine), "one".parse().unwrap(), limits);
+    let mut n_told = 0;
+    // The first two of each activation get no answer, and the others are not tried.
+    for _ in 0..50 {
+        for _ in 0..2 {
+            fleet.one.fake.fail_next(Call::End, down());
         }
-        assert_eq!(n_told, 0);
-        // One is left that was never tried: it is the first, although a hundred others have waited longer than they must.
-        fleet.one.fake.fail_next(Call::End, down());
         n_told += ender.end_for(FOREVER).await.unwrap();
-        assert_eq!(n_told, 100);
-        fleet.pass_ms(1);
-        assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
+        fleet.pass_ms(3_000);
     }
-);
+    assert_eq!(n_told, 0);
+    // One is left that was never tried: it is the first, although a hundred others have waited
+    // longer than their pause.
+    fleet.one.fake.fail_next(Call::End, down());
+    n_told += ender.end_for(FOREVER).await.unwrap();
+    assert_eq!(n_told, 100);
+    fleet.pass_ms(1);
+    assert_eq!(ender.end_for(FOREVER).await.unwrap(), 1);
+});
 
 fleet_test!(a_region_that_hangs_delays_no_ending_in_another, |fleet| {
     for key in fleet.one_in_each_region().await {

@@ -1,4 +1,5 @@
-//! What a scan concludes: who is gone, who must go, who is left as it is because something changed meanwhile.
+//! Conclusions of a scan: which workers have stopped, which must stop, and which are left unchanged
+//! because of concurrent changes.
 
 use cloud::{Call, CloudError};
 use domain::time::{DAY_MS, HOUR_MS};
@@ -14,7 +15,7 @@ use crate::fleet_world::{
 const UNAVAILABLE: fn() -> CloudError = || CloudError::Unavailable("down".to_owned());
 
 impl Fleet {
-    /// A worker that was requested and has not come yet.
+    /// A worker that was requested and has not registered yet.
     async fn requested(&self) -> domain::id::WorkerKey {
         self.make_pool(POOL, plain_pool(4)).await;
         self.tasks(POOL, 1).await;
@@ -38,7 +39,7 @@ impl Fleet {
     }
 }
 
-fleet_test!(who_does_not_register_in_time_is_ended, |fleet| {
+fleet_test!(a_worker_that_does_not_register_in_time_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet.pass_ms(REGISTRATION_MS);
     assert_eq!(fleet.scan().await, json!(null));
@@ -51,7 +52,7 @@ fleet_test!(who_does_not_register_in_time_is_ended, |fleet| {
 });
 
 fleet_test!(
-    who_does_not_prove_itself_again_in_time_is_ended_even_if_it_works,
+    a_worker_that_does_not_register_again_in_time_is_ended_even_if_it_works,
     |fleet| {
         let (worker, _) = fleet.one_busy().await;
         // It keeps asking for work, so it is not silent.
@@ -72,7 +73,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(who_registers_again_lives_on, |fleet| {
+fleet_test!(a_worker_that_registers_again_keeps_running, |fleet| {
     let key = fleet.requested().await;
     let reply = fleet.registration(&key).await.expect(200);
     fleet.pass_ms(REREGISTRATION_MS - MINUTE_MS);
@@ -84,7 +85,7 @@ fleet_test!(who_registers_again_lives_on, |fleet| {
     assert_eq!(fleet.scan().await, json!(null));
 });
 
-fleet_test!(who_runs_and_never_asks_for_work_is_ended, |fleet| {
+fleet_test!(a_worker_that_never_asks_for_work_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet.register(&key).await;
     fleet.listen_ms(INACTIVITY_MS);
@@ -95,7 +96,7 @@ fleet_test!(who_runs_and_never_asks_for_work_is_ended, |fleet| {
     assert!(reason.starts_with("worker never claimed work"), "{reason}");
 });
 
-fleet_test!(who_falls_silent_is_ended, |fleet| {
+fleet_test!(a_silent_worker_is_ended, |fleet| {
     let worker = fleet.one_idle().await;
     fleet.listen_ms(INACTIVITY_MS + 1);
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
@@ -124,7 +125,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(who_is_quarantined_may_be_silent, |fleet| {
+fleet_test!(a_quarantined_worker_may_be_silent, |fleet| {
     let worker = fleet.one_idle().await;
     fleet.quarantine(&worker.key, 3 * HOUR_MS).await;
     fleet.pass_ms(2 * INACTIVITY_MS);
@@ -171,7 +172,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    a_machine_that_takes_its_time_to_end_is_told_again_after_a_minute,
+    the_end_of_a_slow_machine_is_requested_again_after_a_minute,
     |fleet| {
         let key = fleet.requested().await;
         fleet.one.fake.set_stop_ms(HOUR_MS);
@@ -208,7 +209,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(a_machine_whose_row_says_that_it_is_gone_is_ended, |fleet| {
+fleet_test!(a_machine_whose_row_is_stopped_is_ended, |fleet| {
     let key = fleet.requested().await;
     fleet
         .edit(&key, |worker| worker.state = WorkerState::Stopped)
@@ -248,7 +249,7 @@ fleet_test!(
     }
 );
 
-fleet_test!(who_claims_while_it_is_looked_at_is_not_silent, |fleet| {
+fleet_test!(a_worker_that_claims_during_a_scan_is_not_silent, |fleet| {
     let worker = fleet.one_idle().await;
     fleet.tasks(POOL, 1).await;
     fleet.pass_ms(INACTIVITY_MS + 1);
@@ -262,7 +263,7 @@ fleet_test!(who_claims_while_it_is_looked_at_is_not_silent, |fleet| {
 });
 
 fleet_test!(
-    who_registers_again_while_it_is_looked_at_is_not_ended,
+    a_worker_that_registers_again_during_a_scan_is_not_ended,
     |fleet| {
         let key = fleet.requested().await;
         let reply = fleet.registration(&key).await.expect(200);
@@ -284,7 +285,7 @@ fleet_test!(
 );
 
 fleet_test!(
-    who_was_told_to_go_while_it_is_looked_at_is_told_once,
+    a_worker_that_is_stopped_during_a_scan_is_stopped_once,
     |fleet| {
         let worker = fleet.one_idle().await;
         fleet.pass_ms(INACTIVITY_MS + 1);

@@ -12,8 +12,8 @@ use crate::fleet_world::{Fleet, MAX_MACHINES, MINUTE_MS, POOL, fleet_test, machi
 use crate::samples::static_worker;
 
 impl Fleet {
-    /// A pool with these launch configs, each from a provider of its own. (No request makes such a pool: worker
-    /// configurations do.)
+    /// A pool with these launch configs, each from a provider of its own. (No request makes such a
+    /// pool: worker configurations do.)
     pub(crate) async fn spread(&self, min: u32, max: u32, configs: &[(Value, &str)]) {
         let machines: Vec<Value> = configs.iter().map(|(config, _)| config.clone()).collect();
         self.make_pool(POOL, pool("one", min, max, &machines)).await;
@@ -21,7 +21,8 @@ impl Fleet {
         self.move_to(&places).await;
     }
 
-    /// The launch configs come from these providers from now on, in their order; the pool leaves all others.
+    /// The launch configs come from these providers from now on, in their order; the pool leaves
+    /// all others.
     async fn move_to(&self, providers: &[&str]) {
         let mut ids: Vec<ProviderId> = Vec::new();
         for id in providers.iter().map(|id| id.parse().unwrap()) {
@@ -50,7 +51,8 @@ impl Fleet {
         .await;
     }
 
-    /// How many workers of the pool that are not gone each cloud has: of `one`, `two` and `three`.
+    /// How many workers of the pool that have not stopped each cloud has: of `one`, `two` and
+    /// `three`.
     async fn by_cloud(&self) -> [usize; 3] {
         let workers = self.workers(POOL).await;
         ["one", "two", "three"].map(|id| {
@@ -100,7 +102,7 @@ fleet_test!(a_pool_has_machines_of_all_its_providers_at_once, |fleet| {
     assert_eq!(fleet.states(POOL).await, "4 running");
 });
 
-fleet_test!(what_one_provider_turns_away_another_gives, |fleet| {
+fleet_test!(launches_that_one_provider_refuses_go_to_another, |fleet| {
     fleet.spread(0, 9, &two_places()).await;
     fleet
         .one
@@ -125,17 +127,15 @@ fleet_test!(what_one_provider_turns_away_another_gives, |fleet| {
     assert_eq!(fleet.by_cloud().await, [2, 3, 0]);
 });
 
-fleet_test!(
-    a_provider_that_is_not_there_takes_away_only_its_own_offers,
-    |fleet| {
-        let places = [
-            (machine("a"), "nosuch"),
-            (machine("b"), "three"),
-            (machine("c"), "static"),
-        ];
-        fleet.spread(0, 9, &places).await;
-        fleet.tasks(POOL, 2).await;
-        assert_snapshot!(fleet.present_text().await, @r"
+fleet_test!(a_missing_provider_removes_only_its_own_offers, |fleet| {
+    let places = [
+        (machine("a"), "nosuch"),
+        (machine("b"), "three"),
+        (machine("c"), "static"),
+    ];
+    fleet.spread(0, 9, &places).await;
+    fleet.tasks(POOL, 2).await;
+    assert_snapshot!(fleet.present_text().await, @r"
     change 2, target 2
     launch 2 x b from three (1 unit each)
     because needed 2: 2 pending, maximum 9, ratio 1
@@ -143,12 +143,11 @@ fleet_test!(
     because static c: skipped, a provider of kind static launches nothing
     because three fake (b): 2 machines
     ");
-        fleet.round().await;
-        assert_eq!(fleet.by_cloud().await, [0, 0, 2]);
-    }
-);
+    fleet.round().await;
+    assert_eq!(fleet.by_cloud().await, [0, 0, 2]);
+});
 
-fleet_test!(what_one_provider_has_no_room_for_the_others_give, |fleet| {
+fleet_test!(launches_above_one_providers_limit_go_to_others, |fleet| {
     let mut small = machine("a");
     small["workerManager"]["maxCapacity"] = json!(2);
     let places = [
@@ -214,22 +213,19 @@ fleet_test!(
     }
 );
 
-fleet_test!(
-    what_comes_up_at_a_provider_that_is_left_is_no_supply,
-    |fleet| {
-        fleet.spread(4, 9, &two_places()).await;
-        fleet.round().await;
-        let [one, two, _] = fleet.by_cloud().await;
-        fleet.move_to(&["one", "three"]).await;
-        fleet.round().await;
-        let [still, coming, instead] = fleet.by_cloud().await;
-        assert_eq!(
-            (still + instead, coming),
-            (one + two, two),
-            "as many as were lost"
-        );
-    }
-);
+fleet_test!(workers_of_a_former_provider_are_no_supply, |fleet| {
+    fleet.spread(4, 9, &two_places()).await;
+    fleet.round().await;
+    let [one, two, _] = fleet.by_cloud().await;
+    fleet.move_to(&["one", "three"]).await;
+    fleet.round().await;
+    let [still, coming, instead] = fleet.by_cloud().await;
+    assert_eq!(
+        (still + instead, coming),
+        (one + two, two),
+        "as many as were lost"
+    );
+});
 
 fleet_test!(
     a_machine_of_a_lost_answer_is_adopted_where_it_was_launched,

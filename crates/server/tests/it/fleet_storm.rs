@@ -8,9 +8,9 @@ use crate::ask::Answer;
 use crate::database::Database;
 use crate::fleet_world::{Fleet, POOL, machine, pool};
 
-/// What came up in a minute where this once took an API down.
+/// Machines that started within a minute when an API of a peer failed.
 const STORM: u32 = 2_000;
-/// Reads that are asked for while it lasts.
+/// Reads that are sent meanwhile.
 const READS: u32 = 100;
 
 async fn b20_a_storm_of_registrations_takes_nothing_down(database: Database) {
@@ -57,7 +57,7 @@ async fn b20_on_postgres() {
 }
 
 impl Fleet {
-    /// How often this was told since the last time somebody asked for news, which gives them a thousand at a time.
+    /// How often this event was published since the last call, which returns a thousand at a time.
     async fn n_told(&self, exchange: &str) -> usize {
         let mut count = 0;
         loop {

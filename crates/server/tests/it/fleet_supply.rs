@@ -1,4 +1,4 @@
-//! Which workers count: those that ask for work, and not those that only run.
+//! Supply counts workers that ask for work, not all running ones.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::ask::Who;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, Running, fleet_test, machine, plain_pool, pool};
 use crate::samples::{STATIC_SECRET, key, static_worker};
 
-/// Looks at all pools each minute, for so many minutes.
+/// Decides on all pools each minute, for this many minutes.
 async fn minutes(fleet: &Fleet, count: u32) {
     for _ in 0..count {
         fleet.pass_ms(MINUTE_MS);
@@ -126,7 +126,7 @@ fleet_test!(declared_hosts_that_do_not_ask_are_no_supply, |fleet| {
     minutes(fleet, 1).await;
     assert_eq!(silent(fleet).await, ["w2", "w3"]);
     assert_eq!(fleet.states(POOL).await, "2 requested, 3 running");
-    // Nobody ends what people declared. One that asks is supply again.
+    // Scans do not end declared hosts. A host that asks for work is supply again.
     declared(fleet, "w2").await;
     minutes(fleet, 40).await;
     fleet.scan().await;
@@ -134,12 +134,12 @@ fleet_test!(declared_hosts_that_do_not_ask_are_no_supply, |fleet| {
     assert_eq!(running.len(), 3);
 });
 
-fleet_test!(nobody_is_silent_when_nobody_could_be_heard, |fleet| {
+fleet_test!(no_worker_is_silent_after_a_gap_of_the_server, |fleet| {
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 1).await;
     fleet.round().await;
     fleet.register_all(POOL).await;
-    // The server stood still, or the clock was set: all workers look silent until they ask again.
+    // The server was stopped, or the clock was set: all workers look silent until they ask again.
     for passed_ms in [10 * MINUTE_MS, -120 * MINUTE_MS, 120 * MINUTE_MS] {
         fleet.pass_ms(passed_ms);
         fleet.round().await;
@@ -152,7 +152,7 @@ fleet_test!(nobody_is_silent_when_nobody_could_be_heard, |fleet| {
 });
 
 fleet_test!(short_tasks_with_gaps_are_done_by_one_worker, |fleet| {
-    // Nothing says how long a worker may be idle.
+    // No setting limits how long a worker may be idle.
     let plain = json!({"workerConfig": {}, "workerManager": {"launchConfigId": "a"}});
     fleet.make_pool(POOL, pool("one", 0, 4, &[plain])).await;
     let mut worker: Option<Running> = None;
@@ -173,7 +173,7 @@ fleet_test!(short_tasks_with_gaps_are_done_by_one_worker, |fleet| {
         fleet.pass_ms(20_000);
     }
     assert_eq!(fleet.launches(POOL).await.len(), 1);
-    // It goes when it was idle for a minute.
+    // It is asked to stop after a minute without work.
     fleet.pass_ms(MINUTE_MS);
     fleet.round().await;
     let advice = fleet.advice(worker.as_ref().unwrap()).await;

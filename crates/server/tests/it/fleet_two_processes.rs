@@ -22,7 +22,7 @@ fn name(number: u32) -> String {
     format!("pp/pool-{number:03}")
 }
 
-/// So many tasks wait in a pool.
+/// This many tasks are pending in a pool.
 fn wanted(number: u32) -> u32 {
     number % 3 + 1
 }
@@ -65,7 +65,7 @@ async fn make_pools(fleet: &Fleet) {
     }
 }
 
-/// A machine for each task, and no launch that a cloud has heard of twice.
+/// A machine for each task, and no launch that a cloud has received twice.
 #[track_caller]
 fn is_as_wanted(fleet: &Fleet) {
     let mut made: BTreeMap<String, u32> = BTreeMap::new();
@@ -81,7 +81,7 @@ fn is_as_wanted(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
+async fn two_processes_that_decide_on_a_hundred_pools_launch_the_need_once() {
     let Some((fleet, other)) = open().await else {
         return;
     };
@@ -92,7 +92,7 @@ async fn two_that_decide_at_once_over_a_hundred_pools_launch_what_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
+async fn a_process_finishes_what_another_left_half_done_when_it_died() {
     let Some((fleet, other)) = open().await else {
         return;
     };
@@ -100,7 +100,7 @@ async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
     other.engine.store.stop_after(u64::from(POOLS) / 2);
     both_at_once(&fleet, &other).await;
     assert!(other.engine.store.is_stopped());
-    // What it had decided is found, or tried anew with one machine at a time until one has come up.
+    // Its decision is found, or retried with one machine at a time until one has started.
     fleet.pass_ms(10 * MINUTE_MS);
     fleet.scan().await;
     for _ in 0..4 {
@@ -115,7 +115,7 @@ async fn what_one_leaves_half_done_when_it_dies_the_other_finishes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_that_decide_at_once_do_not_overfill_a_provider_that_pools_share() {
+async fn two_processes_that_decide_at_once_keep_a_shared_providers_limit() {
     let Some((fleet, other)) = open().await else {
         return;
     };
@@ -134,7 +134,7 @@ async fn two_that_decide_at_once_do_not_overfill_a_provider_that_pools_share() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_that_scan_at_once_tell_a_worker_to_go_once() {
+async fn two_processes_that_scan_at_once_stop_a_worker_once() {
     let Some((fleet, other)) = open().await else {
         return;
     };

@@ -1,6 +1,7 @@
-//! A world with three fake clouds, in which a test takes the steps of the fleet's loop one by one, and plays the workers.
+//! A world with three fake clouds, in which a test runs the steps of the fleet's loop one by one,
+//! and acts as the workers.
 //!
-//! Nothing happens by itself: who wants that pools are looked at says `round`.
+//! Nothing runs by itself: a test that needs a decision on all pools calls `round`.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -30,15 +31,15 @@ const CLOUDS: [&str; 3] = ["one", "two", "three"];
 /// The pool of tests that need no other.
 pub(crate) const POOL: &str = "pp/ee";
 pub(crate) const MINUTE_MS: i64 = 60_000;
-/// A worker that was idle for so long may be told to go.
+/// A worker that was idle for this long may be asked to stop.
 pub(crate) const IDLE_MS: i64 = MINUTE_MS;
-/// Who has not registered by then is ended.
+/// A worker that has not registered by then is ended.
 pub(crate) const REGISTRATION_MS: i64 = 15 * MINUTE_MS;
-/// Who has not claimed for so long is ended.
+/// A worker that has not claimed for this long is ended.
 pub(crate) const INACTIVITY_MS: i64 = 30 * MINUTE_MS;
-/// Who has not registered again by then is ended.
+/// A worker that has not registered again by then is ended.
 pub(crate) const REREGISTRATION_MS: i64 = 240 * MINUTE_MS;
-/// With so many machines of the second cloud we cope.
+/// Maximum number of machines of the second cloud.
 pub(crate) const MAX_MACHINES: u64 = 3;
 /// The lists of these tests are shorter.
 const ALL: u32 = 10_000;
@@ -92,7 +93,8 @@ impl Deref for Fleet {
     }
 }
 
-/// A launch config of which machines are idle for a minute before they may go; `name` is what it is told apart by.
+/// A launch config whose machines may stop after a minute without work; `name` distinguishes it
+/// from others.
 pub(crate) fn machine(name: &str) -> Value {
     json!({"workerConfig": {"name": name, "fleetwright": {"idleTimeoutSeconds": IDLE_MS / 1_000}},
         "workerManager": {"launchConfigId": name}})
@@ -108,7 +110,7 @@ pub(crate) fn pool(provider: &str, min: u32, max: u32, machines: &[Value]) -> Va
     samples::pool(provider, config)
 }
 
-/// What most tests begin with: a pool of the first cloud that may have this much.
+/// The pool of most tests: of the first cloud, with this maximum.
 pub(crate) fn plain_pool(max: u32) -> Value {
     pool("one", 0, max, &[machine("a")])
 }
@@ -188,7 +190,7 @@ impl Fleet {
 
 /// The steps of the loop.
 impl Fleet {
-    /// Looks at the pools that rang, and waits for what the clouds say.
+    /// Decides on the woken pools, and waits for the answers of the clouds.
     pub(crate) async fn provision(&self) -> Value {
         let done = Provision::new(Arc::clone(&self.app.engine))
             .activate()
@@ -198,19 +200,19 @@ impl Fleet {
         done
     }
 
-    /// Looks at all pools, and waits for what the clouds say.
+    /// Decides on all pools, and waits for the answers of the clouds.
     pub(crate) async fn round(&self) -> Value {
         let done = round(&self.app).await;
         self.app.engine.launch_tracker.finish().await;
         done
     }
 
-    /// Looks at all machines.
+    /// Scans all machines.
     pub(crate) async fn scan(&self) -> Value {
         all(&mut Scan::each(&self.app.engine)).await
     }
 
-    /// Tells the clouds to end the machines of those that were told to go.
+    /// Ends the machines of stopping workers.
     pub(crate) async fn end(&self) -> Value {
         all(&mut self.endings.lock().await).await
     }
@@ -232,7 +234,7 @@ async fn all(tasks: &mut [impl BackgroundTask]) -> Value {
     Value::Object(sums)
 }
 
-/// Looks at all pools without waiting for what the clouds say.
+/// Decides on all pools without waiting for the answers of the clouds.
 pub(crate) async fn round(app: &Arc<App>) -> Value {
     ProvisionRounds(Arc::clone(&app.engine))
         .activate()
@@ -240,7 +242,7 @@ pub(crate) async fn round(app: &Arc<App>) -> Value {
         .unwrap()
 }
 
-/// What people do.
+/// Actions of people.
 impl Fleet {
     pub(crate) async fn make_pool(&self, pool: &str, definition: Value) {
         let path = format!("/worker-pool/{}", in_path(pool));
@@ -257,7 +259,7 @@ impl Fleet {
         self.delete(&path).await.expect(200);
     }
 
-    /// Creates so many tasks that wait half a day at most; returns the number of the last.
+    /// Creates this many tasks that wait half a day at most; returns the number of the last.
     pub(crate) async fn tasks(&self, pool: &str, count: u32) -> u32 {
         let deadline = self.now().plus_millis(720 * MINUTE_MS).to_string();
         for _ in 0..count {
@@ -286,7 +288,7 @@ impl Fleet {
     }
 }
 
-/// What the programs on the machines do.
+/// Actions of the programs on the machines.
 impl Fleet {
     pub(crate) fn registration(&self, key: &WorkerKey) -> Ask {
         let is_there = |cloud: &TestCloud| cloud.fake.is_up(key);
@@ -324,7 +326,8 @@ impl Fleet {
         running
     }
 
-    /// So many tasks wait, workers come for them, and each takes one: those workers, with their claims.
+    /// With this many pending tasks, workers register and each claims one: the workers, with their
+    /// claims.
     pub(crate) async fn busy(&self, pool: &str, count: u32) -> Vec<(Running, Value)> {
         self.tasks(pool, count).await;
         self.round().await;
@@ -337,7 +340,7 @@ impl Fleet {
         busy
     }
 
-    /// So many workers that have each done a task, just now.
+    /// This many workers that have each just finished a task.
     pub(crate) async fn idle(&self, pool: &str, count: u32) -> Vec<Running> {
         let mut idle = Vec::new();
         for (worker, claim) in self.busy(pool, count).await {
@@ -355,7 +358,7 @@ impl Fleet {
         self.post(&path, body).by(&worker.who)
     }
 
-    /// Claims a task that is there.
+    /// Claims a pending task.
     pub(crate) async fn claim_with(&self, worker: &Running) -> Value {
         let mut reply = self.asking(worker).await.expect(200);
         let claims = reply["tasks"].as_array_mut().unwrap();
@@ -367,7 +370,7 @@ impl Fleet {
         self.report(claim, "completed", json!({})).await.expect(200);
     }
 
-    /// What the worker hears when it asks whether to go.
+    /// The advice that the worker gets.
     pub(crate) async fn advice(&self, worker: &Running) -> String {
         let path = format!("{}/should-terminate", worker_path(&worker.key));
         let reply = self.get(&path).by(&worker.who).await.expect(200);
@@ -378,7 +381,7 @@ impl Fleet {
         format!("{word}: {}", reply["reason"].as_str().unwrap())
     }
 
-    /// It says that it goes, and goes.
+    /// It announces that it stops, and stops.
     pub(crate) async fn leave(&self, worker: &Running) {
         let path = worker_path(&worker.key);
         self.ask(Method::DELETE, &path)
@@ -396,9 +399,9 @@ impl Fleet {
     }
 }
 
-/// What there is.
+/// The stored state.
 impl Fleet {
-    /// Changes a row behind everybody's back.
+    /// Changes a row directly in the store.
     pub(crate) async fn edit(
         &self,
         key: &WorkerKey,
@@ -487,7 +490,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Who runs the task now or ran it last, and how that stands.
+    /// The workers of the task's runs, and the states of the runs.
     pub(crate) async fn runs(&self, number: u32) -> Vec<String> {
         let path = format!("queue:/task/{}/status", task_id(number));
         let reply = self.get(&path).await.expect(200);

@@ -1,5 +1,5 @@
-//! A disk that is full under PostgreSQL: what was acknowledged is kept, the rest is refused, and all goes on when there
-//! is space again.
+//! A full disk under PostgreSQL: acknowledged changes are kept, others are refused, and the server
+//! continues when there is space again.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::database::Database;
 use crate::queue_samples::task_id;
 use crate::world::World;
 
-/// Enough to fill what is left of a small disk.
+/// Enough to fill the rest of a small disk.
 const N_TASKS: u32 = 2_000;
 /// Kibibytes of one row that takes up space.
 const BALLAST_KIB: u32 = 512;
@@ -35,7 +35,7 @@ fn on_small_disk() -> Option<Database> {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_before_the_disk_was_full_is_kept_and_all_goes_on_after() {
+async fn acknowledged_changes_survive_a_full_disk_and_the_server_continues_after() {
     let Some(database) = on_small_disk() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Signed requests and signed URLs: what is believed, and the words of what is not.
+//! Signed requests and signed URLs: which are accepted, and the texts of refusals.
 
 use http::Method;
 use serde_json::json;
@@ -159,7 +159,7 @@ on_both!(a_quarter_of_an_hour_of_clock_skew_is_forgiven, |world| {
         let answer = world.get(PATH).authorization(&at(seconds)).await;
         unauthorized(answer, "Unauthorized: Stale timestamp");
     }
-    // Nonces are not remembered: the same request again is good until its time has passed.
+    // Nonces are not stored: the same request again is valid until its time has passed.
     let header = at(0);
     world.get(PATH).authorization(&header).await.expect(200);
     world.get(PATH).authorization(&header).await.expect(200);
@@ -175,7 +175,7 @@ on_both!(a_body_that_is_not_the_signed_one_is_refused, |world| {
     let header = signed.signature(&world.root());
     let sent = world.put("/worker-pool/pp%2Fee", json!({"another": "body"}));
     let answer = sent.authorization(&header).await;
-    // The sender is looked at first, also where the scopes depend on the body.
+    // The sender is authenticated first, also where the scopes depend on the body.
     answer.refused_with(401, "AuthenticationFailed", "Invalid payload hash: ");
     let mut other = static_pool();
     other["description"] = json!("not what was signed");
@@ -311,31 +311,34 @@ on_both!(two_schemes_at_once_are_refused, |world| {
     answer.refused_with(401, "AuthenticationFailed", part);
 });
 
-on_both!(what_anybody_may_do_is_in_the_anonymous_role, |world| {
-    let refused = world.get(PATH).anonymously().await;
-    refused.refused_with(
-        403,
-        "InsufficientScopes",
-        "requires Taskcluster credentials",
-    );
-    let role = json!({"description": "", "scopes": ["worker-manager:list-providers"]});
-    world.put("auth:/roles/anonymous", role).await.expect(200);
-    world.get(PATH).anonymously().await.expect(200);
-    // Those with credentials may do it as well, even limited to nothing.
-    let nobody = world.client("nobody", &[]).await;
-    world.get(PATH).by(&nobody).await.expect(200);
-    world
-        .get(PATH)
-        .by(&world.root().limited_to(&[]))
-        .await
-        .expect(200);
-    world.delete("auth:/roles/anonymous").await.expect(204);
-    world
-        .get(PATH)
-        .anonymously()
-        .await
-        .refused_with(403, "InsufficientScopes", "requires");
-});
+on_both!(
+    requests_without_credentials_have_the_scopes_of_the_anonymous_role,
+    |world| {
+        let refused = world.get(PATH).anonymously().await;
+        refused.refused_with(
+            403,
+            "InsufficientScopes",
+            "requires Taskcluster credentials",
+        );
+        let role = json!({"description": "", "scopes": ["worker-manager:list-providers"]});
+        world.put("auth:/roles/anonymous", role).await.expect(200);
+        world.get(PATH).anonymously().await.expect(200);
+        // Those with credentials may do it as well, even limited to nothing.
+        let nobody = world.client("nobody", &[]).await;
+        world.get(PATH).by(&nobody).await.expect(200);
+        world
+            .get(PATH)
+            .by(&world.root().limited_to(&[]))
+            .await
+            .expect(200);
+        world.delete("auth:/roles/anonymous").await.expect(204);
+        world
+            .get(PATH)
+            .anonymously()
+            .await
+            .refused_with(403, "InsufficientScopes", "requires");
+    }
+);
 
 on_both!(a_mac_over_the_path_only_is_refused, |world| {
     let header = world.get(PATH).signature(&world.root());

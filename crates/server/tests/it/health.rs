@@ -1,4 +1,4 @@
-//! `/ready` says whether the process can do its work.
+//! `/ready` reports whether the process works.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn config(folder: &Path) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_server_on_one_sqlite_file_is_refused_and_a_dead_one_is_in_nobodys_way() {
+async fn a_second_server_on_one_sqlite_file_is_refused_and_a_dead_one_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let (started, has_started) = tokio::sync::oneshot::channel();

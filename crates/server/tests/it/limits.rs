@@ -1,4 +1,5 @@
-//! Limits: what is too large, too slow, too deep or cannot be stored is refused, and no more.
+//! Limits: requests that are too large, too slow, too deep or cannot be stored are refused, and no
+//! others.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ on_both!(deep_nesting_is_refused, |world| {
         .refused_with(400, "MalformedPayload", "Failed to parse body as JSON");
 });
 
-on_both!(a_great_many_problems_are_not_all_told, |world| {
+on_both!(a_bounded_number_of_problems_is_listed, |world| {
     let scopes: Vec<Value> = (0..50_000).map(|number| json!(number)).collect();
     let body = json!({"description": "", "scopes": scopes});
     let answer = world.put("auth:/roles/r", body).await;
@@ -165,7 +166,7 @@ on_both!(numbers_at_their_edges_are_kept_or_refused, |world| {
     }
 });
 
-/// A server on a socket, for what only a socket can do.
+/// A server on a socket, for tests that need one.
 async fn on_a_socket(world: &World) -> (std::net::SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -184,7 +185,7 @@ async fn say(address: std::net::SocketAddr, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_times_out() {
     let world = World::open(Database::sqlite(), |config| config.server.body_seconds = 1).await;
     let (address, _stop) = on_a_socket(&world).await;
     let reply = say(
@@ -201,7 +202,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_not_waited_for() {
+async fn a_head_that_does_not_arrive_times_out() {
     let world = World::open(Database::sqlite(), |config| config.server.head_seconds = 1).await;
     let (address, _stop) = on_a_socket(&world).await;
     assert_eq!(say(address, "GET /live HTTP/1.1\r\nhost").await, "");
@@ -209,7 +210,7 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_before_it_has_all_come() {
+async fn a_body_that_is_too_large_is_refused_before_all_of_it_has_arrived() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     let (address, _stop) = on_a_socket(&world).await;
     let reply = say(
@@ -250,7 +251,7 @@ async fn heads_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
-async fn heads_have_64_kib_and_no_more() {
+async fn heads_have_at_most_64_kib() {
     let limit = 64 * 1024;
     let world = World::open(Database::sqlite(), |_| {}).await;
     for extra in [1_000, limit - 1_000, limit, limit + 6_000, 10 * limit] {
@@ -274,7 +275,7 @@ async fn heads_have_64_kib_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_head_has_a_hundred_headers_and_no_more() {
+async fn a_head_has_at_most_a_hundred_headers() {
     const LIMIT: usize = 100;
     let world = World::open(Database::sqlite(), |_| {}).await;
     let (address, _stop) = on_a_socket(&world).await;
@@ -295,7 +296,7 @@ async fn a_head_has_a_hundred_headers_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_head_says_of_the_length_is_what_get_sends() {
+async fn head_reports_the_length_that_get_sends() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     let (address, _stop) = on_a_socket(&world).await;
     let rest = "/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What looks at all clients reads them page by page, and misses none.
+//! Functions that read all clients read them page by page, and miss none.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::world::World;
 
 const PAGE: usize = 100;
 
-/// Writes `count` clients whose tokens no key opens.
+/// Writes `count` clients whose tokens no key decrypts.
 async fn clients(world: &World, prefix: &str, count: usize) {
     let (now, prefix) = (world.now(), prefix.to_owned());
     world
@@ -75,7 +75,7 @@ on_both!(the_doctor_counts_all_clients_that_no_key_opens, |world| {
         let told = findings.iter().find_map(|finding| {
             let found = finding
                 .what
-                .strip_prefix("no key opens the access tokens of ")?;
+                .strip_prefix("no key decrypts the access tokens of ")?;
             Some(found.split_once(' ')?.0.parse::<usize>().unwrap())
         });
         assert_eq!(told.unwrap_or(0), count);

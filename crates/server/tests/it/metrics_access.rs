@@ -1,4 +1,4 @@
-//! `/metrics` is for programs on this machine, and for nobody who only says that they are here.
+//! `/metrics` is for programs on this machine, and not for requests that only claim to be local.
 
 use crate::ask::Ask;
 use crate::database::Database;

@@ -1,4 +1,4 @@
-//! Whatever is sent: no panic, and never an error of ours.
+//! Arbitrary requests cause no panic and no internal error.
 
 use std::cell::Cell;
 
@@ -184,7 +184,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     })
 }
 
-/// Who listens to events or follows a log without saying until when, waits for ever.
+/// A listener to events or a log without an end waits for ever, so these requests get one.
 fn ending(target: &str) -> String {
     if !target.contains("/events") && !target.contains("/log") {
         return target.to_owned();
@@ -200,7 +200,7 @@ async fn send(world: &World, sent: &Sent) -> Option<Answer> {
         query => format!("{}?{query}", sent.path),
     };
     let target = ending(&target);
-    // What is no URI or header at all never gets to us.
+    // A text that is no URI or header never reaches the server.
     target.parse::<http::Uri>().ok()?;
     let mut ask = world.ask(sent.method.clone(), &format!("root:{target}"));
     if let Some((content_type, body)) = &sent.body {

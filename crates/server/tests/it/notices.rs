@@ -1,4 +1,4 @@
-//! People are told of errors by cause: once, then now and then, never too often, and nothing is lost.
+//! Notices of errors by cause: at once, then at intervals, never too often, and nothing is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) async fn with_pool(world: &World, id: &str, changes: Value) {
     world.put(&path, wanted).await.expect(200);
 }
 
-/// A worker reports an error, and the event about it is told.
+/// A worker reports an error, and the event about it is published.
 pub(crate) async fn report(
     world: &World,
     pool: &str,
@@ -57,14 +57,14 @@ fn hook(inbox: &Inbox, pools: &[&str]) -> Arc<dyn Channel> {
     Arc::new(WebhookChannel::new(hook, ROOT_URL).unwrap())
 }
 
-/// A task that listens from now on.
+/// A notifier that listens from now on.
 async fn telling(world: &World, channel: Arc<dyn Channel>) -> Notifier {
     let mut task = Notifier::new(Arc::clone(&world.app), channel);
     task.activate().await.unwrap();
     task
 }
 
-/// What is sent once errors have had the time to gather.
+/// The notices that are sent after errors have been gathered.
 async fn after(world: &World, task: &mut Notifier, inbox: &Inbox, millis: i64) -> Vec<Posted> {
     task.activate().await.unwrap();
     world.clock.advance_ms(millis);
@@ -118,7 +118,7 @@ on_both!(one_cause_on_many_machines_is_one_notice, |world| {
 });
 
 on_both!(
-    the_same_cause_is_told_again_after_an_hour_with_how_many_more,
+    the_same_cause_is_reported_again_after_an_hour_with_its_count,
     |world| {
         let inbox = Inbox::open().await;
         with_pool(world, "a/b", json!({})).await;
@@ -140,7 +140,7 @@ on_both!(
         assert_eq!(counts(&posted), one("a/b", 2));
         assert_eq!(posted[0].body["toldBefore"], 1);
         assert_eq!(posted[0].body["since"], "2026-09-21T14:13:20.000Z");
-        // Hours without it: the next one is told at once, as something new.
+        // Hours later, the next error is reported at once, as a new one.
         assert!(
             after(world, &mut task, &inbox, 2 * HOUR_MS)
                 .await
@@ -202,7 +202,7 @@ fn two_an_hour(config: &mut Config) {
 }
 
 on_both!(
-    what_is_over_the_limit_is_summed_up_when_there_is_room_again,
+    causes_above_the_limit_are_summed_up_later,
     |config| {
         super::two_an_hour(config);
     },
@@ -278,7 +278,7 @@ on_both!(parallel of_several_processes_one_tells, |world| {
 });
 
 on_both!(
-    a_receiver_that_fails_is_told_everything_later_and_the_log_says_so_once,
+    a_failed_receiver_gets_everything_later_and_is_logged_once,
     |world| {
         let inbox = Inbox::open().await;
         with_pool(world, "a/b", json!({})).await;
@@ -378,7 +378,7 @@ on_both!(a_redirect_is_not_followed, |world| {
 });
 
 on_both!(
-    a_webhook_is_told_of_the_pools_it_wants_signed_and_without_secrets,
+    a_webhook_gets_signed_notices_of_its_pools_without_secrets,
     |world| {
         let inbox = Inbox::open().await;
         for pool in ["a/b", "b/b"] {
@@ -437,7 +437,7 @@ on_both!(a_flood_of_different_errors_stays_bounded, |world| {
     assert!(posted[0].text.len() < 100_000);
 });
 
-on_both!(a_pool_that_is_gone_is_not_told_of, |world| {
+on_both!(a_deleted_pool_is_not_reported, |world| {
     let inbox = Inbox::open().await;
     with_pool(world, "a/b", json!({})).await;
     let mut task = telling(world, hook(&inbox, &["*"])).await;

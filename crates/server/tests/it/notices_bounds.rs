@@ -1,6 +1,6 @@
-//! How many errors, causes and notices one activation counts, looks at, sends and forgets.
+//! How many errors, causes and notices one activation counts, examines, sends and deletes.
 //!
-//! All limits are smaller here than those that the server has by itself.
+//! All limits are smaller here than the server's defaults.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ const LIMIT: usize = 5;
 const GATHER_MS: i64 = 30_000;
 const ID: &str = "kept";
 
-/// Keeps what it is to send. Every pool has a recipient of its own.
+/// Keeps the notices that it should send. Every pool has a recipient of its own.
 #[derive(Default)]
 struct Kept(Mutex<Vec<Content>>);
 
@@ -48,7 +48,7 @@ impl Channel for Kept {
     }
 }
 
-/// A task that listens from now on, and what it sends.
+/// A notifier that listens from now on, and the notices that it sends.
 async fn telling(world: &World, limits: NotifierLimits) -> (Notifier, Arc<Kept>) {
     let kept = Arc::new(Kept::default());
     let channel: Arc<dyn Channel> = Arc::clone(&kept) as _;
@@ -64,7 +64,7 @@ fn errors(size: u32, most: usize) -> NotifierLimits {
     }
 }
 
-/// What is known of this channel's causes and not told yet.
+/// The causes of this channel that were not reported yet.
 async fn untold(world: &World, channel: &'static str) -> Vec<NoticeCause> {
     let far = world.now().plus_millis(1_000 * DAY_MS);
     let due = world.read(move |tx| store::notice_cause_list_due(tx, channel, far, 10_000));
@@ -87,7 +87,7 @@ async fn report_all(world: &World, pool: &str, count: usize, are_different: bool
     }
 }
 
-/// In letters: numbers do not tell causes apart.
+/// In letters: numbers do not distinguish causes.
 fn kind(number: usize) -> String {
     let letter = |digit: usize| char::from(b'a' + u8::try_from(digit).unwrap());
     [number / 26, number % 26].map(letter).iter().collect()
@@ -108,108 +108,102 @@ on_both!(errors_are_counted_in_batches, |world| {
     }
 });
 
-on_both!(
-    an_activation_counts_so_many_errors_and_the_next_the_rest,
-    |world| {
-        const SIZE: usize = 2;
-        const MOST: usize = 3;
-        with_pool(world, "a/b", json!({})).await;
-        let (mut task, _) = telling(world, errors(2, MOST)).await;
-        let mut n_counted = 0;
-        for count in sizes_around("server::background::notifier::MAX_BATCHES", MOST) {
-            report_all(world, "a/b", SIZE * count, false).await;
-            let mut left = SIZE * count;
-            while left > 0 {
-                task.activate().await.unwrap();
-                let now = left.min(SIZE * MOST);
-                n_counted += now as u64;
-                assert_eq!(n_untold(world).await, n_counted);
-                left -= now;
-            }
+on_both!(an_activation_counts_a_bounded_number_of_errors, |world| {
+    const SIZE: usize = 2;
+    const MOST: usize = 3;
+    with_pool(world, "a/b", json!({})).await;
+    let (mut task, _) = telling(world, errors(2, MOST)).await;
+    let mut n_counted = 0;
+    for count in sizes_around("server::background::notifier::MAX_BATCHES", MOST) {
+        report_all(world, "a/b", SIZE * count, false).await;
+        let mut left = SIZE * count;
+        while left > 0 {
+            task.activate().await.unwrap();
+            let now = left.min(SIZE * MOST);
+            n_counted += now as u64;
+            assert_eq!(n_untold(world).await, n_counted);
+            left -= now;
         }
-    }
-);
-
-on_both!(so_many_causes_of_a_pool_are_kept_apart, |world| {
-    let limits = NotifierLimits {
-        causes: LIMIT as u64,
-        ..NotifierLimits::default()
-    };
-    let (mut task, _) = telling(world, limits).await;
-    let mut n_before = 0;
-    for count in sizes_around("server::notify::collect::MAX_CAUSES", LIMIT) {
-        let pool = format!("a/of-{count}");
-        with_pool(world, &pool, json!({})).await;
-        report_all(world, &pool, count, true).await;
-        task.activate().await.unwrap();
-        let causes = untold(world, ID).await;
-        // What comes on top is one cause, in which every error counts.
-        let n_kept = count.min(LIMIT) + usize::from(count > LIMIT);
-        assert_eq!(causes.len() - n_before, n_kept);
-        n_before = causes.len();
-        let ours = causes.iter().filter(|cause| cause.pool_id.as_str() == pool);
-        assert_eq!(ours.map(|cause| cause.untold).sum::<u64>(), count as u64);
     }
 });
 
 on_both!(
-    a_notice_tells_of_so_many_causes_and_the_next_of_the_others,
+    a_bounded_number_of_causes_of_a_pool_is_kept_apart,
     |world| {
         let limits = NotifierLimits {
-            due: 5,
-            causes: 1_000,
+            causes: LIMIT as u64,
             ..NotifierLimits::default()
         };
-        let (mut task, kept) = telling(world, limits).await;
-        for count in sizes_around("server::notify::compose::MAX_DUE", LIMIT) {
+        let (mut task, _) = telling(world, limits).await;
+        let mut n_before = 0;
+        for count in sizes_around("server::notify::collect::MAX_CAUSES", LIMIT) {
             let pool = format!("a/of-{count}");
             with_pool(world, &pool, json!({})).await;
             report_all(world, &pool, count, true).await;
             task.activate().await.unwrap();
-            world.clock.advance_ms(GATHER_MS);
-            task.activate().await.unwrap();
-            let sent = std::mem::take(&mut *kept.0.lock().unwrap());
-            assert_eq!(sent.len(), count.div_ceil(LIMIT));
-            let told = sent.iter().map(|content| {
-                content.causes.len() + usize::try_from(content.further.causes).unwrap()
-            });
-            let told: Vec<usize> = told.collect();
-            assert!(told.iter().all(|told| *told <= LIMIT), "{told:?}");
-            assert_eq!(told.iter().sum::<usize>(), count);
+            let causes = untold(world, ID).await;
+            // Further causes are one cause, in which every error counts.
+            let n_kept = count.min(LIMIT) + usize::from(count > LIMIT);
+            assert_eq!(causes.len() - n_before, n_kept);
+            n_before = causes.len();
+            let ours = causes.iter().filter(|cause| cause.pool_id.as_str() == pool);
+            assert_eq!(ours.map(|cause| cause.untold).sum::<u64>(), count as u64);
         }
     }
 );
 
-on_both!(
-    an_activation_sends_so_many_notices_and_the_next_the_rest,
-    |world| {
-        const MOST: usize = 3;
-        let limits = NotifierLimits {
-            sent: MOST,
-            ..NotifierLimits::default()
-        };
-        let (mut task, kept) = telling(world, limits).await;
-        for count in sizes_around("server::background::notifier::MAX_SENT", MOST) {
-            for number in 0..count {
-                let pool = format!("a/of-{count}-{number}");
-                with_pool(world, &pool, json!({})).await;
-                report(world, &pool, "w", "Disk full", "no space is left").await;
-            }
-            task.activate().await.unwrap();
-            world.clock.advance_ms(GATHER_MS);
-            let mut left = count;
-            while left > 0 {
-                let now = left.min(MOST);
-                assert_eq!(task.activate().await.unwrap(), json!({"sent": now}));
-                left -= now;
-            }
-            assert_eq!(task.activate().await.unwrap(), Value::Null);
-            let sent = std::mem::take(&mut *kept.0.lock().unwrap());
-            assert_eq!(sent.len(), count);
-            world.clock.advance_ms(2 * HOUR_MS);
-        }
+on_both!(a_notice_has_a_bounded_number_of_causes, |world| {
+    let limits = NotifierLimits {
+        due: 5,
+        causes: 1_000,
+        ..NotifierLimits::default()
+    };
+    let (mut task, kept) = telling(world, limits).await;
+    for count in sizes_around("server::notify::compose::MAX_DUE", LIMIT) {
+        let pool = format!("a/of-{count}");
+        with_pool(world, &pool, json!({})).await;
+        report_all(world, &pool, count, true).await;
+        task.activate().await.unwrap();
+        world.clock.advance_ms(GATHER_MS);
+        task.activate().await.unwrap();
+        let sent = std::mem::take(&mut *kept.0.lock().unwrap());
+        assert_eq!(sent.len(), count.div_ceil(LIMIT));
+        let told = sent
+            .iter()
+            .map(|content| content.causes.len() + usize::try_from(content.further.causes).unwrap());
+        let told: Vec<usize> = told.collect();
+        assert!(told.iter().all(|told| *told <= LIMIT), "{told:?}");
+        assert_eq!(told.iter().sum::<usize>(), count);
     }
-);
+});
+
+on_both!(an_activation_sends_a_bounded_number_of_notices, |world| {
+    const MOST: usize = 3;
+    let limits = NotifierLimits {
+        sent: MOST,
+        ..NotifierLimits::default()
+    };
+    let (mut task, kept) = telling(world, limits).await;
+    for count in sizes_around("server::background::notifier::MAX_SENT", MOST) {
+        for number in 0..count {
+            let pool = format!("a/of-{count}-{number}");
+            with_pool(world, &pool, json!({})).await;
+            report(world, &pool, "w", "Disk full", "no space is left").await;
+        }
+        task.activate().await.unwrap();
+        world.clock.advance_ms(GATHER_MS);
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(MOST);
+            assert_eq!(task.activate().await.unwrap(), json!({"sent": now}));
+            left -= now;
+        }
+        assert_eq!(task.activate().await.unwrap(), Value::Null);
+        let sent = std::mem::take(&mut *kept.0.lock().unwrap());
+        assert_eq!(sent.len(), count);
+        world.clock.advance_ms(2 * HOUR_MS);
+    }
+});
 
 /// Writes settled causes of a channel, last reported at the given moment.
 async fn old_causes(world: &World, count: usize, moment: Timestamp) {
@@ -236,30 +230,27 @@ async fn old_causes(world: &World, count: usize, moment: Timestamp) {
         .await;
 }
 
-on_both!(
-    what_nobody_tells_any_more_is_forgotten_in_batches,
-    |world| {
-        let limits = NotifierLimits {
-            forgotten: 5,
-            ..NotifierLimits::default()
-        };
-        let (mut task, _) = telling(world, limits).await;
-        for count in sizes_around("server::background::notifier::FORGET_BATCH", LIMIT) {
-            old_causes(world, count, world.now()).await;
-            world.clock.advance_ms(8 * DAY_MS);
-            let mut left = count;
-            // As long as a batch is full, the next activation goes on at once.
-            for _ in 0..=count / LIMIT {
-                task.activate().await.unwrap();
-                left -= left.min(LIMIT);
-                assert_eq!(untold(world, "gone").await.len(), left);
-            }
-            // Then it is looked at now and then.
-            let look = world.counted(task.activate());
-            assert_eq!(look.await.1.transactions("notice_forget"), 0);
-            world.clock.advance_ms(10 * MINUTE_MS);
-            let look = world.counted(task.activate());
-            assert_eq!(look.await.1.transactions("notice_forget"), 1);
+on_both!(settled_causes_are_deleted_in_batches, |world| {
+    let limits = NotifierLimits {
+        forgotten: 5,
+        ..NotifierLimits::default()
+    };
+    let (mut task, _) = telling(world, limits).await;
+    for count in sizes_around("server::background::notifier::FORGET_BATCH", LIMIT) {
+        old_causes(world, count, world.now()).await;
+        world.clock.advance_ms(8 * DAY_MS);
+        let mut left = count;
+        // As long as a batch is full, the next activation goes on at once.
+        for _ in 0..=count / LIMIT {
+            task.activate().await.unwrap();
+            left -= left.min(LIMIT);
+            assert_eq!(untold(world, "gone").await.len(), left);
         }
+        // Then expired rows are looked for at intervals.
+        let look = world.counted(task.activate());
+        assert_eq!(look.await.1.transactions("notice_forget"), 0);
+        world.clock.advance_ms(10 * MINUTE_MS);
+        let look = world.counted(task.activate());
+        assert_eq!(look.await.1.transactions("notice_forget"), 1);
     }
-);
+});

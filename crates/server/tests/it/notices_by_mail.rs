@@ -60,7 +60,7 @@ fn recipients(mails: &[Mail]) -> Vec<&str> {
     all
 }
 
-on_both!(owners_who_want_mail_get_it_and_nobody_else, |world| {
+on_both!(only_owners_with_email_on_error_get_mail, |world| {
     let room = MailRoom::open().await;
     with_pool(world, "a/b", owned_by("ann@example.com")).await;
     with_pool(world, "a/c", owned_by("bob@example.com")).await;
@@ -161,7 +161,7 @@ on_both!(
     }
 );
 
-on_both!(mail_waits_for_a_server_that_is_closed_or_gone, |world| {
+on_both!(mail_waits_for_a_closed_or_unreachable_server, |world| {
     let room = MailRoom::open().await;
     with_pool(world, "a/b", owned_by("ann@example.com")).await;
     room.feel(Moods {
@@ -176,7 +176,7 @@ on_both!(mail_waits_for_a_server_that_is_closed_or_gone, |world| {
     assert_eq!(world.log.lines("cannot be sent").len(), 1);
     room.feel(Moods::default());
     assert_eq!(after(world, &mut task, &room, MINUTE_MS).await.len(), 1);
-    // Nobody listens at that port any more.
+    // The port is closed now.
     let address = room.address;
     drop(room);
     let mut task = telling(world, &server(address)).await;
@@ -188,7 +188,7 @@ on_both!(mail_waits_for_a_server_that_is_closed_or_gone, |world| {
 });
 
 #[tokio::test]
-async fn a_mail_server_that_says_nothing_is_not_waited_for_for_long() {
+async fn a_silent_mail_server_times_out() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     let room = MailRoom::open().await;
     room.feel(Moods {
@@ -272,7 +272,7 @@ async fn the_doctor_says_whether_the_mail_server_answers() {
     let good = (State::Good, format!("the mail server at {address} answers"));
     let found = findings(address).await;
     assert!(found.contains(&good), "{found:?}");
-    let clear = "notices to the webhook at hooks.example.com go in the clear";
+    let clear = "notices to the webhook at hooks.example.com are not encrypted";
     assert!(
         found.contains(&(State::Warning, clear.to_owned())),
         "{found:?}"
@@ -280,7 +280,7 @@ async fn the_doctor_says_whether_the_mail_server_answers() {
     assert!(room.take().is_empty(), "nothing is sent");
     drop(room);
     let found = findings(address).await;
-    let place = format!("the mail server at {address} cannot be used: ");
+    let place = format!("the mail server at {address} is not usable: ");
     let bad = found
         .iter()
         .find(|(_, what)| what.starts_with(&place))

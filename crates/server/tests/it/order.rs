@@ -1,4 +1,4 @@
-//! The steps of a request in their order, and the words of each refusal.
+//! The steps of a request in their order, and the text of each refusal.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -28,13 +28,15 @@ on_both!(an_error_has_exactly_this_form, |world| {
     "#);
 });
 
-on_both!(missing_scopes_are_told_to_who_has_credentials, |world| {
-    let scopes = ["worker-manager:manage-worker-pool:pp/ee"];
-    let client = world.client("ci", &scopes).await;
-    let answer = world.put(POOL, static_pool()).by(&client).await;
-    let body = answer.body();
-    assert_eq!(answer.status, 403);
-    assert_snapshot!(body["message"].as_str().unwrap(), @r#"
+on_both!(
+    missing_scopes_are_reported_to_callers_with_credentials,
+    |world| {
+        let scopes = ["worker-manager:manage-worker-pool:pp/ee"];
+        let client = world.client("ci", &scopes).await;
+        let answer = world.put(POOL, static_pool()).by(&client).await;
+        let body = answer.body();
+        assert_eq!(answer.status, 403);
+        assert_snapshot!(body["message"].as_str().unwrap(), @r#"
     Client ID ci does not have sufficient scopes and is missing the following scopes:
 
     ```
@@ -59,10 +61,10 @@ on_both!(missing_scopes_are_told_to_who_has_credentials, |world| {
     * statusCode: 403
     * time:       2026-09-21T14:13:20.000Z
     "#);
-    assert_eq!(body["requestInfo"]["payload"], static_pool());
-    let neither = world.client("nobody", &[]).await;
-    let answer = world.put(POOL, static_pool()).by(&neither).await;
-    assert_snapshot!(answer.body()["message"].as_str().unwrap(), @r#"
+        assert_eq!(body["requestInfo"]["payload"], static_pool());
+        let neither = world.client("nobody", &[]).await;
+        let answer = world.put(POOL, static_pool()).by(&neither).await;
+        assert_snapshot!(answer.body()["message"].as_str().unwrap(), @r#"
     Client ID nobody does not have sufficient scopes and is missing the following scopes:
 
     ```
@@ -92,12 +94,15 @@ on_both!(missing_scopes_are_told_to_who_has_credentials, |world| {
     * statusCode: 403
     * time:       2026-09-21T14:13:20.000Z
     "#);
-});
+    }
+);
 
-on_both!(without_credentials_the_needed_scopes_are_told, |world| {
-    let answer = world.get(POOL).anonymously().await;
-    assert_eq!(answer.status, 403);
-    assert_snapshot!(answer.body()["message"].as_str().unwrap(), @r"
+on_both!(
+    without_credentials_the_needed_scopes_are_reported,
+    |world| {
+        let answer = world.get(POOL).anonymously().await;
+        assert_eq!(answer.status, 403);
+        assert_snapshot!(answer.body()["message"].as_str().unwrap(), @r"
     This request requires Taskcluster credentials that satisfy the following scope expression:
 
     ```
@@ -111,9 +116,10 @@ on_both!(without_credentials_the_needed_scopes_are_told, |world| {
     * statusCode: 403
     * time:       2026-09-21T14:13:20.000Z
     ");
-});
+    }
+);
 
-on_both!(what_is_wrong_with_a_body_is_listed, |world| {
+on_both!(problems_of_a_body_are_listed, |world| {
     let mut wrong = pool("static", json!({}));
     wrong["owner"] = json!("nobody");
     wrong["emailOnError"] = json!("yes");
@@ -184,7 +190,7 @@ on_both!(a_body_must_be_declared_as_json, |world| {
         let ask = world
             .ask(Method::PUT, POOL)
             .body(content_type, static_pool().to_string());
-        // Whose hash is that of a body that was not read.
+        // Its hash is that of a body that was not read.
         let header = ask.signature_with(&world.root(), 1_790_000_000, None);
         let answer = ask.authorization(&header).await;
         answer.refused(
@@ -274,7 +280,7 @@ on_both!(
     }
 );
 
-on_both!(scopes_are_checked_before_what_a_pool_asks_for, |world| {
+on_both!(scopes_are_checked_before_the_content_of_a_pool, |world| {
     let scopes = ["worker-manager:manage-worker-pool:pp/ee"];
     let client = world.client("ci", &scopes).await;
     for wanted in [

@@ -18,7 +18,7 @@ use crate::database::Database;
 use crate::samples::{STATIC_SECRET, static_pool, static_worker};
 use crate::world::{START_MS, World};
 
-/// A server that keeps clients and roles, and one that asks it.
+/// A server that keeps clients and roles, and a server that uses it for authentication.
 struct Two {
     // Dropped first: its log is the one that is captured.
     fleet: World,
@@ -33,7 +33,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A server that asks the auth service at this address.
+/// A server that uses the auth service at this address.
 async fn asking(address: SocketAddr, token: access::Secret) -> World {
     let outside = OutsideAuth {
         root_url: format!("http://{address}/"),
@@ -70,7 +70,7 @@ impl Two {
 }
 
 #[tokio::test]
-async fn a_client_of_the_other_service_may_do_here_what_it_may_there() {
+async fn a_client_of_the_other_service_has_the_same_scopes_here() {
     let two = Two::start().await;
     let client = two
         .auth
@@ -93,7 +93,7 @@ async fn a_client_of_the_other_service_may_do_here_what_it_may_there() {
         .put("/worker-pool/pp%2Fee", static_pool())
         .await
         .expect(200);
-    // What it keeps, the other service audits by this name.
+    // The other service uses this name in its audit log.
     let by_url = two
         .fleet
         .get("/providers")
@@ -108,7 +108,7 @@ async fn a_client_of_the_other_service_may_do_here_what_it_may_there() {
 }
 
 #[tokio::test]
-async fn roles_and_what_anybody_may_do_are_those_of_the_other_service() {
+async fn roles_and_anonymous_scopes_are_those_of_the_other_service() {
     let two = Two::start().await;
     let role = json!({"description": "", "scopes": ["worker-manager:list-providers"]});
     two.auth
@@ -119,7 +119,7 @@ async fn roles_and_what_anybody_may_do_are_those_of_the_other_service() {
 }
 
 #[tokio::test]
-async fn what_the_other_service_refuses_is_refused_in_its_words() {
+async fn refusals_of_the_other_service_keep_their_text() {
     let two = Two::start().await;
     for (who, text) in [
         (
@@ -194,7 +194,7 @@ async fn clients_and_roles_are_not_served_here() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_none_is_the_fault_of_the_request() {
+async fn an_invalid_host_is_an_error_of_the_request() {
     let two = Two::start().await;
     for host in ["", "[::1]:80", "not a host", "ü.example.com"] {
         let header = two.fleet.get("/providers").signature(&two.fleet.root());
@@ -225,7 +225,7 @@ async fn without_the_other_service_requests_fail_and_the_log_says_why() {
         two.fleet.log.lines("the auth service did not answer").len(),
         1
     );
-    // What needs no credentials goes on.
+    // Calls that need no credentials still work.
     two.fleet.get("/ping").await.expect(200);
 }
 
@@ -239,7 +239,7 @@ async fn answer_all(listener: TcpListener, reply: String) {
 }
 
 #[tokio::test]
-async fn nonsense_from_the_other_service_is_an_error_and_lets_nobody_in() {
+async fn an_invalid_reply_of_the_other_service_is_an_error_and_admits_no_caller() {
     let good = json!({"status": "auth-success", "scheme": "hawk", "clientId": "c",
         "scopes": ["*"], "expires": "tomorrow"});
     for body in [

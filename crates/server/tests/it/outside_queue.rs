@@ -28,7 +28,7 @@ use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server with a queue, and one that asks it.
+/// A server with a queue, and a server that uses this queue.
 struct Two {
     // Dropped first: its log is the one that is captured.
     fleet: World,
@@ -126,7 +126,7 @@ fn answer(rows: &[(&str, (u64, u64))]) -> BTreeMap<String, (u64, u64)> {
 }
 
 #[tokio::test]
-async fn what_waits_and_runs_there_is_known_here() {
+async fn pending_and_running_tasks_of_the_other_queue_are_known() {
     let two = Two::start(ALL, None).await;
     for queue in ["pp/a", "pp/a", "pp/a", "pp/b"] {
         two.task(queue).await;
@@ -151,7 +151,7 @@ async fn what_waits_and_runs_there_is_known_here() {
 }
 
 #[tokio::test]
-async fn what_the_queue_knows_of_workers_is_known_here() {
+async fn workers_of_the_other_queue_are_known() {
     let two = Two::start(ALL, None).await;
     two.task("pp/a").await;
     two.claim("pp/a", "w1").await;
@@ -192,7 +192,7 @@ fn names(listed: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn workers_are_listed_and_shown_as_that_queue_knows_them_with_what_we_know() {
+async fn workers_are_shown_with_the_data_of_that_queue_and_ours() {
     let two = Two::start(ALL, None).await;
     for id in ["w1", "w2", "w3"] {
         two.task("pp/a").await;
@@ -267,7 +267,7 @@ async fn pages_of_that_queue_are_pages_here() {
 }
 
 #[tokio::test]
-async fn so_many_pages_of_that_queue_are_read_for_one_of_ours() {
+async fn a_bounded_number_of_pages_of_that_queue_is_read_for_one_of_ours() {
     const LIMIT: usize = 10;
     let two = Two::start(ALL, None).await;
     let mut n_seen = 0;
@@ -347,7 +347,7 @@ async fn a_pool_whose_queue_we_may_not_see_is_unknown_and_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_gone_is_an_error_and_not_an_empty_one() {
+async fn a_missing_queue_is_an_error_and_not_an_empty_one() {
     let mut two = Two::start(ALL, None).await;
     two.task("pp/a").await;
     two.stop_queue().await;
@@ -367,7 +367,7 @@ async fn the_queue_is_not_served_where_another_one_counts() {
 }
 
 #[tokio::test]
-async fn a_queue_that_cannot_be_asked_keeps_a_server_from_starting() {
+async fn a_server_whose_queue_is_unreachable_does_not_start() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     let mut config = world.app.config.clone();
     config.queue.taskcluster = Some(OutsideQueue {
@@ -387,7 +387,7 @@ async fn a_queue_that_cannot_be_asked_keeps_a_server_from_starting() {
 }
 
 #[tokio::test]
-async fn a_task_that_comes_there_makes_us_look_here() {
+async fn a_pending_task_there_wakes_the_planner_here() {
     let Some(url) = address() else { return };
     let two = Two::start(ALL, Some(&url)).await;
     let queue = &two.queue.app;
@@ -423,7 +423,7 @@ async fn a_task_that_comes_there_makes_us_look_here() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_away_is_told_once_and_tried_again() {
+async fn an_unreachable_broker_is_reported_once_and_retried() {
     let queue = World::open(Database::sqlite(), |_| {}).await;
     let who = queue.root();
     let fleet = asking(

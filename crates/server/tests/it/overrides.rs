@@ -1,4 +1,4 @@
-//! What is overridden is so until its end: in every decision, across restarts, whatever the clock does.
+//! Overrides hold until their end: in every decision, across restarts, and when the clock is set.
 
 use domain::overrides::Override;
 use engine::fleet;
@@ -63,7 +63,7 @@ fleet_test!(
         fleet.pass_ms(END_MS - 1);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "");
-        // Nobody has written its end down yet.
+        // Its end has not been recorded yet.
         fleet.pass_ms(1);
         fleet.round().await;
         assert_eq!(fleet.states(POOL).await, "2 requested");
@@ -217,48 +217,51 @@ fleet_test!(a_pause_that_comes_while_it_is_decided_is_heeded, |fleet| {
     );
 });
 
-fleet_test!(a_pause_is_told_when_it_begins_changes_and_ends, |fleet| {
-    fleet.tasks_wait(0).await;
-    fleet.news().await;
-    let body = |minutes: i64| {
-        let until = fleet.now().plus_millis(minutes * MINUTE_MS).to_string();
-        json!({"workerPoolId": POOL, "launchConfigId": "a", "pause": true, "reason": "r", "until": until})
-    };
-    let path = "/override/freeze";
-    fleet.put(path, body(5)).await.expect(200);
-    assert_snapshot!(fleet.told().await, @r#"launch-config-paused primary.one.pp.ee._._.a._ {"launchConfigId":"a","overrideId":"freeze","owner":"static/root","providerId":"one","reason":"r","until":"2026-09-21T14:18:20.000Z","workerPoolId":"pp/ee"}"#);
-    fleet.put(path, body(5)).await.expect(200);
-    assert_eq!(fleet.news().await, Vec::<String>::new(), "the same again");
-    fleet.put(path, body(6)).await.expect(200);
-    assert_eq!(fleet.news().await, ["launch-config-paused"]);
-    assert_eq!(fleet.end_overrides().await, Value::Null);
-    fleet.pass_ms(6 * MINUTE_MS);
-    assert_eq!(fleet.end_overrides().await, json!({"ended": 1}));
-    assert_eq!(fleet.end_overrides().await, Value::Null);
-    assert_eq!(fleet.news().await, ["launch-config-resumed"]);
-    fleet.put(path, body(5)).await.expect(200);
-    fleet.delete(path).await.expect(200);
-    assert_eq!(
-        fleet.news().await,
-        ["launch-config-paused", "launch-config-resumed"]
-    );
-    fleet
-        .overridden("limit", json!({"workerPoolId": POOL, "maxCapacity": 1}))
-        .await;
-    fleet.delete("/override/limit").await.expect(200);
-    assert_eq!(
-        fleet.news().await,
-        Vec::<String>::new(),
-        "limits are no pause"
-    );
-});
+fleet_test!(
+    a_pause_is_published_when_it_begins_changes_and_ends,
+    |fleet| {
+        fleet.tasks_wait(0).await;
+        fleet.news().await;
+        let body = |minutes: i64| {
+            let until = fleet.now().plus_millis(minutes * MINUTE_MS).to_string();
+            json!({"workerPoolId": POOL, "launchConfigId": "a", "pause": true, "reason": "r", "until": until})
+        };
+        let path = "/override/freeze";
+        fleet.put(path, body(5)).await.expect(200);
+        assert_snapshot!(fleet.told().await, @r#"launch-config-paused primary.one.pp.ee._._.a._ {"launchConfigId":"a","overrideId":"freeze","owner":"static/root","providerId":"one","reason":"r","until":"2026-09-21T14:18:20.000Z","workerPoolId":"pp/ee"}"#);
+        fleet.put(path, body(5)).await.expect(200);
+        assert_eq!(fleet.news().await, Vec::<String>::new(), "the same again");
+        fleet.put(path, body(6)).await.expect(200);
+        assert_eq!(fleet.news().await, ["launch-config-paused"]);
+        assert_eq!(fleet.end_overrides().await, Value::Null);
+        fleet.pass_ms(6 * MINUTE_MS);
+        assert_eq!(fleet.end_overrides().await, json!({"ended": 1}));
+        assert_eq!(fleet.end_overrides().await, Value::Null);
+        assert_eq!(fleet.news().await, ["launch-config-resumed"]);
+        fleet.put(path, body(5)).await.expect(200);
+        fleet.delete(path).await.expect(200);
+        assert_eq!(
+            fleet.news().await,
+            ["launch-config-paused", "launch-config-resumed"]
+        );
+        fleet
+            .overridden("limit", json!({"workerPoolId": POOL, "maxCapacity": 1}))
+            .await;
+        fleet.delete("/override/limit").await.expect(200);
+        assert_eq!(
+            fleet.news().await,
+            Vec::<String>::new(),
+            "limits are no pause"
+        );
+    }
+);
 
 fleet_test!(one_that_has_ended_makes_room_for_its_name, |fleet| {
     fleet.tasks_wait(0).await;
     fleet.paused("freeze", "workerPoolId", POOL).await;
     fleet.pass_ms(END_MS);
     fleet.news().await;
-    // Its end has not been written down yet.
+    // Its end has not been recorded yet.
     fleet.paused("freeze", "providerId", "two").await;
     assert_eq!(
         fleet.news().await,

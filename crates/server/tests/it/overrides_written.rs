@@ -1,4 +1,4 @@
-//! Overrides as they are asked for, shown and taken back.
+//! Overrides: set, shown and removed.
 
 use domain::Version;
 use domain::overrides::{Effect, Override, Target};
@@ -119,7 +119,7 @@ on_both!(
     }
 );
 
-on_both!(what_cannot_be_is_refused_with_what_to_do, |world| {
+on_both!(invalid_overrides_are_refused_with_advice, |world| {
     with_pool(world).await;
     let good = || pause("workerPoolId", "pp/ee");
     for (body, status, part) in [
@@ -238,7 +238,7 @@ on_both!(those_that_have_ended_are_listed_when_asked_for, |world| {
     assert_eq!(all["overrides"].as_array().unwrap().len(), 1);
 });
 
-on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
+on_both!(the_number_of_overrides_in_force_is_bounded, |world| {
     const LIMIT: usize = 1_000;
     with_pool(world).await;
     let sizes = sizes_around("engine::overrides::MAX_IN_FORCE", LIMIT);
@@ -279,11 +279,11 @@ on_both!(so_many_overrides_may_be_in_force_at_once, |world| {
                 answer.refused(409, "RequestConflict", text);
             }
         }
-        // Those that are there can be changed.
+        // Existing ones can be changed.
         let path = format!("/override/of-{count}-0");
         let changed = world.put(&path, body("otherwise")).await.expect(200);
         assert_eq!(changed["reason"], "otherwise");
-        // And those that have ended count no more.
+        // Ended ones do not count.
         world.clock.advance_ms(HOUR_MS);
     }
 });

@@ -1,5 +1,5 @@
-//! Pages: with a limit of one, every list visits each item exactly once, also while others come
-//! and go.
+//! Pages: with a limit of one, every list visits each item exactly once, also during concurrent
+//! changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ on_both!(a_full_last_page_has_no_token, |world| {
 });
 
 on_both!(
-    what_comes_and_goes_between_pages_neither_repeats_nor_hides_others,
+    changes_between_pages_neither_repeat_nor_hide_items,
     |world| {
         for id in ["b", "d", "f"] {
             world
@@ -274,7 +274,7 @@ on_both!(roles_without_a_limit_come_all_at_once, |world| {
 });
 
 #[tokio::test]
-async fn so_many_providers_come_at_once_to_who_names_no_number() {
+async fn the_default_page_of_providers_has_this_size() {
     const PAGE: usize = 100;
     let world = World::open(Database::sqlite(), |_| {}).await;
     for count in sizes_around("server::api::worker_manager::providers::DEFAULT_PAGE", PAGE) {

@@ -1,4 +1,4 @@
-//! Pool configs of which only the other side can say whether they are good.
+//! Pool configs that only an outside provider can validate.
 
 use cloud::{ExecSettings, ProviderConfig};
 use serde_json::json;
@@ -7,7 +7,7 @@ use server::config::Config;
 use crate::database::on_both;
 use crate::samples::pool;
 
-/// Sizes are small; whoever asks for a huge one is told, and whoever asks for a strange one finds it out of order.
+/// The program refuses a huge size, and fails for an unknown one.
 const PROGRAM: &str = r#"
 question=$(cat)
 case "$1 $question" in

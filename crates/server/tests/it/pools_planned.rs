@@ -1,4 +1,4 @@
-//! What an edit of a pool would do, before it is done.
+//! The result of an edit of a pool, shown before it is applied.
 
 use serde_json::{Value, json};
 
@@ -9,40 +9,37 @@ use crate::samples::{aws_pool, launch_config, pool, static_pool};
 const POOL: &str = "/worker-pool/pp%2Fee";
 const PLAN: &str = "/plan-worker-pool/pp%2Fee";
 
-on_both!(
-    a_plan_of_a_pool_says_what_an_update_would_do_and_does_nothing,
-    |world| {
-        let first = aws_pool(&[launch_config(None, "ami-1"), launch_config(None, "ami-2")]);
-        let plan = world.post(PLAN, first.clone()).await.expect(200);
-        let n = |plan: &Value, what: &str| plan["launchConfigs"][what].as_array().unwrap().len();
-        assert_eq!(
-            (&plan["exists"], &plan["changes"]),
-            (&json!(false), &json!(true))
-        );
-        assert_eq!(n(&plan, "created"), 2);
-        world.get(POOL).await.expect(404);
+on_both!(a_plan_of_a_pool_shows_the_update_and_makes_none, |world| {
+    let first = aws_pool(&[launch_config(None, "ami-1"), launch_config(None, "ami-2")]);
+    let plan = world.post(PLAN, first.clone()).await.expect(200);
+    let n = |plan: &Value, what: &str| plan["launchConfigs"][what].as_array().unwrap().len();
+    assert_eq!(
+        (&plan["exists"], &plan["changes"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(n(&plan, "created"), 2);
+    world.get(POOL).await.expect(404);
 
-        world.put(POOL, first.clone()).await.expect(200);
-        let plan = world.post(PLAN, first).await.expect(200);
-        assert_eq!(
-            (&plan["exists"], &plan["changes"]),
-            (&json!(true), &json!(false))
-        );
-        let second = aws_pool(&[launch_config(None, "ami-2"), launch_config(None, "ami-3")]);
-        let plan = world.post(PLAN, second).await.expect(200);
-        assert_eq!(plan["changes"], true);
-        assert_eq!(
-            (n(&plan, "created"), n(&plan, "kept"), n(&plan, "archived")),
-            (1, 1, 1)
-        );
-        let mut other = static_pool();
-        other["description"] = json!("other");
-        let plan = world.post(PLAN, other).await.expect(200);
-        assert_eq!((n(&plan, "archived"), &plan["changes"]), (2, &json!(true)));
-    }
-);
+    world.put(POOL, first.clone()).await.expect(200);
+    let plan = world.post(PLAN, first).await.expect(200);
+    assert_eq!(
+        (&plan["exists"], &plan["changes"]),
+        (&json!(true), &json!(false))
+    );
+    let second = aws_pool(&[launch_config(None, "ami-2"), launch_config(None, "ami-3")]);
+    let plan = world.post(PLAN, second).await.expect(200);
+    assert_eq!(plan["changes"], true);
+    assert_eq!(
+        (n(&plan, "created"), n(&plan, "kept"), n(&plan, "archived")),
+        (1, 1, 1)
+    );
+    let mut other = static_pool();
+    other["description"] = json!("other");
+    let plan = world.post(PLAN, other).await.expect(200);
+    assert_eq!((n(&plan, "archived"), &plan["changes"]), (2, &json!(true)));
+});
 
-on_both!(a_plan_of_a_pool_refuses_what_an_update_refuses, |world| {
+on_both!(a_plan_of_a_pool_is_refused_like_an_update, |world| {
     let text = refused(world.post(PLAN, pool("nosuch", json!({}))), 400).await;
     assert_eq!(text, "Invalid Provider");
     let mut bad = aws_pool(&[launch_config(None, "ami-1")]);
@@ -51,22 +48,18 @@ on_both!(a_plan_of_a_pool_refuses_what_an_update_refuses, |world| {
     assert!(text.contains("maxCapacity"), "{text}");
 });
 
-on_both!(
-    a_plan_of_a_pool_tells_what_stands_in_the_way,
-    zones,
-    |world| {
-        made(world).await;
-        let plan = OPT.replace("/worker-pool/", "/plan-worker-pool/");
-        let plan = world.post(&plan, static_pool()).await.expect(200);
-        let conflict = plan["conflicts"][0].as_str().unwrap();
-        assert!(
-            conflict.contains("is made of the worker configuration build"),
-            "{conflict}"
-        );
-        let with = |ami: &str| aws_pool(&[launch_config(Some("mine"), ami)]);
-        world.put(POOL, with("ami-1")).await.expect(200);
-        let plan = world.post(PLAN, with("ami-2")).await.expect(200);
-        let conflict = plan["conflicts"][0].as_str().unwrap();
-        assert!(conflict.contains("`mine` already exists"), "{conflict}");
-    }
-);
+on_both!(a_plan_of_a_pool_reports_obstacles, zones, |world| {
+    made(world).await;
+    let plan = OPT.replace("/worker-pool/", "/plan-worker-pool/");
+    let plan = world.post(&plan, static_pool()).await.expect(200);
+    let conflict = plan["conflicts"][0].as_str().unwrap();
+    assert!(
+        conflict.contains("is made of the worker configuration build"),
+        "{conflict}"
+    );
+    let with = |ami: &str| aws_pool(&[launch_config(Some("mine"), ami)]);
+    world.put(POOL, with("ami-1")).await.expect(200);
+    let plan = world.post(PLAN, with("ami-2")).await.expect(200);
+    let conflict = plan["conflicts"][0].as_str().unwrap();
+    assert!(conflict.contains("`mine` already exists"), "{conflict}");
+});

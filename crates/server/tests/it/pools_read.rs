@@ -23,7 +23,7 @@ on_both!(
     }
 );
 
-on_both!(a_pool_that_is_not_there_is_not_found, |world| {
+on_both!(a_missing_pool_is_not_found, |world| {
     for path in ["", "/stats", "/launch-configs"] {
         let path = format!("/worker-pool/pp%2Fee{path}");
         world
@@ -37,7 +37,7 @@ on_both!(a_pool_that_is_not_there_is_not_found, |world| {
         .refused(404, "ResourceNotFound", NOT_THERE);
 });
 
-/// Workers of every state, with capacities by which they can be told apart in sums.
+/// Workers of every state, with capacities that can be distinguished in sums.
 async fn populate(world: &World, pool: &str) {
     for (number, state) in WorkerState::ALL.into_iter().enumerate() {
         let worker = Worker::from_stored(StoredWorker {

@@ -1,7 +1,7 @@
-//! Worker pools: created, updated, deleted, and what the world is told of it.
+//! Worker pools: created, updated, deleted, and their events.
 //!
-//! Taskcluster answers 500 when it cannot publish what it has just committed. Here events are
-//! written in the transaction of the change, so that cannot happen and needs no test.
+//! Taskcluster answers 500 when it cannot publish a committed change. Here events are written in
+//! the transaction of the change, so that cannot happen and needs no test.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn ids(pool: &Value) -> Vec<&str> {
     ids
 }
 
-/// What an author wrote of a pool, without times, counts and ids.
+/// The fields of a pool that its author wrote, without times, counts and ids.
 fn definition(pool: &Value) -> Value {
     let mut definition = pool.clone();
     let names = [
@@ -70,17 +70,20 @@ on_both!(a_created_pool_is_shown_with_its_counts, |world| {
     assert_snapshot!(world.told().await, @r#"worker-pool-created primary._._._._._._._ {"providerId":"static","workerPoolId":"pp/ee"}"#);
 });
 
-on_both!(the_same_creation_again_succeeds_and_is_told_once, |world| {
-    let first = world.put(POOL, static_pool()).await.expect(200);
-    world.events().await;
-    world.clock.advance_ms(5_000);
-    assert_eq!(world.put(POOL, static_pool()).await.expect(200), first);
-    assert_eq!(world.told().await, "");
-    world
-        .put("/worker-pool/pp%2Fother", static_pool())
-        .await
-        .expect(200);
-});
+on_both!(
+    a_repeated_creation_succeeds_and_is_published_once,
+    |world| {
+        let first = world.put(POOL, static_pool()).await.expect(200);
+        world.events().await;
+        world.clock.advance_ms(5_000);
+        assert_eq!(world.put(POOL, static_pool()).await.expect(200), first);
+        assert_eq!(world.told().await, "");
+        world
+            .put("/worker-pool/pp%2Fother", static_pool())
+            .await
+            .expect(200);
+    }
+);
 
 on_both!(
     creating_a_pool_that_exists_differently_is_a_conflict,
@@ -196,7 +199,7 @@ on_both!(
     }
 );
 
-on_both!(what_was_read_can_be_sent_back, |world| {
+on_both!(a_pool_that_was_read_can_be_sent_back, |world| {
     let made = world
         .put(POOL, aws_pool(&[launch_config(None, "ami-1")]))
         .await
@@ -382,20 +385,17 @@ on_both!(
     }
 );
 
-on_both!(
-    updating_or_deleting_a_pool_that_is_not_there_is_not_found,
-    |world| {
-        let text = "Worker pool does not exist";
-        world
-            .post(POOL, static_pool())
-            .await
-            .refused(404, "ResourceNotFound", text);
-        world
-            .delete(POOL)
-            .await
-            .refused(404, "ResourceNotFound", text);
-    }
-);
+on_both!(updating_or_deleting_a_missing_pool_is_not_found, |world| {
+    let text = "Worker pool does not exist";
+    world
+        .post(POOL, static_pool())
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world
+        .delete(POOL)
+        .await
+        .refused(404, "ResourceNotFound", text);
+});
 
 on_both!(
     a_deleted_pool_has_the_null_provider_and_no_launch_configs,
@@ -416,7 +416,7 @@ on_both!(
     launch-config-archived primary.null-provider.pp.ee._._.lc1._ {"launchConfigId":"lc1","providerId":"null-provider","workerPoolId":"pp/ee"}
     launch-config-archived primary.null-provider.pp.ee._._.lc2._ {"launchConfigId":"lc2","providerId":"null-provider","workerPoolId":"pp/ee"}
     "#);
-        // Until it disappears, an update brings it back.
+        // Until it is deleted, an update restores it.
         let revived = world.post(POOL, made).await.expect(200);
         assert_eq!(ids(&revived), ["lc1", "lc2"]);
     }

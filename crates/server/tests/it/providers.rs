@@ -1,4 +1,4 @@
-//! Providers that do on demand what real ones do when nobody expects it.
+//! Providers that fail on demand, in ways that real providers do rarely.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use domain::worker::Worker;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// Its set-up fails until it is told to succeed.
+/// Its set-up fails until a test lets it succeed.
 #[derive(Default)]
 pub(crate) struct Shaky {
     pub(crate) works: AtomicBool,
-    /// It cannot tell whether a proof is right.
+    /// It cannot verify proofs at the moment.
     pub(crate) is_blind: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ impl Provider for Shaky {
     }
 }
 
-/// Believes everybody, but only once it is let go on.
+/// Accepts every proof, but only after a permit.
 pub(crate) struct Pausing {
     /// A permit for each claim that may be answered.
     pub(crate) go: Semaphore,

@@ -1,4 +1,5 @@
-//! Events on their way to a broker: all of them, in order, whatever happens to it and to us.
+//! Events on their way to a broker: all of them, in order, despite failures of the broker and of
+//! the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -35,7 +36,7 @@ async fn world(database: Database, url: &str) -> World {
     World::open(database, |config| publish_to(config, url)).await
 }
 
-/// On each database that there is.
+/// Every available database.
 fn databases() -> Vec<Database> {
     std::iter::once(Database::sqlite())
         .chain(Database::postgres())
@@ -187,7 +188,7 @@ fn some_ids(world: &World, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_activation_publishes_so_many_events_and_the_next_the_rest() {
+async fn an_activation_publishes_a_bounded_number_of_events_and_the_next_the_rest() {
     const SIZE: i64 = 2;
     const MOST: usize = 3;
     let Some(url) = address() else { return };
@@ -312,13 +313,14 @@ async fn one_process_publishes_at_a_time_and_another_takes_over() {
         tell(&world.app, &mut first).await;
         assert_eq!(published().await, [id(1)]);
 
-        // One that says goodbye is followed at once.
+        // A process that ends properly is replaced at once.
         leave_broker(&world.app).await.unwrap();
         write(&world.app, "pp/ee", vec![id(2)]).await;
         tell(&other, &mut second).await;
         assert_eq!(published().await, [id(2)]);
 
-        // One that falls silent is followed when its lease ends, and does no harm when it wakes.
+        // A process that freezes is replaced when its lease ends, and does no harm when it
+        // continues.
         world.clock.advance_ms(20_000);
         tell(&world.app, &mut first).await;
         write(&world.app, "pp/ee", vec![id(3)]).await;
@@ -329,7 +331,7 @@ async fn one_process_publishes_at_a_time_and_another_takes_over() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_away_holds_nobody_up_and_is_told_once() {
+async fn an_unreachable_broker_delays_nothing_and_is_reported_once() {
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -350,7 +352,7 @@ async fn a_broker_that_is_away_holds_nobody_up_and_is_told_once() {
         );
         assert_eq!(world.log.lines(BROKER_AWAY).len(), 1);
         assert!(!world.log.text().contains("hunter2"));
-        // What waits for the broker outlives its time.
+        // Events that wait for the broker outlive their retention time.
         world.clock.advance_ms(100 * 3_600_000);
         world.keep_house().await;
         let kept = world
@@ -371,7 +373,8 @@ async fn a_broker_that_is_away_holds_nobody_up_and_is_told_once() {
     }
 }
 
-/// Activates the tasks of a process when something happens or a moment has passed, as its driver would.
+/// Activates the tasks of a process when they are woken or a short time has passed, as its driver
+/// would.
 async fn drive(app: Arc<App>, clock: Arc<TestClock>, stop: Arc<AtomicBool>) {
     let mut publisher = publisher(&app);
     while !stop.load(Ordering::SeqCst) {
@@ -474,7 +477,7 @@ fn check(ids: Vec<String>, n_pools: usize, n_events: usize) {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_new_hears_what_happens_from_now_on() {
+async fn a_new_broker_gets_the_events_from_now_on() {
     let world = World::open(Database::sqlite(), |_| {}).await;
     write(&world.app, "pp/ee", vec!["past".to_owned()]).await;
     EventPublisher(Arc::clone(&world.app))
@@ -491,7 +494,7 @@ async fn a_broker_that_is_new_hears_what_happens_from_now_on() {
 }
 
 #[tokio::test]
-async fn the_doctor_says_whether_the_broker_answers() {
+async fn the_doctor_reports_whether_the_broker_answers() {
     let Some(url) = address() else { return };
     let world = world(Database::sqlite(), &url).await;
     let findings = server::doctor::examine(&world.app.config).await;

@@ -1,4 +1,4 @@
-//! Purge requests: made by people, asked for by workers, forgotten after a day.
+//! Purge requests: made by people, listed by workers, deleted after a day.
 
 use domain::time::DAY_MS;
 use engine::cache_purges::MAX_CACHES;

@@ -1,4 +1,4 @@
-//! What it takes to be let in by the endpoints of tasks.
+//! The scopes that the endpoints of tasks need.
 
 use http::Method;
 use serde_json::json;
@@ -11,15 +11,14 @@ const ID: &str = "00000001QACAAAAAAAAAAA";
 const NOW: &str = "2026-09-21T14:13:20.000Z";
 const DEADLINE: &str = "2026-09-21T15:13:20.000Z";
 
-/// Makes the tasks that the cases speak of: one for each claim, because what is claimed cannot be claimed
-/// again.
+/// Makes the tasks of the cases: one for each claim, because a claimed run cannot be claimed again.
 pub(crate) async fn make_tasks(world: &World) {
     for number in 1..=3 {
         world
             .created(number, json!({"schedulerId": "s", "projectId": "p"}))
             .await;
     }
-    // What the first claim of all takes is taken here, so that runs can be reported.
+    // The first task is claimed here, so that runs can be reported.
     let body = json!({"workerGroup": "g", "workerId": "w"});
     let path = format!("queue:/task/{ID}/runs/0/claim");
     world.ask(Method::POST, &path).json(&body).await.expect(200);

@@ -1,4 +1,5 @@
-//! What happens to tasks without being asked for: claims run out, deadlines pass, workers go, all is forgotten.
+//! Changes of tasks without requests: claims expire, deadlines pass, workers stop, expired tasks
+//! are deleted.
 
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ on_both!(many_claims_run_out_in_batches, |world| {
 });
 
 on_both!(
-    what_is_not_resolved_a_minute_after_its_deadline_is_an_exception,
+    a_task_that_is_unresolved_a_minute_after_its_deadline_is_an_exception,
     |world| {
         world.running(1, "w").await;
         world
@@ -138,37 +139,34 @@ on_both!(
     }
 );
 
-on_both!(
-    what_a_worker_had_claimed_is_tried_again_once_it_is_gone,
-    |world| {
-        for number in 1..=3 {
-            world.created(number, json!({})).await;
-        }
-        world.claim("w", 2).await;
-        world.claim("v", 1).await;
-        world.events().await;
-        assert_eq!(lose(world, "w").await, 2);
-        for number in [1, 2] {
-            let status = world.status(number).await;
-            assert_eq!(status["state"], "pending");
-            assert_eq!(status["runs"][0]["reasonResolved"], "worker-shutdown");
-            assert_eq!(status["runs"][1]["reasonCreated"], "retry");
-        }
-        assert_eq!(world.state(3).await, "running");
-        assert_eq!(
-            world.news().await,
-            [
-                "task-exception 1/0",
-                "task-pending 1/1",
-                "task-exception 2/0",
-                "task-pending 2/1"
-            ]
-        );
-        assert_eq!(lose(world, "w").await, 0);
-        assert_eq!(lose(world, "nobody").await, 0);
-        assert_eq!(world.told().await, "");
+on_both!(the_claims_of_a_stopped_worker_are_retried, |world| {
+    for number in 1..=3 {
+        world.created(number, json!({})).await;
     }
-);
+    world.claim("w", 2).await;
+    world.claim("v", 1).await;
+    world.events().await;
+    assert_eq!(lose(world, "w").await, 2);
+    for number in [1, 2] {
+        let status = world.status(number).await;
+        assert_eq!(status["state"], "pending");
+        assert_eq!(status["runs"][0]["reasonResolved"], "worker-shutdown");
+        assert_eq!(status["runs"][1]["reasonCreated"], "retry");
+    }
+    assert_eq!(world.state(3).await, "running");
+    assert_eq!(
+        world.news().await,
+        [
+            "task-exception 1/0",
+            "task-pending 1/1",
+            "task-exception 2/0",
+            "task-pending 2/1"
+        ]
+    );
+    assert_eq!(lose(world, "w").await, 0);
+    assert_eq!(lose(world, "nobody").await, 0);
+    assert_eq!(world.told().await, "");
+});
 
 on_both!(
     a_task_that_expires_with_its_deadline_is_ended_before_it_is_forgotten,

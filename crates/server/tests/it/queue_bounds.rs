@@ -1,4 +1,4 @@
-//! How much the queue does for one request or in one transaction, around each limit.
+//! Limits of one request and of one transaction of the queue.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn id(number: usize) -> TaskId {
     task_id(u32::try_from(number).unwrap()).parse().unwrap()
 }
 
-/// Writes tasks; those that wait for others are taken note of.
+/// Writes tasks, with their dependencies.
 async fn store_tasks(world: &World, tasks: Vec<Task>) {
     world
         .write(move |tx| {
@@ -43,7 +43,7 @@ fn copies(template: &Task, numbers: std::ops::Range<usize>) -> Vec<Task> {
 }
 
 on_both!(
-    those_who_wait_together_get_so_many_tasks_in_one_transaction,
+    a_transaction_serves_a_bounded_number_of_waiting_workers,
     |world| {
         const AT_ONCE: usize = 128;
         /// Together they want more.
@@ -68,7 +68,7 @@ on_both!(
             store_tasks(world, copies(&waiting, first..first + silent)).await;
             world.app.engine.store.take_counts();
             if count > 0 {
-                // Only this one rings.
+                // Only this one wakes the workers.
                 let path = format!("queue:/task/{}", id(first + silent));
                 let task = new_task(world, json!({ "taskQueueId": queue.as_str() }));
                 world.put(&path, task).await.expect(200);
@@ -113,7 +113,7 @@ async fn until_waiting(world: &World, queue: &PoolId, count: usize) {
 }
 
 on_both!(
-    the_end_of_a_task_releases_so_many_at_once_and_the_rest_in_batches,
+    the_end_of_a_task_releases_its_dependents_in_batches,
     |world| {
         const AT_ONCE: usize = 100;
         let (mut first, mut n_pending) = (0, 0);
@@ -157,51 +157,49 @@ on_both!(
     }
 );
 
-on_both!(
-    what_is_left_to_wait_for_is_counted_up_to_a_limit_and_few_are_watched,
-    |world| {
-        const MANY: usize = 256;
-        let mut first = 0;
-        for count in sizes_around("engine::queue::transitions::COUNT_LIMIT", MANY) {
-            // One task ends, `count` others of its group stay, and one more task depends on all of them.
-            let group: TaskGroupId = id(first).as_str().parse().unwrap();
-            let ending = u32::try_from(first).unwrap();
-            world.created(ending, json!({})).await;
-            let others = copies(&stored_task(world), first + 1..first + 1 + count);
-            let others = others
-                .into_iter()
-                .map(|task| redefined(task, |it| it.task_group_id = group.clone()));
-            let others: Vec<Task> = others.collect();
-            let waiting_id = id(first + count + 1);
-            let ids = others.iter().map(|task| task.id.clone());
-            let waiting = redefined(with_id(&stored_task(world), waiting_id.clone()), |it| {
-                it.task_group_id = waiting_id.as_str().parse().unwrap();
-                it.dependencies = ids.chain([id(first)]).collect();
-                it.requires = Requires::AllResolved;
-            });
-            let waiting_number = u32::try_from(first + count + 1).unwrap();
-            store_tasks(world, others).await;
-            store_tasks(world, vec![waiting]).await;
-            let cancelling = world.about_task(ending, "cancel");
-            let (_, counts) = world.counted(async { cancelling.await.expect(200) }).await;
-            let counted = count.min(MANY) as u64;
-            assert_eq!(counts.rows("task_open_dependencies"), counted);
-            assert_eq!(counts.rows("task_group_active"), counted);
-            // With few tasks left, the transaction writes a row that the others write, too.
-            let is_watched = count > 0 && count < MANY;
-            assert_eq!(counts.statements("task_touch"), u64::from(is_watched));
-            assert_eq!(
-                counts.statements("task_group_touch"),
-                u64::from(count < MANY)
-            );
-            let state = if count == 0 { "pending" } else { "unscheduled" };
-            assert_eq!(world.state(waiting_number).await, state);
-            first += count + 2;
-        }
+on_both!(remaining_dependencies_are_counted_up_to_a_limit, |world| {
+    const MANY: usize = 256;
+    let mut first = 0;
+    for count in sizes_around("engine::queue::transitions::COUNT_LIMIT", MANY) {
+        // One task ends, `count` others of its group stay, and one more task depends on all of
+        // them.
+        let group: TaskGroupId = id(first).as_str().parse().unwrap();
+        let ending = u32::try_from(first).unwrap();
+        world.created(ending, json!({})).await;
+        let others = copies(&stored_task(world), first + 1..first + 1 + count);
+        let others = others
+            .into_iter()
+            .map(|task| redefined(task, |it| it.task_group_id = group.clone()));
+        let others: Vec<Task> = others.collect();
+        let waiting_id = id(first + count + 1);
+        let ids = others.iter().map(|task| task.id.clone());
+        let waiting = redefined(with_id(&stored_task(world), waiting_id.clone()), |it| {
+            it.task_group_id = waiting_id.as_str().parse().unwrap();
+            it.dependencies = ids.chain([id(first)]).collect();
+            it.requires = Requires::AllResolved;
+        });
+        let waiting_number = u32::try_from(first + count + 1).unwrap();
+        store_tasks(world, others).await;
+        store_tasks(world, vec![waiting]).await;
+        let cancelling = world.about_task(ending, "cancel");
+        let (_, counts) = world.counted(async { cancelling.await.expect(200) }).await;
+        let counted = count.min(MANY) as u64;
+        assert_eq!(counts.rows("task_open_dependencies"), counted);
+        assert_eq!(counts.rows("task_group_active"), counted);
+        // With few tasks left, the transaction writes a row that the others write, too.
+        let is_watched = count > 0 && count < MANY;
+        assert_eq!(counts.statements("task_touch"), u64::from(is_watched));
+        assert_eq!(
+            counts.statements("task_group_touch"),
+            u64::from(count < MANY)
+        );
+        let state = if count == 0 { "pending" } else { "unscheduled" };
+        assert_eq!(world.state(waiting_number).await, state);
+        first += count + 2;
     }
-);
+});
 
-on_both!(a_request_asks_for_so_many_tasks_at_most, |world| {
+on_both!(a_request_names_a_bounded_number_of_tasks, |world| {
     const LIMIT: usize = 10_000;
     world.created(1, json!({})).await;
     for count in sizes_around("server::api::queue::tasks::MAX_TASK_IDS", LIMIT) {
@@ -221,7 +219,7 @@ on_both!(a_request_asks_for_so_many_tasks_at_most, |world| {
     }
 });
 
-on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
+on_both!(a_stopped_worker_loses_its_runs_in_batches, |world| {
     const LIMIT: usize = 5;
     let mut first = 0;
     for count in sizes_around("engine::queue::worker_claims::MAX_CLAIMS", LIMIT) {
@@ -241,7 +239,7 @@ on_both!(a_worker_that_is_gone_loses_so_many_runs_at_once, |world| {
             let n_lost = left.min(LIMIT);
             assert_eq!(gone.await, n_lost as u64);
             left -= n_lost;
-            // What is left is claimed as before, until its claim runs out.
+            // The rest keeps its claims until they expire.
             let counts = world.get("queue:/task-queues/pp%2Fee/counts");
             assert_eq!(counts.await.expect(200)["claimedTasks"], left);
             if n_lost == 0 {

@@ -1,4 +1,4 @@
-//! What people do to tasks and groups: schedule, run again, cancel, seal, put before others.
+//! Changes of tasks and groups by people: schedule, rerun, cancel, seal, change the priority.
 
 use http::Method;
 use serde_json::json;
@@ -46,7 +46,7 @@ on_both!(a_task_is_cancelled_wherever_it_stands, |world| {
     world.events().await;
     world.about_task(1, "cancel").await.expect(200);
     assert_eq!(world.told().await, "");
-    // The worker hears of it when it reclaims.
+    // The worker learns it when it reclaims.
     let claim = world.running(3, "w").await;
     world.about_task(3, "cancel").await.expect(200);
     world
@@ -213,7 +213,7 @@ on_both!(a_group_is_shown_listed_and_sealed_once, |world| {
         .refused_with(404, "ResourceNotFound", "no task group 00000007");
 });
 
-on_both!(a_sealed_group_is_cancelled_as_a_whole, |world| {
+on_both!(a_sealed_group_is_cancelled_completely, |world| {
     let claim = world.running(1, "w").await;
     for number in 2..=150 {
         let changes = json!({"taskGroupId": task_id(1)});
@@ -241,7 +241,7 @@ on_both!(a_sealed_group_is_cancelled_as_a_whole, |world| {
 });
 
 on_both!(
-    the_priority_of_a_group_is_that_of_what_is_left_of_it,
+    the_priority_of_a_group_applies_to_its_unresolved_tasks,
     |world| {
         let claim = world.running(1, "w").await;
         world.created(2, json!({"taskGroupId": task_id(1)})).await;
@@ -262,7 +262,7 @@ on_both!(
 );
 
 on_both!(
-    the_end_of_a_group_is_told_when_its_last_task_ends_and_again_after_a_rerun,
+    the_end_of_a_group_is_published_when_its_last_task_ends_and_again_after_a_rerun,
     |world| {
         let claim = world.running(1, "w").await;
         world.created(2, json!({"taskGroupId": task_id(1)})).await;

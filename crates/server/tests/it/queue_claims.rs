@@ -1,4 +1,4 @@
-//! Workers take tasks, keep them, and say how they went.
+//! Workers claim tasks, keep their claims, and report results.
 
 use domain::worker::{StoredWorker, Worker, WorkerState};
 use http::Method;
@@ -97,7 +97,7 @@ on_both!(a_claim_has_all_that_a_worker_needs, |world| {
 });
 
 on_both!(
-    the_credentials_of_a_run_are_for_that_run_and_what_the_task_may_do,
+    the_credentials_of_a_run_have_the_scopes_of_the_run_and_the_task,
     |world| {
         world
             .created(1, json!({"scopes": ["queue:get-task:*"]}))
@@ -301,7 +301,7 @@ on_both!(
             "Run 0 of task 00000001QACAAAAAAAAAAA is completed",
         );
         let two = world.running(2, "w").await;
-        // As workers of old say it.
+        // As old workers report it.
         let failed = world
             .report(&two, "completed", json!({"success": false}))
             .await

@@ -1,4 +1,4 @@
-//! How much work waits and runs, and which.
+//! Counts and lists of pending and claimed runs.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn ids(reply: &Value) -> Vec<&str> {
     tasks.map(|task| task["taskId"].as_str().unwrap()).collect()
 }
 
-on_both!(what_waits_and_what_runs_is_counted, |world| {
+on_both!(pending_and_claimed_runs_are_counted, |world| {
     world.running(1, "w").await;
     for number in 2..=4 {
         world.created(number, json!({})).await;
@@ -29,7 +29,7 @@ on_both!(what_waits_and_what_runs_is_counted, |world| {
         .await
         .expect(200);
     assert_snapshot!(nothing, @r#"{"claimedTasks":0,"pendingTasks":0,"provisionerId":"no","taskQueueId":"no/such","workerType":"such"}"#);
-    // A claim that ran out and a task past its deadline are no work any more.
+    // An expired claim and a task past its deadline do not count.
     world.clock.advance_ms(HOUR_MS + 1);
     let counts = world
         .get("queue:/task-queues/pp/ee/counts")
@@ -91,7 +91,7 @@ on_both!(many_queues_are_counted_at_once, |world| {
     }
 });
 
-on_both!(what_waits_is_listed_in_the_order_of_its_turn, |world| {
+on_both!(pending_runs_are_listed_in_the_order_of_claims, |world| {
     for (number, priority) in [(1, "lowest"), (2, "high"), (3, "lowest"), (4, "high")] {
         world.created(number, json!({"priority": priority})).await;
     }
@@ -113,7 +113,7 @@ on_both!(what_waits_is_listed_in_the_order_of_its_turn, |world| {
         .refused(400, "InputError", "Invalid continuation token");
 });
 
-on_both!(what_runs_is_listed_the_longest_claimed_first, |world| {
+on_both!(claimed_runs_are_listed_the_earliest_claim_first, |world| {
     for (number, worker) in [(3, "u"), (1, "v"), (2, "w")] {
         world.running(number, worker).await;
         world.clock.advance_ms(1_000);

@@ -1,4 +1,4 @@
-//! `createTask`: what a task may be, who may make it, and in which order that is found out.
+//! `createTask`: valid tasks, the scopes, and the order of the checks.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ on_both!(dates_must_make_sense, |world| {
     assert_eq!(status["expires"], "2027-09-21T15:13:20.000Z");
 });
 
-on_both!(what_a_task_may_do_its_author_must_be_allowed, |world| {
+on_both!(creating_a_task_needs_the_scopes_of_the_task, |world| {
     let changes = json!({
         "scopes": ["secret:x"], "routes": ["index.a"], "projectId": "proj", "schedulerId": "sched",
         "priority": "high",
@@ -285,7 +285,7 @@ on_both!(
     }
 );
 
-on_both!(what_does_not_fit_the_schema_is_refused, |world| {
+on_both!(a_task_that_does_not_fit_the_schema_is_refused, |world| {
     for (changes, problem) in [
         (json!({"payload": "x"}), "data/payload must be object"),
         (json!({"retries": 50}), "must be <= 49"),

@@ -1,4 +1,4 @@
-//! Many workers that wait: what they cost while nothing comes, and that each has its turn when work comes.
+//! Many waiting workers: their cost while no task is pending, and fairness when tasks come.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::queue_samples::{HOUR_MS, numbered, stop_time, stored_task, task_id};
 use crate::samples::key;
 use crate::world::World;
 
-/// So many are served in one transaction.
+/// Workers that are served in one transaction.
 const BATCH: usize = 64;
-/// The time from one sweep to the next, with all its jitter.
+/// The time from one sweep to the next, with the maximum jitter.
 const SWEEP_AT_THE_LATEST: Duration = Duration::from_millis(1_500);
 /// A sweep that has not begun after this many trips to the database never will.
 const MAX_TRIPS: u64 = 1_000;
@@ -39,7 +39,7 @@ fn waiting(world: &World, worker: &str) -> JoinHandle<Answer> {
     tokio::spawn(world.asking_for_work(worker, 1).send())
 }
 
-/// Puts tasks there of which nobody is told.
+/// Stores tasks without waking anybody.
 async fn stored(world: &World, count: u32) {
     let task = stored_task(world).schedule(world.now()).unwrap().task;
     let write = world.write(move |tx| {
@@ -102,7 +102,8 @@ async fn crowd(world: &World, count: usize) {
     if count == 0 {
         return;
     }
-    // The first sweep welcomes those who have not been looked at yet; it is over when the second one begins.
+    // The first sweep serves workers that have not been looked at yet; it is over when the second
+    // one begins.
     for _ in 0..2 {
         one_sweep(world, count).await;
     }
@@ -150,7 +151,7 @@ crowd_of!(a_thousand_wait, 1_000);
 crowd_of!(five_thousand_wait, 5_000);
 
 on_both!(
-    workers_that_may_not_have_what_waits_do_not_keep_it_from_those_behind_them,
+    workers_that_may_not_claim_a_task_do_not_block_the_next_ones,
     |world| {
         let stopped = stop_time();
         let until = world.now().plus_millis(HOUR_MS);
@@ -174,7 +175,7 @@ on_both!(
         world.until_waiting(kept_away.len() + 1).await;
         world.created(1, json!({})).await;
         assert_eq!(ids(&healthy.await.unwrap().expect(200)), [task_id(1)]);
-        // What only they could take is left alone.
+        // The tasks that only they could claim are not changed.
         world.created(2, json!({})).await;
         world.until_waiting(kept_away.len()).await;
         world.app.engine.store.take_counts();
@@ -191,7 +192,7 @@ on_both!(
     }
 );
 
-/// Holds up whoever wants to note that this worker was seen, until the sender is dropped.
+/// Blocks the recording of this worker's claims until the sender is dropped.
 async fn hold_up(
     world: &World,
     worker: WorkerKey,
@@ -232,7 +233,7 @@ on_both!(parallel a_worker_that_is_let_go_while_it_is_served_is_answered_at_once
         .header("content-type", "application/json")
         .body(json!({"workerGroup": "g", "workerId": "w", "tasks": 1}).to_string());
     let answer = tokio::spawn(request.send());
-    // It has been taken out of the line to be served, and nobody can tell how that ends.
+    // It was taken out of the line to be served, and the result is not known yet.
     let mut looks = 0;
     while looks == 0 {
         looks += world.app.engine.store.take_counts().transactions("claim_look");

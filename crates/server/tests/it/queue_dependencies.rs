@@ -73,7 +73,7 @@ on_both!(
     }
 );
 
-on_both!(what_has_happened_already_is_not_waited_for, |world| {
+on_both!(resolved_dependencies_are_not_waited_for, |world| {
     let one = world.running(1, "w").await;
     world.report(&one, "completed", json!({})).await.expect(200);
     world.events().await;
@@ -160,30 +160,27 @@ on_both!(
     }
 );
 
-on_both!(
-    an_end_that_nobody_saw_in_time_is_seen_by_the_second_look,
-    |world| {
-        world.created(1, json!({})).await;
-        waiting(world, 8, &[1], "all-resolved").await;
-        waiting(world, 9, &[1], "all-completed").await;
-        let now = world.now();
-        let id: domain::id::TaskId = task_id(1).parse().unwrap();
-        // As it would be if neither transaction had seen the other, and the process had died then.
-        world
-            .write(move |tx| {
-                let before = store::task_get(tx, &id)?.unwrap();
-                let after = before.clone().cancel(now).unwrap().task;
-                store::task_update(tx, &before, &after)?;
-                store::task_look_again(tx, &id, now)
-            })
-            .await;
-        world.clock.advance_ms(60_000);
-        assert_eq!(release(world).await, json!({"release_batches": 1}));
-        assert_eq!(world.state(8).await, "pending");
-        assert_eq!(world.state(9).await, "unscheduled");
-        assert_eq!(release(world).await, Value::Null);
-    }
-);
+on_both!(a_missed_end_is_found_by_the_second_check, |world| {
+    world.created(1, json!({})).await;
+    waiting(world, 8, &[1], "all-resolved").await;
+    waiting(world, 9, &[1], "all-completed").await;
+    let now = world.now();
+    let id: domain::id::TaskId = task_id(1).parse().unwrap();
+    // As it would be if neither transaction had seen the other, and the process had died then.
+    world
+        .write(move |tx| {
+            let before = store::task_get(tx, &id)?.unwrap();
+            let after = before.clone().cancel(now).unwrap().task;
+            store::task_update(tx, &before, &after)?;
+            store::task_look_again(tx, &id, now)
+        })
+        .await;
+    world.clock.advance_ms(60_000);
+    assert_eq!(release(world).await, json!({"release_batches": 1}));
+    assert_eq!(world.state(8).await, "pending");
+    assert_eq!(world.state(9).await, "unscheduled");
+    assert_eq!(release(world).await, Value::Null);
+});
 
 on_both!(of_many_unknown_dependencies_some_are_named, |world| {
     let on: Vec<String> = (100..125).map(task_id).collect();
@@ -259,7 +256,7 @@ on_both!(
         world.about_task(1, "rerun").await.expect(200);
         assert_eq!(world.state(1_100).await, "pending");
         assert_eq!(world.state(1).await, "pending");
-        // Who comes now waits for what comes now.
+        // A new task waits for the new outcome.
         waiting(world, 2_000, &[1], "all-completed").await;
         assert_eq!(release(world).await, Value::Null);
         assert_eq!(world.state(2_000).await, "unscheduled");

@@ -1,4 +1,4 @@
-//! Tasks to create, and what workers do with them, through the API.
+//! Tasks to create, and the actions of workers, through the API.
 
 use std::sync::{Arc, mpsc};
 
@@ -18,7 +18,7 @@ pub(crate) fn task_id(number: u32) -> String {
     format!("{number:08}QACAAAAAAAAAAA")
 }
 
-/// What to send to `createTask`, with these differences.
+/// The body of `createTask`, with these changes.
 pub(crate) fn new_task(world: &World, changes: Value) -> Value {
     let now = world.now();
     let mut task = json!({
@@ -99,7 +99,7 @@ impl World {
         self.post("queue:/claim-work/pp%2Fee", body)
     }
 
-    /// Claims tasks that are there.
+    /// Claims pending tasks.
     pub(crate) async fn claim(&self, worker: &str, tasks: u32) -> Vec<Value> {
         let reply = self.asking_for_work(worker, tasks).await.expect(200);
         reply["tasks"].as_array().unwrap().clone()
@@ -120,7 +120,7 @@ impl World {
         self.post(&path, body).by(&Who::registered(claim)).await
     }
 
-    /// The names of the exchanges of what was told, with the run for tasks.
+    /// The exchanges of the published events, with the run for tasks.
     pub(crate) async fn news(&self) -> Vec<String> {
         let rows = self.events().await;
         let line = |row: &store::OutboxRow| {
@@ -136,7 +136,7 @@ impl World {
         rows.iter().map(line).collect()
     }
 
-    /// Waits until so many workers wait for tasks, and nobody looks for any.
+    /// Waits until this many workers wait for tasks, and no sweep is running.
     pub(crate) async fn until_waiting(&self, count: usize) {
         const LIMIT: usize = 50_000_000;
         let queue: PoolId = QUEUE.parse().unwrap();
@@ -153,8 +153,8 @@ impl World {
     }
 }
 
-/// As long as this lives, no timer of the runtime fires; afterwards they fire as soon as nothing else is to
-/// be done.
+/// While this exists, no timer of the runtime fires; afterwards they fire as soon as nothing else
+/// can run.
 pub(crate) struct StoppedTime(#[expect(dead_code, reason = "dropped to go on")] mpsc::Sender<()>);
 
 impl StoppedTime {

@@ -1,4 +1,4 @@
-//! What it takes to be let in by the endpoints of artifacts, logs, task queues and the queue's workers.
+//! The scopes that the endpoints of artifacts, logs, task queues and the queue's workers need.
 
 use serde_json::json;
 

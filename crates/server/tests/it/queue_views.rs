@@ -100,7 +100,7 @@ on_both!(worker_types_are_task_queues_by_halves, |world| {
     }
 });
 
-on_both!(provisioners_are_what_queues_begin_with, |world| {
+on_both!(provisioners_are_the_first_parts_of_queue_names, |world| {
     world.used_queues().await;
     let page = world.get("queue:/provisioners?limit=1").await.expect(200);
     let expected = json!({"provisionerId": "pp", "description": "", "stability": "experimental",

@@ -1,4 +1,4 @@
-//! Workers wait for work, are woken when it comes, and get each task once.
+//! Workers wait for work, are woken when a task is pending, and get each task once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ on_both!(a_worker_that_waits_is_woken_by_a_new_task, |world| {
     let _stopped = stop_time();
     let worker = waiting(world, "w", 4);
     world.until_waiting(1).await;
-    // Without a bell nothing would ever happen: no timer fires.
+    // Without a wake-up nothing would ever happen: no timer fires.
     world.created(1, json!({})).await;
     assert_eq!(ids(&worker.await.unwrap().expect(200)), [task_id(1)]);
 });
@@ -79,7 +79,7 @@ on_both!(
 );
 
 on_both!(
-    after_twenty_seconds_without_work_a_worker_is_told_so,
+    a_worker_without_work_is_answered_after_twenty_seconds,
     |world| {
         let stopped = stop_time();
         let began = tokio::time::Instant::now();
@@ -108,7 +108,7 @@ on_both!(a_quarantined_worker_waits_and_gets_nothing, |world| {
     assert!(world.claim("w", 1).await.is_empty());
     assert!(began.elapsed().as_secs() >= 20);
     tokio::time::resume();
-    // Others are not held up by it.
+    // It does not delay others.
     assert_eq!(world.claim("v", 1).await.len(), 1);
 });
 
@@ -130,7 +130,7 @@ on_both!(
 );
 
 on_both!(
-    a_worker_that_waits_is_woken_by_the_event_of_what_others_lost,
+    a_waiting_worker_is_woken_by_the_event_of_a_lost_run,
     |world| {
         world.running(1, "gone").await;
         let _stopped = stop_time();
@@ -153,11 +153,11 @@ on_both!(
     }
 );
 
-on_both!(what_another_process_adds_is_found_within_moments, |world| {
+on_both!(tasks_of_another_process_are_found_quickly, |world| {
     let stopped = stop_time();
     let worker = waiting(world, "w", 1);
     world.until_waiting(1).await;
-    // Behind our back: nobody rings.
+    // Directly in the store: nobody is woken.
     let task = stored_task(world).schedule(world.now()).unwrap().task;
     assert!(world.write(move |tx| store::task_insert(tx, &task)).await);
     stopped.resume();
@@ -190,7 +190,7 @@ on_both!(work_is_dealt_among_those_who_wait_in_rounds, |world| {
     assert_eq!(shares, [1, 1, 2]);
 });
 
-on_both!(who_stops_waiting_takes_no_work_along, |world| {
+on_both!(a_worker_that_stops_waiting_claims_no_task, |world| {
     let _stopped = stop_time();
     let gone = waiting(world, "gone", 1);
     world.until_waiting(1).await;

@@ -97,7 +97,8 @@ on_both!(
         let token = page["continuationToken"].as_str().unwrap();
         let next = format!("{WORKERS}?limit=2&continuationToken={token}");
         assert_eq!(ids(&world.get(&next).await.expect(200)), ["w3"]);
-        // Nobody is in a queue that cannot be, and what has expired is gone unless it is quarantined.
+        // An invalid queue has no workers, and an expired worker is deleted unless it is
+        // quarantined.
         let none = world
             .get("queue:/provisioners/pp/worker-types/E_E/workers")
             .await
@@ -174,7 +175,7 @@ on_both!(a_worker_can_be_declared_before_it_asks, |world| {
     assert_eq!(made["firstClaim"], "2026-09-21T14:13:20.000Z");
     assert_eq!(made.get("lastDateActive"), None);
     assert_eq!(world.get(WORKER).await.expect(200), made);
-    // Its queue is known, too, and its end never comes nearer.
+    // Its queue is known, too, and its expiration never moves to an earlier time.
     world.get("queue:/task-queues/pp%2Fee").await.expect(200);
     let again = world
         .put(declared, body("2026-09-22T00:00:00.000Z"))

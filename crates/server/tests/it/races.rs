@@ -1,4 +1,4 @@
-//! Many at once: whoever wins, the outcome is that of one after the other.
+//! Concurrent requests: whichever wins, the outcome is that of a sequence.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ on_both!(parallel of_many_registrations_of_a_static_worker_one_secret_is_live, |
     for winner in winners(&answers) {
         let body = json!({"workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w",
             "secret": answers[winner].body()["secret"]});
-        // An equal request twice: the first one that is right changes the secret.
+        // An equal request twice: the first valid one changes the secret.
         let answer = world.post("/worker/reregister", body).await;
         live += usize::from(answer.status == 200);
     }
@@ -233,7 +233,7 @@ on_both!(parallel a_change_of_a_client_counts_at_once_whatever_else_is_asked, |w
             while !done.load(Ordering::Acquire) {
                 let ask = Ask::new(Arc::clone(&server), http::Method::GET, "/providers", now);
                 ask.by(&root).send().await.expect(200);
-                // What a request has begun beside itself may be next on this very thread.
+                // A task that a request has started may run next on this very thread.
                 tokio::task::yield_now().await;
             }
         });

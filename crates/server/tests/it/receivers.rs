@@ -1,6 +1,6 @@
-//! Those who are told: an HTTP server that keeps what it is sent, and a mail server that talks SMTP.
+//! Receivers of notices: an HTTP server that keeps requests, and an SMTP server.
 //!
-//! Both are real servers on loopback, and do what a script says before they are kind again.
+//! Both are real servers on loopback, and follow a script before they accept everything again.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What the HTTP server got.
+/// A request that the HTTP server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Posted {
     pub(crate) headers: HeaderMap,
@@ -32,16 +32,16 @@ impl Posted {
     }
 }
 
-/// An answer that is not "taken, thank you".
+/// A reply other than success.
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
     Status(u16),
     Redirect(String),
-    /// Keeps what it got and never answers.
+    /// Keeps the request and never answers.
     Silence,
 }
 
-/// An HTTP server that keeps what it is sent.
+/// An HTTP server that keeps the requests that it receives.
 pub(crate) struct Inbox {
     pub(crate) address: SocketAddr,
     posted: Arc<Mutex<Vec<Posted>>>,
@@ -80,7 +80,7 @@ impl Inbox {
         self.reactions.lock().unwrap().extend(reactions);
     }
 
-    /// What has come since the last time this was asked.
+    /// The requests since the last call.
     pub(crate) fn take(&self) -> Vec<Posted> {
         std::mem::take(&mut self.posted.lock().unwrap())
     }
@@ -135,25 +135,25 @@ impl Mail {
     }
 }
 
-/// What the mail server is not happy with.
+/// The refusals of the mail server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moods {
     /// Recipients that it does not know.
     pub(crate) refused: Vec<String>,
-    /// It does not let anybody in.
+    /// It accepts no login.
     pub(crate) is_closed: bool,
-    /// It takes connections and says nothing.
+    /// It accepts connections and sends nothing.
     pub(crate) is_silent: bool,
     /// It demands a login and takes only `PLAIN` with this text.
     pub(crate) login: Option<String>,
 }
 
-/// A mail server that talks SMTP, in the clear.
+/// An SMTP server without encryption.
 pub(crate) struct MailRoom {
     pub(crate) address: SocketAddr,
     mails: Arc<Mutex<Vec<Mail>>>,
     moods: Arc<Mutex<Moods>>,
-    /// Every line that a client said.
+    /// Every line that a client sent.
     said: Arc<Mutex<Vec<String>>>,
     serving: JoinHandle<()>,
 }
@@ -190,7 +190,7 @@ impl MailRoom {
         *self.moods.lock().unwrap() = moods;
     }
 
-    /// What has come since the last time this was asked.
+    /// The mails since the last call.
     pub(crate) fn take(&self) -> Vec<Mail> {
         std::mem::take(&mut self.mails.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! What we publish about ourselves, compared with the contract where that is at hand.
+//! The published references, compared with the contract if it is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use server::telemetry::catalogue::METRICS;
 use crate::database::{Database, on_both};
 use crate::world::{ROOT_URL, World};
 
-/// What of an entry clients are generated from.
+/// The keys of an entry from which clients are generated.
 const ENTRY: [&str; 11] = [
     "type",
     "name",
@@ -32,8 +32,8 @@ const ENTRY: [&str; 11] = [
 const EXCHANGE: [&str; 5] = ["type", "name", "exchange", "routingKey", "schema"];
 const KEY_WORD: [&str; 4] = ["name", "constant", "multipleWords", "required"];
 
-/// Methods of Taskcluster's auth service that hand out credentials for other systems, which a fleet
-/// of workers has no part in; the last five are gone there as well.
+/// Methods of Taskcluster's auth service that return credentials for other systems, which a fleet
+/// of workers does not need; upstream has removed the last five as well.
 const LEFT_OUT: [&str; 10] = [
     "awsS3Credentials",
     "sentryDSN",
@@ -88,7 +88,7 @@ fn entries(reference: &Value, keys: &[&str]) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Methods and exchanges that are ours alone.
+/// Methods and exchanges that Taskcluster does not have.
 const FURTHER: [&str; 9] = [
     "planWorkerPool",
     "setOverride",
@@ -101,13 +101,14 @@ const FURTHER: [&str; 9] = [
     "launchConfigResumed",
 ];
 
-/// What came to the queue after the copy of its reference was made.
+/// Methods that the queue got after the copy of its reference was made.
 fn added_to_queue() -> BTreeMap<String, Value> {
     let added = contract_data("additions/after-v106.json");
     added.map_or_else(BTreeMap::new, |added| entries(&added["queue"], &ENTRY))
 }
 
-/// What the worker manager has here beyond Taskcluster's: RFC 124's rule sets and what belongs to them.
+/// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
+/// parts.
 const BEYOND: [&str; 6] = [
     "Worker Configurations",
     "Rules",
@@ -137,7 +138,7 @@ async fn our_methods_are_those_of_the_contract() {
         }
         if service == "queue" {
             theirs.extend(added_to_queue());
-            // What it takes is only told in words there.
+            // Its scopes are only described in words there.
             let batch = ours.get_mut("taskQueueCountsBatch").unwrap();
             batch.as_object_mut().unwrap().remove("scopes").unwrap();
         }

@@ -1,6 +1,6 @@
-//! `registerWorker`: who is believed, who is refused and in which words, and what a worker gets.
+//! `registerWorker`: which proofs are accepted, the texts of refusals, and what a worker gets.
 //!
-//! That a worker of AWS registers with a genuine document is tested where that provider is.
+//! The provider's own tests check that a worker of AWS registers with a genuine document.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -180,7 +180,7 @@ on_both!(a_static_worker_registers_as_often_as_it_likes, |world| {
     assert_eq!(first["expires"], lasts.to_string());
     let second = register(world, static_claim()).await.expect(200);
     assert_ne!(first["secret"], second["secret"]);
-    // It was running before: nothing new to tell.
+    // It was running before: no new event.
     assert_eq!(world.told().await, "");
 });
 
@@ -333,17 +333,20 @@ on_both!(
     }
 );
 
-on_both!(a_provider_out_of_service_registers_nobody, |world| {
-    world.shaky.works.store(true, Ordering::Release);
-    world.put(POOL, static_pool()).await.expect(200);
-    let claim = claim("shaky", json!({"token": "t"}));
-    let text = "Provider backend may be down or misconfigured";
-    let answer = register(world, claim).await;
-    answer.refused(503, "ProviderSetupFailed", text);
-});
+on_both!(
+    a_provider_that_failed_to_start_registers_no_worker,
+    |world| {
+        world.shaky.works.store(true, Ordering::Release);
+        world.put(POOL, static_pool()).await.expect(200);
+        let claim = claim("shaky", json!({"token": "t"}));
+        let text = "Provider backend may be down or misconfigured";
+        let answer = register(world, claim).await;
+        answer.refused(503, "ProviderSetupFailed", text);
+    }
+);
 
 on_both!(
-    a_proof_that_nobody_can_check_now_may_be_shown_again_later,
+    a_proof_that_cannot_be_verified_now_may_be_sent_again_later,
     |world| {
         world.shaky.works.store(true, Ordering::Release);
         world
@@ -368,7 +371,7 @@ on_both!(
             logged[0].contains("its service does not answer"),
             "{logged:?}"
         );
-        // What it says once it can tell is final.
+        // Its answer is final once it can verify proofs.
         world.shaky.is_blind.store(false, Ordering::Release);
         refused(world, claim, 400, "never satisfied", "on principle").await;
     }
@@ -428,7 +431,7 @@ on_both!(the_time_since_boot_is_measured, |world| {
 });
 
 on_both!(
-    what_a_worker_proves_itself_with_and_gets_is_never_logged_or_stored_in_clear,
+    proofs_and_credentials_are_never_logged_or_stored_in_clear,
     |world| {
         with_requested_worker(world).await;
         let claim = google_claim(world);

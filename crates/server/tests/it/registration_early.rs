@@ -21,7 +21,7 @@ use crate::fleet_world::{Fleet, POOL, fleet_test, plain_pool};
 use crate::queue_samples::stop_time;
 
 const ANSWER_MS: i64 = 1_000;
-/// So long a registration waits for the answer of its launch.
+/// How long a registration waits for the answer of its launch.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LIMIT: usize = 50_000_000;
 

@@ -1,4 +1,4 @@
-//! `reregisterWorker`: renewed credentials for who has the secret of the last registration.
+//! `reregisterWorker`: new credentials for a worker with the secret of its last registration.
 
 use domain::time::{HOUR_MS, MINUTE_MS};
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
@@ -185,7 +185,7 @@ on_both!(
         let lost = reregister(world, &reply["secret"]).await.expect(200);
         world.clock.advance_ms(15 * MINUTE_MS);
         let again = reregister(world, &reply["secret"]).await.expect(200);
-        // What was lost is worth nothing now: one secret is live, and the one before it for a while.
+        // A lost secret is worthless now: one secret is valid, and the one before it for a while.
         reregister(world, &lost["secret"])
             .await
             .refused(400, "InputError", WRONG);

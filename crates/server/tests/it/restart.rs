@@ -1,4 +1,4 @@
-//! Two lives of one server, and two servers on one database.
+//! Restarts of a server, and two servers on one database.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ on_both!(a_restart_changes_nothing, |world| {
         .expect(200);
 });
 
-on_both!(static_clients_become_what_the_configuration_says, |world| {
+on_both!(static_clients_follow_the_configuration, |world| {
     let scope = "auth:current-scopes";
     let one = |token: &str, scopes: &[&str]| static_client("static/one", token, scopes);
     let old = "old-old-old-old-old-old-old-old-old-old-old-";
@@ -166,18 +166,15 @@ on_both!(keys_can_be_changed_while_the_old_one_is_kept, |world| {
         .expect(200);
 });
 
-on_both!(
-    a_lost_key_stops_the_start_and_names_whom_it_concerns,
-    |world| {
-        let lost = second(world, |config| with_keys(config, NEW_KEY)).await;
-        let problem = lost.err().unwrap().to_string();
-        assert_eq!(
-            problem,
-            "cannot decrypt the access token of static/taskcluster/worker-manager: is its key still in \
+on_both!(a_lost_key_stops_the_start_and_names_the_client, |world| {
+    let lost = second(world, |config| with_keys(config, NEW_KEY)).await;
+    let problem = lost.err().unwrap().to_string();
+    assert_eq!(
+        problem,
+        "cannot decrypt the access token of static/taskcluster/worker-manager: is its key still in \
              keys.file?"
-        );
-    }
-);
+    );
+});
 
 on_both!(each_unusable_configuration_is_named, |world| {
     let mut problems = Vec::new();

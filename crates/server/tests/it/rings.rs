@@ -1,7 +1,8 @@
-//! Modules import each other in one direction: no circle between the folders of a crate, none between its files.
+//! Modules import each other in one direction: no circle between the folders of a crate, none
+//! between its files.
 //!
-//! What the root of a crate exports is not followed: in `engine`, workflows take the `Engine`, which keeps for them what
-//! is only in memory.
+//! Exports of the crate's root are not followed: in `engine`, workflows take the `Engine`, which
+//! keeps shared state in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ fn modules_import_each_other_in_one_direction() {
 }
 
 #[test]
-fn a_circle_is_found_and_what_only_follows_from_one_is_not() {
+fn a_circle_is_found_without_the_modules_outside_it() {
     let imports = [("a", "b"), ("b", "c"), ("c", "b"), ("c", "d"), ("d", "e")];
     let mut graph = Imports::new();
     for (from, to) in imports {
@@ -57,7 +58,7 @@ fn paths_lead_to_the_modules_that_they_name() {
     }
 }
 
-/// What the modules of each crate import from it. An item of a module's parent is not counted.
+/// The imports of each crate's modules. An item of a module's parent is not counted.
 fn crates() -> BTreeMap<String, Imports> {
     let mut sources: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for (path, text) in rust_files(&["src"]) {

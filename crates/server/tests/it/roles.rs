@@ -60,38 +60,35 @@ on_both!(a_made_role_is_shown_expanded, |world| {
     other.refused(409, "RequestConflict", "Role already exists");
 });
 
-on_both!(
-    who_makes_or_changes_a_role_must_hold_what_it_gives,
-    |world| {
-        let scopes = ["auth:create-role:r", "auth:update-role:r", "a", "c"];
-        let editor = world.client("editor", &scopes).await;
-        let answer = world
-            .put("auth:/roles/r", body(&["a", "b"]))
-            .by(&editor)
-            .await;
-        answer.refused_with(403, "InsufficientScopes", "following scopes:\n\n```\nb\n");
-        world
-            .put("auth:/roles/r", body(&["a", "b"]))
-            .await
-            .expect(200);
-        let updated = world
-            .post("auth:/roles/r", body(&["b", "c"]))
-            .by(&editor)
-            .await
-            .expect(200);
-        assert_eq!(updated["scopes"], json!(["b", "c"]));
-        let answer = world
-            .post("auth:/roles/r", body(&["b", "d"]))
-            .by(&editor)
-            .await;
-        answer.refused_with(403, "InsufficientScopes", "following scopes:\n\n```\nd\n");
-        let answer = world.put("auth:/roles/other", body(&[])).by(&editor).await;
-        answer.refused_with(403, "InsufficientScopes", "auth:create-role:other");
-    }
-);
+on_both!(creating_or_changing_a_role_needs_its_scopes, |world| {
+    let scopes = ["auth:create-role:r", "auth:update-role:r", "a", "c"];
+    let editor = world.client("editor", &scopes).await;
+    let answer = world
+        .put("auth:/roles/r", body(&["a", "b"]))
+        .by(&editor)
+        .await;
+    answer.refused_with(403, "InsufficientScopes", "following scopes:\n\n```\nb\n");
+    world
+        .put("auth:/roles/r", body(&["a", "b"]))
+        .await
+        .expect(200);
+    let updated = world
+        .post("auth:/roles/r", body(&["b", "c"]))
+        .by(&editor)
+        .await
+        .expect(200);
+    assert_eq!(updated["scopes"], json!(["b", "c"]));
+    let answer = world
+        .post("auth:/roles/r", body(&["b", "d"]))
+        .by(&editor)
+        .await;
+    answer.refused_with(403, "InsufficientScopes", "following scopes:\n\n```\nd\n");
+    let answer = world.put("auth:/roles/other", body(&[])).by(&editor).await;
+    answer.refused_with(403, "InsufficientScopes", "auth:create-role:other");
+});
 
 on_both!(
-    an_update_of_a_role_needs_only_what_the_role_does_not_satisfy_yet,
+    an_update_of_a_role_needs_only_the_scopes_that_it_adds,
     |world| {
         role(world, "inner", &["x:*"]).await;
         role(world, "r", &["a:*", "assume:inner"]).await;
@@ -110,7 +107,7 @@ on_both!(
             let text = format!("following scopes:\n\n```\n{missing}\n");
             refused.refused_with(403, "InsufficientScopes", &text);
         }
-        // What it satisfied only through the role that it leaves must be held from then on.
+        // Scopes that it satisfied only through the role that it leaves must be held from then on.
         update(&["a:*"]).await.expect(200);
         let refused = update(&["a:*", "x:y"]).await;
         refused.refused_with(403, "InsufficientScopes", "x:y");
@@ -141,22 +138,19 @@ on_both!(a_changed_role_counts_at_once, |world| {
     "#);
 });
 
-on_both!(
-    roles_that_are_not_there_are_not_found_but_may_be_deleted,
-    |world| {
-        let text = "Role not found";
-        world
-            .get("auth:/roles/r")
-            .await
-            .refused(404, "ResourceNotFound", text);
-        world
-            .post("auth:/roles/r", body(&[]))
-            .await
-            .refused(404, "ResourceNotFound", text);
-        world.delete("auth:/roles/r").await.expect(204);
-        assert_eq!(world.told().await, "");
-    }
-);
+on_both!(missing_roles_are_not_found_but_may_be_deleted, |world| {
+    let text = "Role not found";
+    world
+        .get("auth:/roles/r")
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world
+        .post("auth:/roles/r", body(&[]))
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world.delete("auth:/roles/r").await.expect(204);
+    assert_eq!(world.told().await, "");
+});
 
 on_both!(roles_with_a_parameter_are_filled_in, |world| {
     role(world, "repo:*", &["read:<..>", "assume:project:<..>/x"]).await;
@@ -180,7 +174,7 @@ on_both!(roles_with_a_parameter_are_filled_in, |world| {
     assert_eq!(expand(world, &["a*"]).await, ["a*", "of:*", "read:*"]);
 });
 
-on_both!(what_would_not_end_or_makes_no_sense_is_refused, |world| {
+on_both!(endless_and_invalid_roles_are_refused, |world| {
     role(world, "a:*", &["assume:b:<..>"]).await;
     for (id, scopes) in [
         ("b:*", vec!["assume:a:x<..>"]),

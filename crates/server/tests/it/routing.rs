@@ -8,7 +8,7 @@ use crate::database::{assert_snapshot, on_both};
 use crate::samples::{static_pool, static_worker};
 use crate::world::World;
 
-/// A path that we do not know, which is not told in the format of the API's errors.
+/// An unknown path, whose error does not have the format of API errors.
 #[track_caller]
 fn nowhere(answer: Answer) {
     assert_eq!(
@@ -269,7 +269,7 @@ on_both!(head_is_answered_as_get_without_the_body, |world| {
     assert_eq!((refused.status, refused.text.as_str()), (403, ""));
 });
 
-on_both!(options_tell_what_is_allowed, |world| {
+on_both!(options_lists_the_allowed_methods, |world| {
     for (path, allowed) in [
         ("/worker-pool/pp%2Fee", "GET,PUT,POST,DELETE,HEAD"),
         ("/worker/register", "POST"),

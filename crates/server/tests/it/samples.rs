@@ -1,4 +1,4 @@
-//! Things to send and things to store.
+//! Sample requests and rows.
 
 use domain::Version;
 use domain::id::WorkerKey;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::START_MS;
 
-/// What a static worker proves itself with.
+/// The proof of identity of a static worker.
 pub(crate) const STATIC_SECRET: &str = "ssssssssssssssssssssssssssssssssssssssssssss";
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
@@ -34,7 +34,7 @@ pub(crate) fn aws_pool(launch_configs: &[Value]) -> Value {
     )
 }
 
-/// A launch config for `aws`; `image` is what it is told apart by.
+/// A launch config for `aws`; `image` distinguishes it from others.
 pub(crate) fn launch_config(id: Option<&str>, image: &str) -> Value {
     let mut config = json!({
         "region": "us-west-2",

@@ -205,7 +205,7 @@ async fn a_follower_is_woken_at_once() {
         assert_eq!(read.as_deref(), Some("x\n"));
         offset += 2;
     }
-    // Without the bell it would be half a second each.
+    // Without wake-ups it would be half a second each.
     assert!(
         start.elapsed() < Duration::from_secs(6),
         "{:?}",
@@ -214,7 +214,7 @@ async fn a_follower_is_woken_at_once() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_too_long_is_cut_and_says_so() {
+async fn a_log_that_is_too_long_is_cut_and_marked() {
     let change = |config: &mut server::config::Config| config.artifacts.max_log_bytes = 6;
     let world = World::open(Database::sqlite(), change).await;
     world.running_task().await;
@@ -436,7 +436,7 @@ on_both!(the_log_is_an_artifact_of_its_run, |world| {
             .await
             .into_body()
     };
-    // The backing log is what there is; the live one goes on.
+    // The backing log ends at its present end; the live one continues.
     let mut backing = fetch(names[1]).await;
     assert_eq!(next(&mut backing).await.as_deref(), Some("one\n"));
     assert_eq!(next(&mut backing).await, None);

@@ -1,4 +1,4 @@
-//! What the tasks of the server do in batches costs what it should, around the size of a batch.
+//! Background tasks work in batches, at the expected cost around the size of a batch.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::queue_samples::{HOUR_MS, task_id};
 use crate::samples::DAY_MS;
 use crate::world::World;
 
-/// A worker takes so many tasks at once.
+/// A worker claims this many tasks at once.
 const CLAIMS_EACH: u32 = 32;
 
-/// What an activation says that it did.
+/// The summary of an activation.
 fn done(what: &str, count: usize) -> Value {
     match count {
         0 => Value::Null,
@@ -27,17 +27,17 @@ fn done(what: &str, count: usize) -> Value {
     }
 }
 
-/// How often a batch of this size is written until there is nothing more.
+/// The number of batches of this size until nothing is left.
 fn n_batches(count: usize, batch: usize) -> u64 {
     count.div_ceil(batch) as u64
 }
 
-/// How often it is looked whether there is anything: a batch that is not full is the last.
+/// The number of reads: a batch that is not full is the last.
 fn n_looks(count: usize, batch: usize) -> u64 {
     (count / batch + 1) as u64
 }
 
-/// Makes so many tasks; the first has the number `from`.
+/// Creates this many tasks; the first has the number `from`.
 async fn create(world: &World, from: u32, count: usize, changes: &Value) {
     for number in (from..).take(count) {
         world.created(number, changes.clone()).await;
@@ -137,7 +137,7 @@ on_both!(overrides_that_end_are_written_down_in_batches, |world| {
     }
 });
 
-on_both!(what_has_had_its_time_is_forgotten_in_batches, |world| {
+on_both!(expired_tasks_are_deleted_in_batches, |world| {
     const BATCH: usize = 500;
     let long_ago = world.now().plus_millis(-100 * DAY_MS);
     for count in sizes_around("server::background::housekeeping::BATCH", BATCH) {
@@ -188,7 +188,7 @@ on_both!(a_group_is_cancelled_in_batches, |world| {
     let mut number = 0;
     for count in sizes_around("engine::queue::task_groups::BATCH", BATCH) {
         let group = task_id(number);
-        // One that is resolved, so that there is a group of none.
+        // A resolved task, so that a group of none exists.
         world.created(number, json!({"taskGroupId": group})).await;
         world.about_task(number, "cancel").await.expect(200);
         create(world, number + 1, count, &json!({"taskGroupId": group})).await;

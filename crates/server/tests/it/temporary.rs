@@ -1,4 +1,4 @@
-//! Temporary credentials and limited ones, and every way in which they are not believed.
+//! Temporary and restricted credentials, and every way in which they are refused.
 
 use access::Secret;
 use domain::time::{HOUR_MS, MINUTE_MS};
@@ -17,7 +17,7 @@ async fn refused(world: &World, who: &Who, part: &str) {
 }
 
 on_both!(
-    temporary_credentials_do_what_their_certificate_says,
+    temporary_credentials_have_the_scopes_of_their_certificate,
     |world| {
         let client = world.client("ci", &["worker-manager:*"]).await;
         let temporary = client.temporary(None, &[LIST], world.now());
@@ -59,7 +59,7 @@ on_both!(roles_of_the_issuer_count, |world| {
     world.get(PATH).by(&assumed).await.expect(200);
 });
 
-on_both!(nobody_gives_away_what_it_does_not_have, |world| {
+on_both!(temporary_credentials_never_exceed_their_issuer, |world| {
     let issuer = world.client("ci", &[LIST]).await;
     let greedy = issuer.temporary(None, &["worker-manager:*"], world.now());
     refused(world, &greedy, "ext.certificate").await;

@@ -1,4 +1,4 @@
-//! Rules of the house that the compiler does not know.
+//! Rules of the project that the compiler does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// No file is longer, tests included.
 const MAX_LINES: usize = 600;
 
-/// What each crate may be built on: the layers below it, never its neighbours.
+/// The crates that each crate may use: those of the layers below it, never its neighbours.
 const MAY_USE: [(&str, &[&str]); 17] = [
     ("testing", &[]),
     ("access", &[]),
@@ -207,7 +207,8 @@ fn files_are_short_and_begin_with_a_caption() {
     }
 }
 
-/// insta refuses an inline snapshot that is asserted twice in one process, which twins of one test do.
+/// insta refuses an inline snapshot that is asserted twice in one process, as tests on both
+/// databases would.
 #[test]
 fn tests_that_run_on_both_databases_assert_snapshots_by_our_own_macro() {
     for (name, text) in rust_files(&["tests"]) {
@@ -222,7 +223,7 @@ fn tests_that_run_on_both_databases_assert_snapshots_by_our_own_macro() {
 
 /// Else tests of one process would see each other's metrics.
 #[test]
-fn only_the_program_itself_records_metrics_for_the_whole_process() {
+fn only_the_program_records_metrics_for_the_entire_process() {
     for (name, text) in rust_files(&["src", "tests"]) {
         let of_program = [
             "server/src/telemetry.rs",
@@ -294,10 +295,10 @@ fn there_is_one_library_for_cryptography() {
 const MAP_START: &str = "<!-- code map -->\n\n";
 const MAP_END: &str = "<!-- end of code map -->";
 
-/// One line for each folder: the caption of its module. `UPDATE_DOCS=1` writes it instead. The lines about whole
-/// crates are written by hand.
+/// One line for each folder: the caption of its module. `UPDATE_DOCS=1` writes it instead. The
+/// lines about entire crates are written by hand.
 #[test]
-fn the_code_map_says_of_every_folder_what_its_module_says_of_itself() {
+fn the_code_map_has_the_caption_of_every_folders_module() {
     let path = repository().join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(MAP_START).unwrap();

@@ -235,7 +235,7 @@ async fn a_new_certificate_is_shown_to_new_connections_and_the_old_ones_go_on() 
 }
 
 #[tokio::test]
-async fn a_new_file_that_cannot_be_used_changes_nothing_and_is_warned_of_once() {
+async fn an_unusable_new_file_changes_nothing_and_is_reported_once() {
     let (old, other) = (Identity::new(1), Identity::new(2));
     let server = Secure::start(&old).await;
     let broken: [&dyn Fn(); 4] = [
@@ -266,7 +266,7 @@ async fn a_new_file_that_cannot_be_used_changes_nothing_and_is_warned_of_once() 
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_greet_is_not_waited_for() {
+async fn a_client_that_does_not_start_a_handshake_times_out() {
     let identity = Identity::new(1);
     let server = Secure::start(&identity).await;
     tokio::time::pause();
@@ -282,7 +282,7 @@ async fn a_client_that_does_not_greet_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_told_what_to_use() {
+async fn a_client_without_tls_gets_an_explanation() {
     let server = Secure::start(&Identity::new(1)).await;
     let mut plain = server.plain().await;
     plain.write_all(ASK.as_bytes()).await.unwrap();
@@ -295,7 +295,7 @@ async fn a_client_without_tls_is_told_what_to_use() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn unusable_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder);
     let problem = || {

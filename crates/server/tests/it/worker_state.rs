@@ -1,4 +1,4 @@
-//! The state of workers, with the queue that is built in: what their runs came to, once each.
+//! The state of workers with the built-in queue: the results of their runs are counted once each.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::world::World;
 
 const POOL_STATE: &str = "/worker-state/pool/pp%2Fee";
 
-/// Gives events their places and takes the outcomes out of them.
+/// Assigns positions to events and takes the outcomes from them.
 async fn collect(world: &World) -> Value {
     world.events().await;
     world.read_outcomes().await
 }
 
-/// A pool whose outcomes are taken note of from now on.
+/// A pool whose outcomes are recorded from now on.
 async fn begin(world: &World) {
     world
         .put("/worker-pool/pp%2Fee", static_pool())
@@ -109,7 +109,7 @@ fn outcome(world: &World, worker: &str, number: u32, age_ms: i64) -> RunOutcome 
     }
 }
 
-on_both!(what_runs_came_to_is_told_by_pool_and_by_worker, |world| {
+on_both!(results_of_runs_are_listed_by_pool_and_by_worker, |world| {
     begin(world).await;
     ended(world, 1, "w", "completed").await;
     world.clock.advance_ms(1_000);
@@ -147,7 +147,7 @@ on_both!(what_runs_came_to_is_told_by_pool_and_by_worker, |world| {
     assert_eq!(windows(&of_worker), in_each_window(1, 0, 1, json!(0.5)));
 });
 
-on_both!(a_run_that_is_tried_again_is_told_at_once, |world| {
+on_both!(a_retried_run_is_counted_at_once, |world| {
     begin(world).await;
     ended(world, 1, "w", "worker-shutdown").await;
     let claims = world.claim("v", 1).await;
@@ -334,7 +334,7 @@ on_both!(of_two_processes_one_collects, |world| {
     ended(world, 2, "w", "completed").await;
     world.events().await;
     assert_eq!(other.activate().await.unwrap(), Value::Null);
-    // The first one has died; after a while the other takes over from where it was.
+    // The first one has died; after a while the other continues from its position.
     world.clock.advance_ms(10_001);
     assert_eq!(other.activate().await.unwrap(), json!({"outcomes": 1}));
     assert_eq!(collect(world).await, Value::Null);
@@ -387,7 +387,7 @@ on_both!(
             })
             .chain([outcome(world, "old", 99, 15 * DAY_MS)]);
         note(world, told.collect()).await;
-        // One is too old; of those that are left, the pool has ten and then the worker five too many.
+        // One is too old; of the rest, the pool has ten and then the worker five too many.
         assert_eq!(world.keep_house().await, json!({"outcomes": 16}));
         let state = world.get("/worker-state/pp%2Fee/g/busy").await.expect(200);
         assert_eq!(runs(&state).len(), 20);

@@ -1,7 +1,8 @@
-//! The state of workers, with the queue of another deployment: what its broker tells, once each.
+//! The state of workers with another deployment's queue: outcomes from its broker are counted once
+//! each.
 //!
-//! Messages have the form that Taskcluster's queue gives them. Their exchanges are shared by all tests that use
-//! the broker, so each test has a pool of its own.
+//! Messages have the form of Taskcluster's queue. All tests that use the broker share their
+//! exchanges, so each test has a pool of its own.
 
 use std::ops::AsyncFnMut;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that listens to another deployment's queue, and that queue's voice.
+/// A server that listens to another deployment's queue, and a publisher for that queue.
 struct Two {
     world: World,
     outcomes: OutsideOutcomes,
@@ -33,11 +34,11 @@ struct Two {
     pool: String,
     /// The inbox on the broker.
     queue: String,
-    /// What one activation took note of at most.
+    /// The maximum number of outcomes that one activation recorded.
     most: u64,
 }
 
-/// One run of a task as the queue tells of it.
+/// One run of a task in the queue's message.
 struct Told {
     task: u32,
     worker: &'static str,
@@ -84,7 +85,7 @@ impl Two {
             pool,
             most: 0,
         };
-        // From now on the broker keeps what is told.
+        // From now on the broker keeps messages.
         assert_eq!(two.activate().await, Value::Null);
         two
     }
@@ -107,7 +108,7 @@ impl Two {
         let ended = json!({"runId": 0, "state": state, "reasonCreated": "scheduled",
             "reasonResolved": told.reason.as_str(), "workerGroup": "g", "workerId": told.worker,
             "takenUntil": at, "scheduled": at, "started": at, "resolved": at});
-        // A run that was lost to its worker is told by the one that takes its place.
+        // A lost run is reported by the message of the run that replaces it.
         let is_lost = told.reason == EndReason::WorkerShutdown;
         let waits = json!({"runId": 1, "state": "pending", "reasonCreated": "retry",
             "scheduled": at});
@@ -167,7 +168,7 @@ impl Two {
         assert_eq!(self.n_counted().await, count);
     }
 
-    /// Goes on until this is so.
+    /// Continues until this is true.
     async fn until(&mut self, mut reached: impl AsyncFnMut(&Self) -> bool) {
         let going_on = async {
             while !reached(self).await {
@@ -200,7 +201,7 @@ fn databases() -> Vec<Database> {
 }
 
 #[tokio::test]
-async fn what_the_other_queue_tells_is_known_here() {
+async fn outcomes_of_the_other_queue_are_known_here() {
     let Some(url) = address() else { return };
     for database in databases() {
         let mut two = Two::start(database, &url).await;
@@ -221,7 +222,7 @@ async fn what_the_other_queue_tells_is_known_here() {
         two.tell(&all).await;
         two.until_counted(4).await;
         let state = two.state().await;
-        // In the order in which they ended, whatever was told first.
+        // In the order in which they ended, not in the order of the messages.
         assert_eq!(
             runs(&state),
             [
@@ -241,7 +242,7 @@ async fn what_the_other_queue_tells_is_known_here() {
 }
 
 #[tokio::test]
-async fn what_is_told_twice_counts_once() {
+async fn a_repeated_message_counts_once() {
     let Some(url) = address() else { return };
     for database in databases() {
         let mut two = Two::start(database, &url).await;
@@ -258,7 +259,7 @@ async fn what_is_told_twice_counts_once() {
 }
 
 #[tokio::test]
-async fn pools_of_others_and_nonsense_are_passed_over() {
+async fn pools_of_others_and_invalid_messages_are_ignored() {
     let Some(url) = address() else { return };
     let mut two = Two::start(Database::sqlite(), &url).await;
     let mut elsewhere = two.message(&told(1, "w", EndReason::Completed));
@@ -279,7 +280,7 @@ async fn pools_of_others_and_nonsense_are_passed_over() {
 }
 
 #[tokio::test]
-async fn what_is_told_while_nobody_reads_is_not_missed() {
+async fn messages_while_nobody_reads_are_not_missed() {
     let Some(url) = address() else { return };
     let mut two = Two::start(Database::sqlite(), &url).await;
     let broker = two.world.app.engine.demand_source.pulse().unwrap();
@@ -294,7 +295,7 @@ async fn what_is_told_while_nobody_reads_is_not_missed() {
 }
 
 #[tokio::test]
-async fn messages_are_taken_note_of_in_batches() {
+async fn messages_are_recorded_in_batches() {
     const LIMIT: usize = 5;
     let Some(url) = address() else { return };
     for database in databases() {
@@ -345,7 +346,7 @@ async fn two_processes_share_the_work_and_the_count() {
 }
 
 #[tokio::test]
-async fn a_broker_that_was_away_is_read_again_and_repeats_count_once() {
+async fn a_broker_that_was_unreachable_is_read_again_and_repeats_count_once() {
     let Some(private) = PrivateBroker::start() else {
         return;
     };

@@ -59,20 +59,17 @@ on_both!(a_capacity_may_be_given, |world| {
     );
 });
 
-on_both!(
-    declaring_a_worker_of_a_pool_that_is_not_there_is_not_found,
-    |world| {
-        let text = "Worker pool pp/ee does not exist";
-        world
-            .put(WORKER, static_worker())
-            .await
-            .refused(404, "ResourceNotFound", text);
-        world
-            .post(WORKER, static_worker())
-            .await
-            .refused(404, "ResourceNotFound", text);
-    }
-);
+on_both!(declaring_a_worker_of_a_missing_pool_is_not_found, |world| {
+    let text = "Worker pool pp/ee does not exist";
+    world
+        .put(WORKER, static_worker())
+        .await
+        .refused(404, "ResourceNotFound", text);
+    world
+        .post(WORKER, static_worker())
+        .await
+        .refused(404, "ResourceNotFound", text);
+});
 
 on_both!(a_new_worker_must_expire_in_the_future, |world| {
     with_pool(world).await;
@@ -281,7 +278,7 @@ on_both!(an_update_changes_expiry_capacity_and_secret, |world| {
     assert_ne!(before.provider_data, after.provider_data);
 });
 
-on_both!(an_update_leaves_what_it_does_not_name, |world| {
+on_both!(an_update_keeps_omitted_fields, |world| {
     with_pool(world).await;
     world
         .put(WORKER, with(static_worker(), "capacity", json!(4)))
@@ -295,7 +292,7 @@ on_both!(an_update_leaves_what_it_does_not_name, |world| {
     assert_eq!(before.provider_data, after.provider_data);
 });
 
-on_both!(updating_a_worker_that_is_not_there_is_not_found, |world| {
+on_both!(updating_a_missing_worker_is_not_found, |world| {
     with_pool(world).await;
     let text = "Worker pp/ee/g/w does not exist";
     world
@@ -317,7 +314,7 @@ on_both!(a_removed_static_worker_is_stopped, |world| {
     worker-removed primary.static.pp.ee.g.w._._ {"capacity":1,"providerId":"static","reason":"workerManager.removeWorker API call","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
     worker-stopped primary.static.pp.ee.g.w._._ {"capacity":1,"providerId":"static","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
     "#);
-    // Again is no error, and nothing new to tell.
+    // The same again is no error, and publishes no event.
     assert_eq!(world.delete(WORKER).await.expect(200), json!({}));
     assert_eq!(world.told().await, "");
 });
@@ -338,7 +335,7 @@ on_both!(a_removed_cloud_worker_is_stopping, |world| {
     assert_eq!(world.told().await, "");
 });
 
-on_both!(removing_what_is_not_there_is_not_found, |world| {
+on_both!(removing_a_missing_worker_is_not_found, |world| {
     world
         .delete(WORKER)
         .await

@@ -43,19 +43,16 @@ fn ids(listed: &Value) -> Vec<&str> {
         .collect()
 }
 
-on_both!(
-    the_workers_of_a_pool_that_is_not_there_are_not_found,
-    |world| {
-        let text = "Worker Pool does not exist";
-        for query in ["", "?state=running", "?state=standalone"] {
-            let path = format!("{LIST}{query}");
-            world
-                .get(&path)
-                .await
-                .refused(404, "ResourceNotFound", text);
-        }
+on_both!(the_workers_of_a_missing_pool_are_not_found, |world| {
+    let text = "Worker Pool does not exist";
+    for query in ["", "?state=running", "?state=standalone"] {
+        let path = format!("{LIST}{query}");
+        world
+            .get(&path)
+            .await
+            .refused(404, "ResourceNotFound", text);
     }
-);
+});
 
 on_both!(a_pool_without_workers_has_an_empty_list, |world| {
     world
@@ -112,12 +109,12 @@ on_both!(the_workers_of_a_group_are_only_those, |world| {
     assert_eq!(ids(&listed), ["w2", "w1"]);
     let listed = world.get("/workers/pp%2Fee/nosuch").await.expect(200);
     assert_eq!(listed, json!({"workers": []}));
-    // Nor does the pool have to be there.
+    // The pool need not exist either.
     let listed = world.get("/workers/pp%2Fnosuch/g1").await.expect(200);
     assert_eq!(listed, json!({"workers": []}));
 });
 
-on_both!(a_worker_is_told_the_last_decision_about_it, |world| {
+on_both!(a_worker_gets_the_last_decision_about_it, |world| {
     let path = |id: &str| format!("/workers/pp%2Fee/g/{id}/should-terminate");
     for (id, terminate, reason) in [("go", true, "over capacity"), ("stay", false, "needed")] {
         let advice = Advice {
@@ -179,7 +176,7 @@ async fn note(world: &World, seen: QueueWorker) {
 
 const QUEUE_LIST: &str = "/provisioners/pp/worker-types/ee/workers";
 
-on_both!(a_worker_is_shown_with_what_the_queue_knows, |world| {
+on_both!(a_worker_is_shown_with_the_queues_data, |world| {
     populate(world).await;
     note(world, seen(world, "g1", "w1")).await;
     note(world, seen(world, "g9", "alone")).await;
@@ -240,7 +237,7 @@ on_both!(
             .get(&format!("{QUEUE_LIST}/g1/w1"))
             .await
             .refused(404, "ResourceNotFound", text);
-        // A quarantine keeps it from being forgotten.
+        // A quarantine keeps it from being deleted.
         let quarantine_until = Some(world.now().plus_millis(1));
         note(
             world,
@@ -295,16 +292,14 @@ on_both!(quarantine_is_shown_and_filtered_by, |world| {
     }
 });
 
-on_both!(
-    workers_as_the_queue_knows_them_are_filtered_by_what_we_know,
-    |world| {
-        populate(world).await;
-        for (group, id) in [("g1", "w1"), ("g1", "w2"), ("g2", "w3"), ("g9", "alone")] {
-            note(world, seen(world, group, id)).await;
-        }
-        let listed = world.get(QUEUE_LIST).await.expect(200);
-        assert_eq!(ids(&listed), ["w1", "w2", "w3", "alone"]);
-        assert_snapshot!(format!("{:#}", listed["workers"][0]), @r#"
+on_both!(the_queues_workers_are_filtered_by_our_data, |world| {
+    populate(world).await;
+    for (group, id) in [("g1", "w1"), ("g1", "w2"), ("g2", "w3"), ("g9", "alone")] {
+        note(world, seen(world, group, id)).await;
+    }
+    let listed = world.get(QUEUE_LIST).await.expect(200);
+    assert_eq!(ids(&listed), ["w1", "w2", "w3", "alone"]);
+    assert_snapshot!(format!("{:#}", listed["workers"][0]), @r#"
     {
       "capacity": 1,
       "firstClaim": "2026-09-20T14:13:20.000Z",
@@ -321,7 +316,7 @@ on_both!(
       "workerPoolId": "pp/ee"
     }
     "#);
-        assert_snapshot!(format!("{:#}", listed["workers"][3]), @r#"
+    assert_snapshot!(format!("{:#}", listed["workers"][3]), @r#"
     {
       "capacity": 0,
       "firstClaim": "2026-09-20T14:13:20.000Z",
@@ -337,21 +332,20 @@ on_both!(
       "workerPoolId": "pp/ee"
     }
     "#);
-        for (query, expected) in [
-            ("workerState=running", vec!["w1", "w3"]),
-            ("launchConfigId=lc-1", vec!["w1", "w2"]),
-            ("launchConfigId=lc-1&workerState=stopped", vec!["w2"]),
-        ] {
-            let listed = world
-                .get(&format!("{QUEUE_LIST}?{query}"))
-                .await
-                .expect(200);
-            assert_eq!(ids(&listed), expected, "{query}");
-        }
+    for (query, expected) in [
+        ("workerState=running", vec!["w1", "w3"]),
+        ("launchConfigId=lc-1", vec!["w1", "w2"]),
+        ("launchConfigId=lc-1&workerState=stopped", vec!["w2"]),
+    ] {
+        let listed = world
+            .get(&format!("{QUEUE_LIST}?{query}"))
+            .await
+            .expect(200);
+        assert_eq!(ids(&listed), expected, "{query}");
     }
-);
+});
 
-on_both!(workers_of_what_can_be_no_pool_are_an_empty_list, |world| {
+on_both!(workers_of_an_invalid_pool_are_an_empty_list, |world| {
     let path = "/provisioners/no%20pool/worker-types/UPPER/workers";
     assert_eq!(world.get(path).await.expect(200), json!({"workers": []}));
     let answer = world.get(&format!("{path}/g/w")).await;

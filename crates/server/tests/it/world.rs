@@ -1,7 +1,7 @@
-//! A server with a clock, chance, a database and providers of its own, asked without sockets.
+//! A server with its own clock, randomness, database and providers, called without sockets.
 //!
-//! Dropping it asserts that no handler panicked and that nothing was logged that a person should
-//! look at, unless the test said that it would be.
+//! Dropping it asserts that no handler panicked and that no error was logged, unless the test
+//! expected it.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -58,7 +58,7 @@ impl TestClock {
     }
 }
 
-/// What was logged on the test's own thread.
+/// The log of the test's own thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -106,7 +106,7 @@ pub(crate) struct World {
     pub(crate) log: Log,
     /// Errors in the log are part of the test.
     pub(crate) errors_expected: Cell<bool>,
-    // Dropped in this order: the store's connections must be gone before the database goes.
+    // Dropped in this order: the store's connections are closed before the database is dropped.
     pub(crate) database: Database,
     _folder: TempDir,
     _measuring: Measuring,
@@ -195,7 +195,7 @@ impl World {
         Who::new(id, made["accessToken"].as_str().unwrap())
     }
 
-    /// What nobody has told yet, in order; each payload is checked against its schema.
+    /// The unpublished events, in order; each payload is checked against its schema.
     pub(crate) async fn events(&self) -> Vec<OutboxRow> {
         let rows = self.write(|tx| store::event_place(tx, MAX_EVENTS)).await;
         let rows = rows.items;
@@ -250,14 +250,14 @@ impl World {
         self.app.engine.store.read("test_read", f).await.unwrap()
     }
 
-    /// What came of this, and what the database did for it.
+    /// The result of this future, and the counts of the database's work for it.
     pub(crate) async fn counted<T>(&self, what: impl Future<Output = T>) -> (T, Counts) {
         self.app.engine.store.take_counts();
         let value = what.await;
         (value, self.app.engine.store.take_counts())
     }
 
-    /// What the metadata service of the fake cloud `google` gives to this worker.
+    /// The reply of the metadata service of the fake cloud `google` for this worker.
     pub(crate) fn identity_token(&self, worker: &WorkerKey) -> Secret {
         let google = "google".parse().unwrap();
         cloud::identity_token(&self.app.engine.keyring, &google, worker)

@@ -99,9 +99,9 @@ fn test_client(
     client_scopes: Vec<String>,
     required: Vec<String>,
 ) -> Result<Reply, ApiError> {
-    let line = call.asking.line();
-    let presented =
-        read(&line, call.asking.authorization.as_deref()).map_err(AuthenticationError::from)?;
+    let line = call.auth_request.line();
+    let presented = read(&line, call.auth_request.authorization.as_deref())
+        .map_err(AuthenticationError::from)?;
     let tester = Client {
         client_id: "tester".to_owned(),
         access_token: Secret::new("no-secret"),
@@ -125,7 +125,7 @@ fn test_client(
         expires: Timestamp::from_millis(authenticated.expires_ms),
         payload_hash: authenticated.payload_hash,
     };
-    caller.check_payload(&call.asking)?;
+    caller.check_payload(&call.auth_request)?;
     let required = required.into_iter().map(Expression::Scope).collect();
     caller.check(&Expression::AllOf(required))?;
     let client_id = caller.client_id.as_deref().unwrap_or(NO_AUTH);

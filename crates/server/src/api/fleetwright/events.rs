@@ -99,7 +99,7 @@ impl Filter {
         })
     }
 
-    fn wants(&self, told: &StreamEvent) -> bool {
+    fn wants(&self, event: &StreamEvent) -> bool {
         let EventSubject {
             exchange,
             pool,
@@ -108,7 +108,7 @@ impl Filter {
             task,
             task_group,
             ..
-        } = &told.about;
+        } = &event.about;
         let is =
             |wanted: &Option<String>, given: &Option<String>| wanted.is_none() || wanted == given;
         (self.exchanges.is_empty() || self.exchanges.contains(exchange))
@@ -117,7 +117,7 @@ impl Filter {
             && is(&self.worker_id, worker_id)
             && is(&self.task, task)
             && is(&self.task_group, task_group)
-            && self.since.is_none_or(|since| told.created >= since)
+            && self.since.is_none_or(|since| event.created >= since)
     }
 }
 
@@ -264,13 +264,13 @@ impl Listener {
             Some(events) => events,
             None => self.read(&mut found).await?,
         };
-        for told in events {
-            if told.position > self.position + 1 {
-                found.extend_from_slice(&missed(self.position, told.position - 1));
+        for event in events {
+            if event.position > self.position + 1 {
+                found.extend_from_slice(&missed(self.position, event.position - 1));
             }
-            self.position = told.position;
-            if self.filter.wants(&told) && told.about.may_be_heard_with(&self.scopes) {
-                found.extend_from_slice(&told.frame);
+            self.position = event.position;
+            if self.filter.wants(&event) && event.about.may_be_heard_with(&self.scopes) {
+                found.extend_from_slice(&event.frame);
             }
             if found.len() >= PIECE_BYTES {
                 break;

@@ -24,7 +24,7 @@ pub(super) enum Place {
         url: String,
     },
     /// The artifact could not be made.
-    Nowhere { reason: String, message: String },
+    Failed { reason: String, message: String },
 }
 
 /// The content is that of another artifact of the run.
@@ -33,12 +33,12 @@ pub(super) struct LinkTo(pub(super) String);
 /// Redirects to the content.
 pub(super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
     let run_id = run_id(&call);
-    follow(&mut call, run_id).await?.lead()
+    follow(&mut call, run_id).await?.redirect()
 }
 
 pub(super) async fn get_latest(mut call: Call) -> Result<Reply, ApiError> {
     let run_id = latest_run(&mut call).await?;
-    follow(&mut call, Some(run_id)).await?.lead()
+    follow(&mut call, Some(run_id)).await?.redirect()
 }
 
 /// Describes where the content is.
@@ -121,7 +121,7 @@ pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
         }
         Content::Reference { url } => at(url.clone()),
         Content::Link { artifact } => Err(LinkTo(artifact.clone())),
-        Content::Error { reason, message } => Ok(Place::Nowhere {
+        Content::Error { reason, message } => Ok(Place::Failed {
             reason: reason.clone(),
             message: message.clone(),
         }),
@@ -130,13 +130,13 @@ pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
 
 impl Place {
     /// Redirects the client to the content.
-    pub(super) fn lead(self) -> Result<Reply, ApiError> {
+    pub(super) fn redirect(self) -> Result<Reply, ApiError> {
         match self {
             Self::At { storage_type, url } => {
                 let body = json!({"storageType": storage_type, "url": url});
                 Reply::redirect(&url, storage_type, &body)
             }
-            Self::Nowhere { reason, message } => {
+            Self::Failed { reason, message } => {
                 Reply::never_made(&json!({"reason": reason, "message": message}))
             }
         }
@@ -145,7 +145,7 @@ impl Place {
     fn describe(self) -> Result<Reply, ApiError> {
         Reply::json(&match self {
             Self::At { storage_type, url } => json!({"storageType": storage_type, "url": url}),
-            Self::Nowhere { reason, message } => {
+            Self::Failed { reason, message } => {
                 json!({"storageType": "error", "reason": reason, "message": message})
             }
         })

@@ -40,7 +40,12 @@ pub(super) async fn claim_work(mut call: Call) -> Result<Reply, ApiError> {
     let queue: PoolId = call.parameter("taskQueueId").parse()?;
     let worker = worker_key(queue, &body.worker_group, &body.worker_id)?;
     let broker = &call.app.engine.queue.dispatcher;
-    let claiming = broker.claim(&call.app.engine, worker.clone(), body.tasks, &call.gone);
+    let claiming = broker.claim(
+        &call.app.engine,
+        worker.clone(),
+        body.tasks,
+        &call.cancelled,
+    );
     let claimed = claiming
         .await
         .map_err(|failed| not_served(&worker, failed))?;

@@ -87,7 +87,7 @@ async fn made_otherwise(call: &Call, task_id: &TaskId, run_id: u32) -> Result<Re
             continue;
         };
         match place(call, &artifact) {
-            Ok(place) => return place.lead(),
+            Ok(place) => return place.redirect(),
             // No other link is followed: reading it may need a scope that was not checked.
             Err(LinkTo(to)) if to == ArtifactName::LIVE_BACKING_LOG => {}
             Err(LinkTo(_)) => return Err(missing()),

@@ -13,7 +13,7 @@ use crate::app::App;
 
 const PURPOSE: &str = "artifact-url";
 
-/// What a URL permits.
+/// The operation that a URL permits.
 #[derive(Clone, Copy)]
 pub(super) enum UrlPurpose {
     Download,

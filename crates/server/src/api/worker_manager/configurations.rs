@@ -3,8 +3,8 @@
 mod edit_scopes;
 mod evaluate;
 mod history;
-mod market;
 mod plan;
+mod provider_catalog;
 mod rules;
 mod table;
 mod wire;

@@ -54,7 +54,7 @@ pub(super) async fn register(call: Call) -> Result<Reply, ApiError> {
         boot: boot.and_then(|text| text.parse().ok()),
         proof: proof(body.worker_identity_proof)?,
     };
-    let registered = workers::register(&call.app.engine, &asked, call.now, &call.gone);
+    let registered = workers::register(&call.app.engine, &asked, call.now, &call.cancelled);
     reply(&registered.await?)
 }
 

@@ -308,7 +308,11 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .scopes(Scope(
             "worker-manager:get-worker:<workerPoolId>/<workerGroup>/<workerId>",
         ))
-        .about(WORKERS, "Show a worker", "What we know of one worker."),
+        .about(
+            WORKERS,
+            "Show a worker",
+            "A worker, as the worker manager knows it.",
+        ),
     on("createWorker", Put, WORKER, |call| {
         Box::pin(workers::create(call))
     })
@@ -483,7 +487,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .about(
         OVERRIDES,
         "Show an override",
-        "What it does, for how long, and why.",
+        "The effect, the end and the reason of an override.",
     ),
     on("listOverrides", Get, "/overrides", |call| {
         Box::pin(overrides::list(call))

@@ -74,7 +74,7 @@ impl OutsideOutcomes {
             let noted = noting.await?;
             taken.acknowledge().await?;
             n_new += noted.new.len() as u64;
-            noted.tell();
+            noted.report();
         }
         // Only a working connection is used again. The broker delivers unacknowledged messages of a
         // failed one again.

@@ -82,7 +82,7 @@ impl Done {
                 self.pools += 1;
                 self.launches += decided.launches.len() as u64;
                 self.advised += decided.plan.advice.len() as u64;
-                tell(&decided);
+                log_plan(&decided);
                 fleet::start_launches(engine, &decided.pool, decided.launches);
             }
             Err(problem) => {
@@ -114,7 +114,7 @@ impl Done {
     }
 }
 
-fn tell(decided: &CommittedPlan) {
+fn log_plan(decided: &CommittedPlan) {
     let id = &decided.pool.id;
     let launches = decided.launches.iter();
     let machines: u32 = launches.map(|(launch, _)| launch.machines).sum();

@@ -88,7 +88,7 @@ impl BrokerPublisher {
                 self.connect().await?;
                 break;
             };
-            tell_forgotten(place, first.position);
+            log_expired(place, first.position);
             n_published += self.batch(lease, &rows.items).await?;
             if !rows.may_go_on(limit) {
                 break;
@@ -256,7 +256,7 @@ fn messages_of(row: &OutboxRow, rfc191: bool) -> Vec<Message> {
 
 /// The stream keeps unconfirmed events unless the broker was unavailable for longer than the
 /// retention time.
-fn tell_forgotten(place: i64, first: i64) {
+fn log_expired(place: i64, first: i64) {
     let n_lost = first - place - 1;
     if n_lost > 0 {
         tracing::error!(

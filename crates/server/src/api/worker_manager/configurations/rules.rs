@@ -78,7 +78,7 @@ pub(super) async fn show(call: Call) -> Result<Reply, ApiError> {
         store::configuration_get(tx, &id)?.ok_or(ConfigurationError::NotFound)
     });
     let stored = read.await?;
-    told(&stored, &rule_id)
+    show_rule(&stored, &rule_id)
 }
 
 pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
@@ -102,7 +102,7 @@ pub(super) async fn add(mut call: Call) -> Result<Reply, ApiError> {
         }),
     );
     let stored = finish(&call, edit, body.version, &body.reason).await?;
-    told(&stored, call.parameter("ruleId"))
+    show_rule(&stored, call.parameter("ruleId"))
 }
 
 pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
@@ -125,7 +125,7 @@ pub(super) async fn replace(mut call: Call) -> Result<Reply, ApiError> {
         ),
     );
     let stored = finish(&call, edit, body.version, &body.reason).await?;
-    told(&stored, call.parameter("ruleId"))
+    show_rule(&stored, call.parameter("ruleId"))
 }
 
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
@@ -155,7 +155,7 @@ pub(super) async fn shift(mut call: Call) -> Result<Reply, ApiError> {
         }),
     );
     let stored = finish(&call, edit, body.version, &body.reason).await?;
-    told(&stored, call.parameter("ruleId"))
+    show_rule(&stored, call.parameter("ruleId"))
 }
 
 async fn finish(
@@ -177,7 +177,7 @@ async fn finish(
 }
 
 /// Shows one rule only: not every editor of a rule may read the others.
-fn told(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> {
+fn show_rule(stored: &StoredConfiguration, rule_id: &str) -> Result<Reply, ApiError> {
     let rules = stored.document["rules"].as_array();
     let rule = rules.and_then(|rules| rules.iter().find(|rule| rule["ruleId"] == rule_id));
     match rule {

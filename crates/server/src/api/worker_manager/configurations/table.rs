@@ -6,7 +6,7 @@ use contract::patterns::DIGITS;
 use super::super::super::endpoint::Verb::{Delete, Get, Post, Put};
 use super::super::super::endpoint::{Endpoint, Handler, Query, Service, Verb};
 use super::super::table::PAGING;
-use super::{evaluate, history, market, plan, rules, worker_types};
+use super::{evaluate, history, plan, provider_catalog, rules, worker_types};
 
 const CONFIGURATIONS: &str = "Worker Configurations";
 const RULES: &str = "Rules";
@@ -298,7 +298,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         "Evaluates the rules of the request, which are not stored.",
     ),
     on("listPlaces", Get, "/provider-places", |call| {
-        Box::pin(market::list(call))
+        Box::pin(provider_catalog::list(call))
     })
     .output("place-list.json")
     .scopes(Scope("worker-manager:list-providers"))

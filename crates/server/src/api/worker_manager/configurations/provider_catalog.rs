@@ -9,13 +9,13 @@ use super::super::super::reply::Reply;
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let listed = call.app.engine.providers.listed().map(|(id, kind)| {
-        let mut told = match provider_entry(&call.app.engine, id) {
+        let mut entry = match provider_entry(&call.app.engine, id) {
             Ok(wares) => json!(wares),
             Err(problem) => json!({ "problem": problem }),
         };
-        told["providerId"] = json!(id.as_str());
-        told["providerType"] = json!(kind);
-        told
+        entry["providerId"] = json!(id.as_str());
+        entry["providerType"] = json!(kind);
+        entry
     });
     Reply::json(&json!({ "providers": listed.collect::<Vec<Value>>() }))
 }

@@ -1,4 +1,4 @@
-//! Answers of `claimWork` that do not reach their worker: what it was to be told of is given back at once.
+//! Replies of `claimWork` that do not reach their worker: their claims are returned at once.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ async fn until_pending(world: &World, number: u32) {
     panic!("{}", world.status(number).await);
 }
 
-on_both!(parallel who_hangs_up_in_the_middle_of_the_answer_has_claimed_nothing, |world| {
+on_both!(parallel a_worker_that_disconnects_during_the_reply_has_claimed_nothing, |world| {
     // More than the kernel keeps for somebody who does not read.
     const BYTES: usize = 8 * 1024 * 1024;
     let large = |it: &mut TaskDefinition| it.payload = json!({"blob": "x".repeat(BYTES)});
@@ -94,7 +94,7 @@ on_both!(parallel who_hangs_up_in_the_middle_of_the_answer_has_claimed_nothing, 
     open.close().await;
 });
 
-on_both!(parallel who_has_heard_the_answer_keeps_its_claim_when_it_hangs_up, |world| {
+on_both!(parallel a_worker_that_disconnects_after_the_reply_keeps_its_claim, |world| {
     world.created(1, json!({})).await;
     let open = Open::of(world).await;
     let mut stream = open.ask_for_work(world, 1).await;
@@ -107,35 +107,32 @@ on_both!(parallel who_has_heard_the_answer_keeps_its_claim_when_it_hangs_up, |wo
     assert_eq!(world.state(1).await, "running");
 });
 
-on_both!(
-    an_answer_that_nobody_takes_goes_to_the_next_worker,
-    |world| {
-        world.created(1, json!({})).await;
-        world.created(2, json!({})).await;
-        let unheard = world.asking_for_work("w", 2).open().await;
-        assert_eq!(unheard.status(), 200);
-        let next = tokio::spawn(world.asking_for_work("v", 2).send());
-        world.until_waiting(1).await;
-        world.events().await;
-        drop(unheard);
-        let claims = next.await.unwrap().expect(200);
-        assert_eq!(claims["tasks"].as_array().unwrap().len(), 2);
-        assert_eq!(
-            world.news().await,
-            [
-                "task-exception 1/0",
-                "task-pending 1/1",
-                "task-exception 2/0",
-                "task-pending 2/1",
-                "task-running 1/1",
-                "task-running 2/1"
-            ]
-        );
-    }
-);
+on_both!(an_undelivered_claim_goes_to_the_next_worker, |world| {
+    world.created(1, json!({})).await;
+    world.created(2, json!({})).await;
+    let unheard = world.asking_for_work("w", 2).open().await;
+    assert_eq!(unheard.status(), 200);
+    let next = tokio::spawn(world.asking_for_work("v", 2).send());
+    world.until_waiting(1).await;
+    world.events().await;
+    drop(unheard);
+    let claims = next.await.unwrap().expect(200);
+    assert_eq!(claims["tasks"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        world.news().await,
+        [
+            "task-exception 1/0",
+            "task-pending 1/1",
+            "task-exception 2/0",
+            "task-pending 2/1",
+            "task-running 1/1",
+            "task-running 2/1"
+        ]
+    );
+});
 
 on_both!(
-    what_was_claimed_again_meanwhile_is_not_given_back,
+    a_run_that_was_reclaimed_meanwhile_is_not_returned,
     |world| {
         world.created(1, json!({})).await;
         let unheard = world.asking_for_work("w", 1).open().await;

@@ -1,4 +1,5 @@
-//! What was told: for each worker one event per change, in order, none lost and none invented (I18).
+//! The published events: for each worker one event per change, in order, none lost and none
+//! invented (I18).
 
 use domain::worker::WorkerState;
 
@@ -6,7 +7,7 @@ use crate::checks::key_in;
 use crate::picture::{Picture, events_after};
 use crate::world::World;
 
-/// The order in which they can be.
+/// The possible order of events.
 const ORDER: [&str; 4] = [
     "worker-requested",
     "worker-running",
@@ -15,7 +16,7 @@ const ORDER: [&str; 4] = [
 ];
 
 impl World {
-    /// Hears what was published since the last time.
+    /// Reads the events that were published since the last time.
     pub(crate) async fn check_events(&self, after: &Picture) {
         let place = self.state().place;
         for event in events_after(&self.observer, place).await {
@@ -59,7 +60,7 @@ impl World {
         }
     }
 
-    /// With nothing left to tell, what was told is what happened.
+    /// When all events are published, they match the changes.
     fn compare_told(&self) {
         let state = self.state();
         let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! What one can learn about worker configurations: mistakes, origins, plans, history, payload schemas.
+//! Explanations of worker configurations: mistakes, origins, plans, history, payload schemas.
 
 use domain::worker::{StoredWorker, Worker};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::queue_samples::{new_task, task_id};
 use crate::samples::static_worker;
 
 on_both!(
-    the_whole_history_is_kept_compared_and_taken_back,
+    the_complete_history_is_kept_compared_and_reverted,
     zones,
     |world| {
         made(world).await;
@@ -77,7 +77,7 @@ on_both!(
 );
 
 on_both!(
-    what_a_provider_refuses_is_told_with_place_and_rule,
+    a_providers_refusal_names_the_place_and_the_rule,
     zones,
     |world| {
         let wrong = with_rule(
@@ -137,19 +137,16 @@ on_both!(
     }
 );
 
-on_both!(
-    a_provider_that_is_down_is_told_apart_from_a_mistake,
-    |world| {
-        let wanted = json!({"workerTypes": ["a"], "rules": [rule("basics", Value::Null,
+on_both!(a_failed_provider_is_distinguished_from_a_mistake, |world| {
+    let wanted = json!({"workerTypes": ["a"], "rules": [rule("basics", Value::Null,
         json!({"owner": "ops@example.com", "description": "d", "maxCapacity": 1, "providers": {"shaky": {}}, "shaky": {}}))]});
-        let text = refused(world.put(BUILD, wanted), 503).await;
-        assert!(
-            text.contains("/providers/shaky: what the provider presents is not known now"),
-            "{text}"
-        );
-        world.get(BUILD).await.expect(404);
-    }
-);
+    let text = refused(world.put(BUILD, wanted), 503).await;
+    assert!(
+        text.contains("/providers/shaky: what the provider presents is not known now"),
+        "{text}"
+    );
+    world.get(BUILD).await.expect(404);
+});
 
 on_both!(
     an_evaluation_says_where_each_value_comes_from,
@@ -224,7 +221,7 @@ on_both!(rules_are_evaluated_without_being_stored, |world| {
     }
 });
 
-on_both!(so_many_conditions_can_be_presented_at_once, |world| {
+on_both!(the_number_of_conditions_is_bounded, |world| {
     const LIMIT: usize = 64;
     for count in sizes_around(
         "server::api::worker_manager::configurations::evaluate::MAX_CONDITIONS",
@@ -253,61 +250,57 @@ on_both!(so_many_conditions_can_be_presented_at_once, |world| {
     }
 });
 
-on_both!(
-    a_plan_says_what_would_happen_and_does_nothing,
-    zones,
-    |world| {
-        let plan = world
-            .post(&format!("{BUILD}/plan"), build())
-            .await
-            .expect(200);
-        assert_eq!(plan["version"], Value::Null);
-        assert_eq!(plan["launchConfigs"]["created"], 6);
-        world.get(BUILD).await.expect(404);
-        made(world).await;
-        let same = world
-            .post(&format!("{BUILD}/plan"), build())
-            .await
-            .expect(200);
-        assert_eq!(
-            (&same["pools"], &same["rules"], &same["unchangedPools"]),
-            (&json!([]), &json!([]), &json!(2))
-        );
-        // One worker runs from what would be replaced.
-        let id = ids(world, OPT).await[0].1.clone();
-        let worker = crate::samples::worker("worker-manager/build-opt", "us-east-1", "i-1");
-        let worker = StoredWorker {
-            launch_config_id: Some(id.parse().unwrap()),
-            ..worker.into_stored()
-        };
-        world.insert(Worker::from_stored(worker)).await;
-        let next = with_rule(
-            build(),
-            rule(
-                "a",
-                json!({"workerType": "build-opt", "availabilityZone": "us-east-1a"}),
-                json!({"aws": {"launchConfig": {"ImageId": "ami-2"}}}),
-            ),
-        );
-        let plan = world.post(&format!("{BUILD}/plan"), next).await.expect(200);
-        assert_eq!(plan["rules"], json!([{"ruleId": "a", "change": "added"}]));
-        assert_eq!(
-            plan["launchConfigs"],
-            json!({"created": 0, "replaced": 1, "archived": 0, "kept": 2, "updated": 0})
-        );
-        assert_eq!(plan["outdatedWorkers"], 1);
-        let replaced = &plan["pools"][0]["replaced"][0];
-        assert_eq!(
-            (&replaced["before"], &replaced["workers"]),
-            (&json!(id), &json!(1))
-        );
-        assert_eq!(
-            replaced["values"],
-            json!([{"pointer": "/launchConfig/ImageId", "before": "ami-1", "after": "ami-2"}])
-        );
-        assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
-    }
-);
+on_both!(a_plan_shows_the_changes_and_makes_none, zones, |world| {
+    let plan = world
+        .post(&format!("{BUILD}/plan"), build())
+        .await
+        .expect(200);
+    assert_eq!(plan["version"], Value::Null);
+    assert_eq!(plan["launchConfigs"]["created"], 6);
+    world.get(BUILD).await.expect(404);
+    made(world).await;
+    let same = world
+        .post(&format!("{BUILD}/plan"), build())
+        .await
+        .expect(200);
+    assert_eq!(
+        (&same["pools"], &same["rules"], &same["unchangedPools"]),
+        (&json!([]), &json!([]), &json!(2))
+    );
+    // One worker runs from what would be replaced.
+    let id = ids(world, OPT).await[0].1.clone();
+    let worker = crate::samples::worker("worker-manager/build-opt", "us-east-1", "i-1");
+    let worker = StoredWorker {
+        launch_config_id: Some(id.parse().unwrap()),
+        ..worker.into_stored()
+    };
+    world.insert(Worker::from_stored(worker)).await;
+    let next = with_rule(
+        build(),
+        rule(
+            "a",
+            json!({"workerType": "build-opt", "availabilityZone": "us-east-1a"}),
+            json!({"aws": {"launchConfig": {"ImageId": "ami-2"}}}),
+        ),
+    );
+    let plan = world.post(&format!("{BUILD}/plan"), next).await.expect(200);
+    assert_eq!(plan["rules"], json!([{"ruleId": "a", "change": "added"}]));
+    assert_eq!(
+        plan["launchConfigs"],
+        json!({"created": 0, "replaced": 1, "archived": 0, "kept": 2, "updated": 0})
+    );
+    assert_eq!(plan["outdatedWorkers"], 1);
+    let replaced = &plan["pools"][0]["replaced"][0];
+    assert_eq!(
+        (&replaced["before"], &replaced["workers"]),
+        (&json!(id), &json!(1))
+    );
+    assert_eq!(
+        replaced["values"],
+        json!([{"pointer": "/launchConfig/ImageId", "before": "ami-1", "after": "ami-2"}])
+    );
+    assert_eq!(world.get(BUILD).await.expect(200)["version"], 1);
+});
 
 on_both!(
     payload_schemas_are_shown_and_checked_if_rules_ask_for_that,
@@ -377,7 +370,7 @@ on_both!(
             )
             .await
             .expect(200);
-        // Nobody asked for it there.
+        // No rule adds it there.
         world
             .put(&path(2), task("worker-manager/build-dbg", json!({})))
             .await
@@ -385,7 +378,7 @@ on_both!(
     }
 );
 
-on_both!(what_providers_present_is_told, zones, |world| {
+on_both!(the_offers_of_providers_are_listed, zones, |world| {
     let reply = world.get("/provider-places").await.expect(200);
     let providers = reply["providers"].as_array().unwrap();
     let of = |id: &str| {
@@ -406,7 +399,7 @@ on_both!(what_providers_present_is_told, zones, |world| {
 });
 
 on_both!(
-    nothing_is_written_while_a_provider_cannot_say_what_it_presents,
+    nothing_is_written_while_a_provider_cannot_list_its_offers,
     zones,
     |world| {
         let opts_in = rule("shaky", Value::Null, json!({"providers": {"shaky": {}}}));
@@ -458,7 +451,7 @@ on_both!(
         let pool = "/worker-pool/worker-manager%2Fbuild-dbg";
         let pool = world.get(pool).await.expect(200);
         assert_eq!(pool["providerId"], "static");
-        // What limits launches is not for them.
+        // The workers do not get the limits of launches.
         assert_eq!(
             pool["config"],
             json!({"lifecycle": {"reregistrationTimeout": 3600}})
