@@ -88,17 +88,11 @@ const TRANSLATIONS: &[(&str, &str)] = &[
     ("Worker pools", "Pools"),
     ("Worker pool", "Pool"),
     ("worker pool", "pool"),
-    (
-        "whose id begins with `prefix`",
-        "whose id begins with what --prefix gives",
-    ),
+    ("begins with `prefix`", "begins with the text of --prefix"),
     ("; in pages if `limit` is given", ""),
-    ("with `includeArchived=true`", "with --archived"),
-    ("with `includeEnded=true`", "with --ended"),
-    (
-        "Use `updateWorker` to change one",
-        "`fleetwright worker update` changes one",
-    ),
+    ("`includeArchived=true`", "--archived"),
+    ("`includeEnded=true`", "--ended"),
+    ("`updateWorker`", "`fleetwright worker update`"),
 ];
 
 /// Adds the endpoint's title and description to each command that makes one API call.

@@ -118,24 +118,26 @@ pub(crate) async fn plan(arguments: &Planning, session: &Session) -> Result<(), 
     let choices = &arguments.choices;
     let plan = make(&arguments.file, choices, session).await?;
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
-    match session.json {
-        true => output::json(&document.to_json()),
-        false => show_plan(&plan, choices.style()),
+    if session.json {
+        output::json(&document.to_json())
+    } else {
+        show_plan(&plan, choices.style())
     }
     check_executable(&plan)?;
     if let Some(path) = &arguments.out {
         document.save(path)?;
     }
-    match arguments.check && !plan.changes.is_empty() {
-        true => Err(Failure::new(
+    if arguments.check && !plan.changes.is_empty() {
+        Err(Failure::new(
             Exit::Differs,
             format!(
                 "{} differs from {}",
                 session.client.root_url(),
                 read::names(&arguments.file)
             ),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -165,13 +167,15 @@ pub(crate) async fn apply(arguments: &Applying, session: &Session) -> Result<(),
         reason: arguments.reason.as_deref(),
     };
     let outcome = execute::execute(&plan.changes, options, &session.client).await;
-    match session.json {
-        true => output::json(&outcome_json(&plan, &outcome)),
-        false => print_outcome(&plan, &outcome),
+    if session.json {
+        output::json(&outcome_json(&plan, &outcome))
+    } else {
+        print_outcome(&plan, &outcome)
     }
-    match outcome.failed.is_empty() {
-        true => Ok(()),
-        false => Err(failure(&plan, outcome)),
+    if outcome.failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failure(&plan, outcome))
     }
 }
 
@@ -216,16 +220,17 @@ async fn load(saved: &Path, session: &Session) -> Result<(Plan, bool), Failure> 
 /// Refuses a plan if the server changed since it was made.
 async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Failure> {
     let conflicts = recheck::conflicts(plan, adopts, &session.client).await?;
-    match conflicts.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(
+    if conflicts.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(
             Exit::Conflict,
             format!(
                 "nothing was changed: the plan is out of date\n{}",
                 conflicts.join("\n")
             ),
         )
-        .with_hint("run `fleetwright plan` again")),
+        .with_hint("run `fleetwright plan` again"))
     }
 }
 
@@ -237,9 +242,10 @@ fn show_plan(plan: &Plan, style: Style) {
 
 /// Fails if the plan has errors or conflicts.
 fn check_executable(plan: &Plan) -> Result<(), Failure> {
-    let exit = match plan.errors.is_empty() {
-        true => Exit::Conflict,
-        false => Exit::Failed,
+    let exit = if plan.errors.is_empty() {
+        Exit::Conflict
+    } else {
+        Exit::Failed
     };
     let reasons: Vec<_> = plan.errors.iter().chain(&plan.conflicts).collect();
     match reasons.as_slice() {

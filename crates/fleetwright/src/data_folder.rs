@@ -119,7 +119,10 @@ impl DataFolder {
                 "the keys file {} is missing, but the database needs it",
                 file.display()
             ))
-            .with_hint("restore the file from a backup, or delete the data folder and all its data to start again"));
+            .with_hint(
+                "restore the file from a backup, or delete the data folder and all its \
+                data to start again",
+            ));
         }
         let key = generate_key(rng);
         write_private(&file, &format!("{FIRST_KEY} {}\n", key.expose()))
@@ -165,9 +168,10 @@ impl DataFolder {
         let old = self.read_owner()?;
         let new =
             owner_file::with_root_url(&old, root_url).map_err(|error| self.damaged(&error))?;
-        match new == old {
-            true => Ok(()),
-            false => write_private(&self.owner_file(), &new),
+        if new == old {
+            Ok(())
+        } else {
+            write_private(&self.owner_file(), &new)
         }
     }
 
@@ -183,7 +187,10 @@ impl DataFolder {
             "{} is damaged: {error}",
             self.owner_file().display()
         ))
-        .with_hint("repair or delete it: the next start creates a new file and token, and revokes the old token")
+        .with_hint(
+            "repair or delete it: the next start creates a new file and token, and revokes the \
+            old token",
+        )
     }
 }
 

@@ -92,7 +92,8 @@ pub(crate) async fn taskcluster(
             session.client.root_url()
         ))
         .with_hint(format!(
-            "add these lines to the server's configuration, restart it, and import again:\n\n{lines}"
+            "add these lines to the server's configuration, restart it, and import \
+             again:\n\n{lines}"
         )));
     }
     let failures = apply::apply(&plan, &session.client).await;
@@ -101,9 +102,10 @@ pub(crate) async fn taskcluster(
     } else {
         output::out(&summary::sentence(&plan, &failures, Tense::Past));
     }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(summary::failure(&plan, &failures)),
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(summary::failure(&plan, &failures))
     }
 }
 
@@ -152,7 +154,8 @@ fn show(
     output::out(&summary::sentence(plan, &[], Tense::Would));
     if let Some(lines) = missing {
         output::note(&format!(
-            "warning: {} lacks providers of the pools; add these lines to its configuration before the import:\n\n{lines}",
+            "warning: {} lacks providers of the pools; add these lines to its configuration \
+             before the import:\n\n{lines}",
             session.client.root_url()
         ));
     }

@@ -29,11 +29,12 @@ pub(crate) fn token(text: &str) -> Result<Secret, String> {
         && token
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    match is_token {
-        true => Ok(Secret::new(token)),
-        false => Err(format!(
+    if is_token {
+        Ok(Secret::new(token))
+    } else {
+        Err(format!(
             "the value of {ACCESS_TOKEN} is not an access token"
-        )),
+        ))
     }
 }
 
@@ -57,9 +58,10 @@ pub(crate) fn with_root_url(text: &str, root_url: &str) -> Result<String, String
 /// Quotes a text for a shell.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:.@%+=,_-".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

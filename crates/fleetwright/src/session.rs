@@ -78,9 +78,10 @@ impl Session {
 
     /// Prints one item.
     pub(crate) fn details(&self, item: &Value, columns: &[Column]) {
-        match self.json {
-            true => output::json(item),
-            false => output::out(&output::details(item, columns, self.now)),
+        if self.json {
+            output::json(item)
+        } else {
+            output::out(&output::details(item, columns, self.now))
         }
     }
 

@@ -237,10 +237,10 @@ def test_what_changes_while_somebody_thinks_about_the_question_is_seen(code, own
     assert code.server.root_url in said
     owner.auth.updateRole(role, {"description": "", "scopes": ["theirs"]})
     os.write(terminal, b"y\n")
-    said = read_until(terminal, "makes another one")
+    said = read_until(terminal, "run `fleetwright plan` again")
     assert asking.wait(COMMAND_SECONDS) == CONFLICT, said
     os.close(terminal)
-    assert "nothing was done" in said and f"role {role} was changed by another client" in said, said
+    assert "nothing was changed" in said and f"role {role} was changed by another client" in said, said
     assert owner.auth.role(role)["scopes"] == ["theirs"]
     pool = owner.worker_manager.workerPool(f"worker-manager/{code.prefix}-opt")
     assert pool["config"]["launchConfigs"][0]["machineType"] == "m1"

@@ -59,12 +59,15 @@ impl ConfigFile {
         }
         let text = read_small(&path)?;
         let mut file = Self::parse(&text).map_err(|error| {
-            Failure::usage(format!("{}: {error}", path.display()))
-                .with_hint("the keys are root_url, client_id, access_token, access_token_file and certificate, at the top or under [profiles.NAME]")
+            Failure::usage(format!("{}: {error}", path.display())).with_hint(
+                "the keys are root_url, client_id, access_token, access_token_file and \
+                    certificate, at the top or under [profiles.NAME]",
+            )
         })?;
-        let warning = match file.holds_secret() {
-            true => warning_if_open(&path),
-            false => None,
+        let warning = if file.holds_secret() {
+            warning_if_open(&path)
+        } else {
+            None
         };
         file.path = path;
         Ok((file, warning))
@@ -105,12 +108,18 @@ impl ConfigFile {
         };
         let mut profile = self.profiles.get(name).cloned().ok_or_else(|| {
             let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
-            let known = match known.is_empty() {
-                true => "it has no profiles".to_owned(),
-                false => format!("it has {}", known.join(", ")),
+            let known = if known.is_empty() {
+                "it has no profiles".to_owned()
+            } else {
+                format!("it has {}", known.join(", "))
             };
-            Failure::usage(format!("profile {name:?} is not in the settings file: {known}"))
-                .with_hint("profiles are the sections [profiles.NAME] of the settings file, usually ~/.config/fleetwright/config.toml")
+            Failure::usage(format!(
+                "profile {name:?} is not in the settings file: {known}"
+            ))
+            .with_hint(
+                "profiles are the sections [profiles.NAME] of the settings file, usually \
+                    ~/.config/fleetwright/config.toml",
+            )
         })?;
         profile.root_url = profile.root_url.or_else(|| self.root_url.clone());
         Ok(profile)

@@ -47,8 +47,8 @@ pub(crate) fn resolve(
     };
     let root_url = root_url.ok_or_else(|| {
         Failure::usage("no server configured").with_hint(
-            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file; for a server started by \
-             `fleetwright up`, source the file owner.env in its data folder",
+            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file; for a server \
+             started by `fleetwright up`, source the file owner.env in its data folder",
         )
     })?;
 

@@ -58,18 +58,19 @@ pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure 
         return failure.with_hint("the server may not use TLS: try http://");
     }
     failure.with_hint(
-        "check that the server runs and that the root URL is right (--root-url, TASKCLUSTER_ROOT_URL or \
-         root_url of a profile); `fleetwright up` starts a server on this machine",
+        "check that the server runs and that the root URL is right (--root-url, \
+         TASKCLUSTER_ROOT_URL or root_url of a profile); `fleetwright up` starts a server on \
+         this machine",
     )
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials are set: set TASKCLUSTER_CLIENT_ID and \
-    TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file owner.env \
-    in its data folder";
+    TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file \
+    owner.env in its data folder";
 const WRONG_CREDENTIALS: &str = "check the client id and the access token, that the client is \
     neither disabled nor expired, and that the clocks of both machines agree";
-const MORE_SCOPES: &str = "a client that has the missing scopes can grant them with \
-    `fleetwright client update` or a role";
+const MORE_SCOPES: &str = "a client that has the missing scopes can grant them with `fleetwright \
+    client update` or a role";
 const CONFLICT: &str = "show the current state with the `show` command of the same group";
 
 pub(crate) const NOT_OUR_SERVER: &str =

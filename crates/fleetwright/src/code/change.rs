@@ -159,9 +159,10 @@ impl Plan {
         for (key, item) in &wanted.items {
             let stored = server_state.items.get(key);
             let change = Change::from(key, stored, Some(item));
-            match change.is_done(stored) {
-                true => *plan.same.entry(key.0).or_default() += 1,
-                false => plan.changes.push(change),
+            if change.is_done(stored) {
+                *plan.same.entry(key.0).or_default() += 1
+            } else {
+                plan.changes.push(change)
             }
         }
         if removes {
@@ -229,7 +230,8 @@ impl Plan {
                 && !freed.contains(&change.id)
             {
                 self.conflicts.push(format!(
-                    "{}: pool {} is compiled from worker configuration {owner}: change its rules instead",
+                    "{}: pool {} is compiled from worker configuration {owner}: change its rules \
+                     instead",
                     change.place.as_deref().unwrap_or_default(),
                     change.id
                 ));

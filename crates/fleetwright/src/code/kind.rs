@@ -142,7 +142,8 @@ impl Kind {
             Self::Role => id.parse::<RoleId>().map(drop),
             Self::Client if id.starts_with(STATIC_CLIENT) => {
                 return Err(format!(
-                    "clients whose names begin with {STATIC_CLIENT} are defined in the server's configuration"
+                    "clients whose names begin with {STATIC_CLIENT} are defined in the server's \
+                     configuration"
                 ));
             }
             Self::Client => id.parse::<ClientId>().map(drop),

@@ -99,8 +99,8 @@ fn cycle_message(circle: &[(&Change, String)]) -> String {
     };
     let giver = circle.get(1).map_or(&first.id, |(other, _)| &other.id);
     format!(
-        "{}s exchange worker types in a cycle: {}. Use two steps: first apply files in which neither \
-         {giver} nor {} has {pool}, then these",
+        "{}s exchange worker types in a cycle: {}. Use two steps: first apply files in which \
+         neither {giver} nor {} has {pool}, then these",
         first.kind.noun(),
         waits.join(", "),
         first.id,

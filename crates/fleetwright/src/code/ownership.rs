@@ -50,9 +50,10 @@ impl Ownership {
             }
             patterns.insert(kind, parsed);
         }
-        match problems.is_empty() {
-            true => Ok(Self { patterns }),
-            false => Err(problems),
+        if problems.is_empty() {
+            Ok(Self { patterns })
+        } else {
+            Err(problems)
         }
     }
 
@@ -72,9 +73,10 @@ impl Ownership {
     pub(super) fn listed(&self, kind: Kind) -> String {
         let patterns = self.patterns.get(&kind).into_iter().flatten();
         let texts: Vec<_> = patterns.map(|(text, _)| text.as_str()).collect();
-        match texts.is_empty() {
-            true => "nothing".to_owned(),
-            false => texts.join(", "),
+        if texts.is_empty() {
+            "nothing".to_owned()
+        } else {
+            texts.join(", ")
         }
     }
 }

@@ -27,9 +27,10 @@ pub(super) fn names(files: &[PathBuf]) -> String {
 }
 
 fn name_of(file: &Path) -> String {
-    match file.as_os_str() == STANDARD_INPUT {
-        true => "standard input".to_owned(),
-        false => file.display().to_string(),
+    if file.as_os_str() == STANDARD_INPUT {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
     }
 }
 
@@ -38,9 +39,10 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
     let mut reader = Reader::at(now);
     let mut found = Vec::new();
     for path in paths {
-        match path.as_os_str() == STANDARD_INPUT {
-            true => found.push(path.clone()),
-            false => found.extend(reader.find(path)),
+        if path.as_os_str() == STANDARD_INPUT {
+            found.push(path.clone())
+        } else {
+            found.extend(reader.find(path))
         }
     }
     let mut seen = BTreeSet::new();
@@ -49,9 +51,10 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
     for file in found {
         let is_input = file.as_os_str() == STANDARD_INPUT;
         let name = name_of(&file);
-        let document = match is_input {
-            true => read_document(STANDARD_INPUT),
-            false => files::read(&file).map_err(Failure::from),
+        let document = if is_input {
+            read_document(STANDARD_INPUT)
+        } else {
+            files::read(&file).map_err(Failure::from)
         };
         match document {
             Ok(document) => reader.document(&name, document),

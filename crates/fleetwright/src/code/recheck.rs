@@ -102,7 +102,8 @@ fn compare(change: &Change, is_done: bool, now: Preview) -> Vec<String> {
             Some(_) => continue,
         };
         conflicts.push(format!(
-            "pool {pool}, which {} takes over, {happened} by another client since the plan was made",
+            "pool {pool}, which {} takes over, {happened} by another client since the plan was \
+             made",
             change.title()
         ));
     }

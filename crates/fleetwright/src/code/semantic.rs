@@ -244,9 +244,10 @@ fn text(value: &Value) -> String {
 }
 
 fn in_brackets(parts: &[String]) -> String {
-    match parts.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", parts.join(", ")),
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", parts.join(", "))
     }
 }
 

@@ -48,9 +48,10 @@ fn change_lines(change: &Change, style: Style) -> Vec<String> {
     if let Some(effects) = &change.effects {
         // All pools of a new configuration are new, except those that it takes over.
         lines.extend(indented(
-            match change.action != Action::Create || style.in_full {
-                true => semantic::lines(effects, style),
-                false => semantic::adopted_lines(effects, style),
+            if change.action != Action::Create || style.in_full {
+                semantic::lines(effects, style)
+            } else {
+                semantic::adopted_lines(effects, style)
             },
         ));
     }
@@ -76,12 +77,13 @@ fn gist(change: &Change) -> String {
     match (change.kind, change.action) {
         (Kind::WorkerConfiguration, Action::Remove) => {
             let pools: Vec<_> = change.loses().into_iter().collect();
-            match pools.is_empty() {
-                true => String::new(),
-                false => format!(
+            if pools.is_empty() {
+                String::new()
+            } else {
+                format!(
                     "its pools are deleted after their last workers stop: {}",
                     pools.join(", ")
-                ),
+                )
             }
         }
         (Kind::WorkerConfiguration, Action::Create | Action::Update) => change

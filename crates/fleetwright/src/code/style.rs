@@ -42,9 +42,10 @@ impl Style {
     }
 
     fn coloured(self, colour: &str, text: &str) -> String {
-        match self.in_colour {
-            true => format!("{colour}{text}{PLAIN}"),
-            false => text.to_owned(),
+        if self.in_colour {
+            format!("{colour}{text}{PLAIN}")
+        } else {
+            text.to_owned()
         }
     }
 }

@@ -414,9 +414,9 @@ fn configurations_that_exchange_worker_types_are_a_conflict_with_a_way_out() {
     assert_eq!(
         plan.conflicts,
         [
-            "worker configurations exchange worker types in a cycle: m0 waits for worker-manager/y of m1, \
-             m1 waits for worker-manager/x of m0. Use two steps: first apply files in which neither m1 nor m0 has \
-             worker-manager/y, then these"
+            "worker configurations exchange worker types in a cycle: m0 waits for \
+             worker-manager/y of m1, m1 waits for worker-manager/x of m0. Use two steps: first \
+             apply files in which neither m1 nor m0 has worker-manager/y, then these"
         ]
     );
 }

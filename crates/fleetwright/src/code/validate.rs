@@ -64,8 +64,9 @@ fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> 
         [None, None, None, Some(region)] => Target::Region(region.parse().map_err(bad)?),
         _ => {
             return Err(
-                "needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region"
-                .to_owned(),
+                "needs one target: a workerPoolId (optionally with a launchConfigId), a \
+                 providerId or a region"
+                    .to_owned(),
             );
         }
     };
@@ -123,9 +124,10 @@ impl Plan {
     /// Checks that need the server.
     pub(super) async fn check_with(&mut self, client: &Client) -> Result<(), Failure> {
         self.check_own_client(client.client_id());
-        let providers = match asked_providers(&self.changes).is_empty() {
-            true => return Ok(()),
-            false => providers(client).await?,
+        let providers = if asked_providers(&self.changes).is_empty() {
+            return Ok(());
+        } else {
+            providers(client).await?
         };
         if let Some(providers) = providers {
             self.check_providers(&providers);
@@ -142,8 +144,8 @@ impl Plan {
         });
         if is_removed {
             self.conflicts.push(format!(
-                "client {} would be removed, but this command uses its credentials: add it to a file, or use \
-                 another client to remove it",
+                "client {} would be removed, but this command uses its credentials: add it to a \
+                 file, or use another client to remove it",
                 own.unwrap_or_default()
             ));
         }
@@ -199,8 +201,8 @@ fn other_target(id: &str, before: &Value, after: &Value) -> Option<String> {
         .any(|key| before.get(*key) != after.get(*key))
         .then(|| {
             format!(
-                "override {id} has another target on the server: rename this one, or remove that one first \
-                 (`fleetwright override remove {id}`)"
+                "override {id} has another target on the server: rename this one, or remove that \
+                 one first (`fleetwright override remove {id}`)"
             )
         })
 }

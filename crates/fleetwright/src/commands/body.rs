@@ -59,11 +59,12 @@ pub(super) fn set(fields: &mut Map<String, Value>, name: &str, value: Option<imp
 
 /// Fails if a field is missing, and names its flag.
 pub(super) fn require(fields: &Map<String, Value>, name: &str, flag: &str) -> Result<(), Failure> {
-    match fields.contains_key(name) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
+    if fields.contains_key(name) {
+        Ok(())
+    } else {
+        Err(Failure::usage(format!(
             "{flag} is missing: set it, or {name} in --file"
-        ))),
+        )))
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Definition {
     #[arg(value_name = "CLIENT", value_parser = name::client)]
     client: String,
     /// Expiry: a time, or a duration from now such as 90d (default of create: 365d)
-    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     expires: Option<String>,
     /// Description
     #[arg(long, value_name = "TEXT")]

@@ -127,9 +127,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Show { of, own } => {
             let tree = unpacked(&download(&of, &own, session).await?)?;
             let text = harmless(&documentation::text(&tree));
-            match session.json {
-                true => output::json(&json!({ "title": tree.title(), "text": text })),
-                false => output::out(&text),
+            if session.json {
+                output::json(&json!({ "title": tree.title(), "text": text }))
+            } else {
+                output::out(&text)
             }
             Ok(())
         }

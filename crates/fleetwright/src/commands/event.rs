@@ -54,7 +54,7 @@ pub(crate) struct Tail {
     #[arg(long, value_name = "EXCHANGE", value_delimiter = ',')]
     exchange: Vec<String>,
     /// Start: a time such as 2027-01-31T12:00:00Z, or a duration before now such as 90m or 2d
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Wait for new events
     #[arg(short, long)]

@@ -25,7 +25,8 @@ const SCOPES: [&str; 7] = [
 /// created again.
 pub(super) async fn make(root_url: String, credentials: Credentials) -> Result<(), Failure> {
     let body = json!({
-        "description": "Everybody who reaches this server may read public artifacts, and tasks and their state.",
+        "description": "Everybody who reaches this server may read public artifacts, and tasks \
+         and their state.",
         "scopes": SCOPES,
     });
     let call = Call::put(AUTH, &["roles", ANONYMOUS], body);

@@ -37,16 +37,18 @@ pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure>
     // Opening would create it, but a dry run creates nothing.
     if let Some(file) = options.missing_file().filter(|_| arguments.dry_run) {
         let file = file.display();
-        match json {
-            true => output::json(&serde_json::json!({"dryRun": true, "missing": file.to_string()})),
-            false => output::out(&format!("would create the database {file}")),
+        if json {
+            output::json(&serde_json::json!({"dryRun": true, "missing": file.to_string()}))
+        } else {
+            output::out(&format!("would create the database {file}"))
         }
         return Ok(());
     }
     let store = Store::open(&options).map_err(failed)?;
-    let names = match arguments.dry_run {
-        true => store.pending_migrations().await,
-        false => store.migrate(machine::now().as_millis()).await,
+    let names = if arguments.dry_run {
+        store.pending_migrations().await
+    } else {
+        store.migrate(machine::now().as_millis()).await
     };
     let names = names.map_err(failed)?;
     store.close().await;
@@ -57,9 +59,10 @@ pub(crate) async fn run(arguments: Arguments, json: bool) -> Result<(), Failure>
     if names.is_empty() {
         output::out("the database is up to date");
     }
-    let verb = match arguments.dry_run {
-        true => "would apply",
-        false => "applied",
+    let verb = if arguments.dry_run {
+        "would apply"
+    } else {
+        "applied"
     };
     for name in names {
         output::out(&format!("{verb} {name}"));

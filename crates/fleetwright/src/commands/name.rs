@@ -20,9 +20,10 @@ pub(super) fn configuration(text: &str) -> Result<String, String> {
 
 /// A name without a slash is the pool `worker-manager/…`.
 pub(super) fn worker_type(text: &str) -> Result<String, String> {
-    let pool = match text.contains('/') {
-        true => text.to_owned(),
-        false => format!("worker-manager/{text}"),
+    let pool = if text.contains('/') {
+        text.to_owned()
+    } else {
+        format!("worker-manager/{text}")
     };
     let form =
         "a worker type has lower-case letters, digits and -, such as build-opt, or is a pool id";

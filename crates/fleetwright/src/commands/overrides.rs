@@ -64,7 +64,7 @@ pub(crate) struct OverrideArguments {
     #[arg(long, group = "effect", value_name = "N", allow_negative_numbers = true, value_parser = units)]
     max_capacity: Option<u64>,
     /// End: a time, or a duration from now such as 2h; at most 90d
-    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: String,
     /// Reason, for other users
     #[arg(long, value_name = "TEXT")]
@@ -194,9 +194,10 @@ fn describe(item: &mut Value) {
         limit("maxCapacity", "at most"),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    let mut effect = match limits.is_empty() {
-        true => "paused".to_owned(),
-        false => limits.join(", "),
+    let mut effect = if limits.is_empty() {
+        "paused".to_owned()
+    } else {
+        limits.join(", ")
     };
     if item["inForce"] == json!(false) {
         effect.push_str(" (ended)");

@@ -59,7 +59,7 @@ pub(crate) struct Definition {
     #[arg(value_name = "POOL", value_parser = name::pool)]
     pool: String,
     /// Provider that launches its workers
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "PROVIDER")]
     provider: Option<String>,
     /// E-mail address of the owner
     #[arg(long, value_name = "E-MAIL")]
@@ -173,8 +173,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             session.done(
                 &reply,
                 &format!(
-                    "deleted pool {pool}: it launches no more workers, and is removed minutes after its last \
-                     worker stops"
+                    "deleted pool {pool}: it launches no more workers, and is removed minutes \
+                     after its last worker stops"
                 ),
             );
             Ok(())

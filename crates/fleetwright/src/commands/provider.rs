@@ -29,9 +29,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::List(limit) => session.list(&list(), "providers", LIST, &limit).await,
         Verb::Places => {
             let places = Value::Object(places(session).await?);
-            match session.json {
-                true => output::json(&places),
-                false => output::out(&files::to_yaml(&places, &[])),
+            if session.json {
+                output::json(&places)
+            } else {
+                output::out(&files::to_yaml(&places, &[]))
             }
             Ok(())
         }

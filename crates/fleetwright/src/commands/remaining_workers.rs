@@ -71,8 +71,9 @@ fn text(workers: &[String]) -> String {
         lines.push(format!("  and {} more", workers.len() - MAX_NAMED));
     }
     format!(
-        "{count} without the server:\n{}\nThey finish their tasks, and report them if the server starts again within \
-         20 minutes.\nIdle workers stop after 10 minutes without the server. `fleetwright up` connects to them again.",
+        "{count} without the server:\n{}\nThey finish their tasks, and report them if the server \
+         starts again within 20 minutes.\nIdle workers stop after 10 minutes without the server. \
+         `fleetwright up` connects to them again.",
         lines.join("\n")
     )
 }

@@ -224,9 +224,10 @@ fn default_folder() -> Result<PathBuf, Failure> {
 }
 
 fn start_log(json: bool) -> Result<(), Failure> {
-    let format = match json {
-        true => LogFormat::Json,
-        false => LogFormat::Pretty,
+    let format = if json {
+        LogFormat::Json
+    } else {
+        LogFormat::Pretty
     };
     let filter = crate::client::from_environment("FLEETWRIGHT_LOG");
     let log = Log {
@@ -254,7 +255,8 @@ fn exit_of(error: &WorkerError) -> Exit {
 fn advice_for(error: &WorkerError) -> Option<&'static str> {
     match exit_of(error) {
         Exit::NotAllowed => Some(
-            "the server does not know this worker, or its proof is wrong or was already used; see `fleetwright worker show`",
+            "the server does not know this worker, or its proof is wrong or was already used; \
+             see `fleetwright worker show`",
         ),
         Exit::Unreachable => Some("check that the server runs and that the root URL is right"),
         Exit::Failed

@@ -26,9 +26,10 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
     };
     let reply = session.client.call(&call).await?;
-    match session.json {
-        true => output::json(&reply),
-        false => output::out(&lines(&reply["scopes"])),
+    if session.json {
+        output::json(&reply)
+    } else {
+        output::out(&lines(&reply["scopes"]))
     }
     Ok(())
 }

@@ -71,9 +71,10 @@ pub(super) fn url_of(listen: SocketAddr, is_tls: bool) -> String {
     // Omits the default port: other programs refuse a root URL with it.
     let (scheme, port) = if is_tls { ("https", 443) } else { ("http", 80) };
     let url = format!("{scheme}://{reachable}");
-    match reachable.port() == port {
-        true => url.trim_end_matches(&format!(":{port}")).to_owned(),
-        false => url,
+    if reachable.port() == port {
+        url.trim_end_matches(&format!(":{port}")).to_owned()
+    } else {
+        url
     }
 }
 

@@ -171,7 +171,8 @@ impl FirstStart {
         if n_scopes > 0 {
             output::note(&format!(
                 "warning: anonymous clients have the {n_scopes} scopes of the role {ANONYMOUS}; \
-                 `fleetwright role show {ANONYMOUS}` shows them, `fleetwright role delete {ANONYMOUS}` revokes them"
+                 `fleetwright role show {ANONYMOUS}` shows them, `fleetwright role delete \
+                 {ANONYMOUS}` revokes them"
             ));
         }
         Ok(())
@@ -235,8 +236,14 @@ fn prepare(
         data.provide_keys(&mut rng)?;
     }
     config.keyring().map_err(|error| {
-        Failure::failed(format!("the keys in {} are damaged: {error}", config.keys.file.display()))
-            .with_hint("restore the file from a backup, or delete the data folder and all its data to start again")
+        Failure::failed(format!(
+            "the keys in {} are damaged: {error}",
+            config.keys.file.display()
+        ))
+        .with_hint(
+            "restore the file from a backup, or delete the data folder and all its data to start \
+                again",
+        )
     })?;
     if config.database.url == data.database_url() {
         is_new = data.provide_database()?;
@@ -294,11 +301,14 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
     let program = program_name();
-    let anonymous = match has_role {
-        true => format!(
-            "\n  anonymous    clients on this machine may read public artifacts, tasks and their status\n               (role {ANONYMOUS}; `{program} role delete {ANONYMOUS}` revokes this)"
-        ),
-        false => String::new(),
+    let anonymous = if has_role {
+        format!(
+            "\n  anonymous    clients on this machine may read public artifacts, tasks and their \
+             status\n               (role {ANONYMOUS}; `{program} role delete {ANONYMOUS}` \
+             revokes this)"
+        )
+    } else {
+        String::new()
     };
     let owner = data.owner_file();
     format!(
@@ -330,9 +340,10 @@ fn program_name() -> String {
     let found = std::env::split_paths(&folders)
         .map(|folder| folder.join("fleetwright"))
         .find_map(|candidate| candidate.canonicalize().ok());
-    match found.is_some() && found == here.canonicalize().ok() {
-        true => "fleetwright".to_owned(),
-        false => quoted(&here.display().to_string()),
+    if found.is_some() && found == here.canonicalize().ok() {
+        "fleetwright".to_owned()
+    } else {
+        quoted(&here.display().to_string())
     }
 }
 

@@ -9,11 +9,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: Option<&str> = option_env!("FLEETWRIGHT_COMMIT");
 
 pub(crate) fn run(as_json: bool) {
-    match as_json {
-        true => output::json(&json!({"version": VERSION, "commit": COMMIT})),
-        false => output::out(&match COMMIT {
+    if as_json {
+        output::json(&json!({"version": VERSION, "commit": COMMIT}))
+    } else {
+        output::out(&match COMMIT {
             Some(commit) => format!("fleetwright {VERSION} (commit {commit})"),
             None => format!("fleetwright {VERSION}"),
-        }),
+        })
     }
 }

@@ -62,7 +62,7 @@ pub(crate) enum Verb {
         /// End: a time, or a duration from now such as 2h
         #[arg(
             long,
-            value_name = "WHEN",
+            value_name = "TIME",
             required_unless_present = "lift",
             allow_hyphen_values = true
         )]
@@ -103,7 +103,7 @@ pub(crate) struct Definition {
     #[command(flatten)]
     name: Name,
     /// Expiry: a time, or a duration from now such as 90d (default of create: 365d)
-    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     expires: Option<String>,
     /// Maximum number of concurrent tasks
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = capacity)]

@@ -53,9 +53,10 @@ impl Plan {
             let before = here.roles.get(id).map(normal_role);
             let call = |exists| {
                 let (segments, body) = (["roles", id], role.body());
-                match exists {
-                    true => Call::post(AUTH, &segments, body).to(format!("update role {id}")),
-                    false => Call::put(AUTH, &segments, body).to(format!("create role {id}")),
+                if exists {
+                    Call::post(AUTH, &segments, body).to(format!("update role {id}"))
+                } else {
+                    Call::put(AUTH, &segments, body).to(format!("create role {id}"))
                 }
             };
             plan.add(
@@ -71,9 +72,10 @@ impl Plan {
             let name = id.to_string();
             let call = |exists| {
                 let (segments, body) = (["worker-pool", &name], pool.body());
-                let call = match exists {
-                    true => Call::post(WORKER_MANAGER, &segments, body),
-                    false => Call::put(WORKER_MANAGER, &segments, body),
+                let call = if exists {
+                    Call::post(WORKER_MANAGER, &segments, body)
+                } else {
+                    Call::put(WORKER_MANAGER, &segments, body)
                 };
                 let verb = if exists { "update" } else { "create" };
                 call.to(format!("{verb} pool {name}"))

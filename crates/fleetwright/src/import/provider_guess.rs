@@ -32,9 +32,10 @@ pub(super) fn lines_for_missing(wanted: &Fleet, known: &[&str]) -> Option<String
             *shape = shape_of(&pool.config);
         }
     }
-    let about = match missing.values().all(|shape| *shape == Shape::Static) {
-        true => "",
-        false => ABOUT_FAKE,
+    let about = if missing.values().all(|shape| *shape == Shape::Static) {
+        ""
+    } else {
+        ABOUT_FAKE
     };
     let sections: Vec<_> = missing
         .iter()
@@ -67,12 +68,14 @@ impl Shape {
         match self {
             Self::Static => "kind = \"static\"\n",
             Self::Aws => {
-                "kind = \"fake\"\naccepts = \"aws\"  # instead of both, kind = \"aws\" launches real machines\n"
+                "kind = \"fake\"\naccepts = \"aws\"  # instead of both, kind = \"aws\" launches \
+                 real machines\n"
             }
             Self::Azure => "kind = \"fake\"\naccepts = \"azure\"\n",
             Self::Google => "kind = \"fake\"\naccepts = \"google\"\n",
             Self::Unclear => {
-                "kind = \"fake\"\naccepts = \"google\"  # a guess: the pools do not name the cloud\n"
+                "kind = \"fake\"\naccepts = \"google\"  # a guess: the pools do not name the \
+                 cloud\n"
             }
         }
     }

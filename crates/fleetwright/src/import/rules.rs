@@ -66,13 +66,15 @@ pub(super) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     report.print(json);
     for other in others(&arguments.out, &paths) {
         output::note(&format!(
-            "{} is not from this import, but `plan` reads it too: remove it if it defines the same items",
+            "{} is not from this import, but `plan` reads it too: remove it if it defines the \
+             same items",
             other.display()
         ));
     }
-    match selection.refused.is_empty() {
-        true => Ok(()),
-        false => Err(report.failure()),
+    if selection.refused.is_empty() {
+        Ok(())
+    } else {
+        Err(report.failure())
     }
 }
 
@@ -155,7 +157,8 @@ impl Report<'_> {
         let (compact, indented) = self.size_before;
         let after = self.size_after();
         output::out(&format!(
-            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {}. They compile to the same pools.",
+            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {}. They compile to \
+             the same pools.",
             counted(self.selection.n_pools(), "pool"),
             counted(self.selection.n_launch_configs(), "launch config"),
             size(compact),

@@ -157,7 +157,8 @@ fn of_file(path: &Path) -> Result<Fleet, Failure> {
         .map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))?;
     Fleet::parse(document).map_err(|error| {
         Failure::usage(format!("cannot parse {name}: {error}")).with_hint(
-            "expected the output of `tc-admin generate --json`, or {\"workerPools\": [...], \"roles\": [...]}",
+            "expected the output of `tc-admin generate --json`, or {\"workerPools\": [...], \
+             \"roles\": [...]}",
         )
     })
 }

@@ -95,9 +95,10 @@ pub(super) fn failure(plan: &Plan, failures: &[ItemFailure]) -> Failure {
     }
     let last = failures.last().map(|item| &item.failure);
     let is_unreachable = last.is_some_and(|failure| failure.exit == Exit::Unreachable);
-    let exit = match is_unreachable {
-        true => Exit::Unreachable,
-        false => Exit::Failed,
+    let exit = if is_unreachable {
+        Exit::Unreachable
+    } else {
+        Exit::Failed
     };
     let mut failure = Failure::new(exit, text).with_hint(
         "fix the causes and run the same command again: completed changes are not repeated",

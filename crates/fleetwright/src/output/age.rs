@@ -46,7 +46,8 @@ pub(crate) fn parse_moment(text: &str, now: Timestamp) -> Result<Timestamp, Stri
     });
     length.map(|length| now.plus_millis(length)).ok_or_else(|| {
         format!(
-            "{text:?} is neither a time such as 2027-01-31T12:00:00Z nor a duration such as 90d, 12h or 30m"
+            "{text:?} is neither a time such as 2027-01-31T12:00:00Z nor a duration such as 90d, \
+             12h or 30m"
         )
     })
 }

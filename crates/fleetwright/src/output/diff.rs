@@ -10,9 +10,10 @@ const PLAIN: &str = "\x1b[0m";
 
 /// The difference between two texts; a new item has no `old` text.
 pub(crate) fn unified(title: &str, old: Option<&str>, new: &str, in_colour: bool) -> String {
-    let (red, green, cyan, plain) = match in_colour {
-        true => (RED, GREEN, CYAN, PLAIN),
-        false => ("", "", "", ""),
+    let (red, green, cyan, plain) = if in_colour {
+        (RED, GREEN, CYAN, PLAIN)
+    } else {
+        ("", "", "", "")
     };
     let before = match old {
         Some(_) => format!("here: {title}"),

@@ -28,9 +28,10 @@ impl Progress {
 
     /// Prints the text if the last one is old enough.
     pub(crate) fn report(&mut self, text: impl FnOnce() -> String) {
-        let patience = match self.on_terminal {
-            true => PATIENCE,
-            false => PATIENCE_OF_LOG,
+        let patience = if self.on_terminal {
+            PATIENCE
+        } else {
+            PATIENCE_OF_LOG
         };
         if self.last.elapsed() < patience {
             return;

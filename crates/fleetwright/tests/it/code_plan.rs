@@ -100,9 +100,10 @@ fn a_pool_of_a_configuration_is_replaced_by_hand_in_one_apply() {
         let folder = server.home.path("fleet");
         let folder = folder.to_str().unwrap();
         assert_eq!(apply(&server, folder).code, 0);
-        match is_removed {
-            true => std::fs::remove_file(&file).unwrap(),
-            false => std::fs::write(&file, BUYER.replace("[demo/bought]", "[]")).unwrap(),
+        if is_removed {
+            std::fs::remove_file(&file).unwrap()
+        } else {
+            std::fs::write(&file, BUYER.replace("[demo/bought]", "[]")).unwrap()
         }
         let by_hand = "workerPoolId: demo/bought\nproviderId: local\nowner: me@example.com\n";
         server.home.write("fleet/hand.yaml", by_hand);

@@ -144,9 +144,10 @@ fn the_server_gives_the_same_result_and_origins_as_the_file() {
         &["rules", "eval", "--origins"],
         &["rules", "explain"],
     ] {
-        let pointer = match verb.contains(&"explain") {
-            true => &["/fake/zone"][..],
-            false => &[],
+        let pointer = if verb.contains(&"explain") {
+            &["/fake/zone"][..]
+        } else {
+            &[]
         };
         let here = [verb, &[&file], pointer, &presented].concat();
         let there = [verb, &["--server", "build"], pointer, &presented].concat();

@@ -61,9 +61,12 @@ struct Scanner {
 
 impl Scanner {
     fn scan(mut self, text: &str) -> Option<&'static str> {
-        text.lines().find_map(|line| match self.is_in_block(line) {
-            true => None,
-            false => self.line(line),
+        text.lines().find_map(|line| {
+            if self.is_in_block(line) {
+                None
+            } else {
+                self.line(line)
+            }
         })
     }
 

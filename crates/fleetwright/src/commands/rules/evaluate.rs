@@ -154,9 +154,10 @@ impl Question {
         self.subject.check()?;
         let evaluator = self.subject.evaluator()?;
         let explanation = evaluator.explain(&self.subject.presented(), &self.pointer);
-        match as_json {
-            true => output::json(&json!(explanation)),
-            false => output::out(&explanation.to_string()),
+        if as_json {
+            output::json(&json!(explanation))
+        } else {
+            output::out(&explanation.to_string())
         }
         Ok(())
     }
@@ -165,9 +166,10 @@ impl Question {
         self.subject.check()?;
         let call = self.subject.call(Some(&self.pointer));
         let reply = session.client.call(&call).await?;
-        match session.json {
-            true => output::json(&reply["explanation"]),
-            false => output::out(reply["text"].as_str().unwrap_or_default()),
+        if session.json {
+            output::json(&reply["explanation"])
+        } else {
+            output::out(reply["text"].as_str().unwrap_or_default())
         }
         Ok(())
     }

@@ -104,9 +104,10 @@ pub(super) fn run_local(arguments: &Arguments, as_json: bool) -> Result<(), Fail
 }
 
 pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
-    let sources = match arguments.server {
-        true => arguments.stored(session).await?,
-        false => arguments.files()?,
+    let sources = if arguments.server {
+        arguments.stored(session).await?
+    } else {
+        arguments.files()?
     };
     let market = arguments.market_of_server(session).await?;
     report(market, &sources, session.json)
@@ -146,14 +147,15 @@ impl Report {
             findings: Vec::new(),
             unknown: Vec::new(),
         };
-        match source.document.is_array() {
-            true => match source.rules() {
+        if source.document.is_array() {
+            match source.rules() {
                 Ok(set) => report.findings = lint(&set, &[]),
                 Err(failure) => report
                     .problems
                     .extend(failure.message.lines().map(str::to_owned)),
-            },
-            false => report.configuration(&source.document, market),
+            }
+        } else {
+            report.configuration(&source.document, market)
         }
         report
     }
@@ -201,7 +203,8 @@ impl Report {
         }
         if !self.unknown.is_empty() {
             output::note(&format!(
-                "{}: conditions with unknown places: {}. Rules that never match are not reported; use --places or --with-server",
+                "{}: conditions with unknown places: {}. Rules that never match are not \
+                 reported; use --places or --with-server",
                 self.name,
                 self.unknown.join(", ")
             ));

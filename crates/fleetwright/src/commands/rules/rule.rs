@@ -196,9 +196,10 @@ async fn show(name: &Name, session: &Session) -> Result<(), Failure> {
         .to(format!("show {}", name.title()))
         .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
-    match session.json {
-        true => output::json(&reply),
-        false => output::out(&files::to_yaml(&reply["rule"], &KEYS_FIRST)),
+    if session.json {
+        output::json(&reply)
+    } else {
+        output::out(&files::to_yaml(&reply["rule"], &KEYS_FIRST))
     }
     Ok(())
 }

@@ -17,9 +17,10 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn rules(&self) -> Result<RuleSet, Failure> {
-        let (rules, below) = match self.document.is_array() {
-            true => (&self.document, ""),
-            false => (&self.document["rules"], "/rules"),
+        let (rules, below) = if self.document.is_array() {
+            (&self.document, "")
+        } else {
+            (&self.document["rules"], "/rules")
         };
         RuleSet::parse(rules).map_err(|problems| {
             let lines = problems.list().iter().map(|error| {
@@ -58,7 +59,8 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
     let Some(Value::Array(listed)) = document.get(LIST) else {
         return Err(
             Failure::usage(format!("{name} has no worker configuration")).with_hint(
-                "expected a mapping with workerTypes and rules, or a list of them under workerConfigurations",
+                "expected a mapping with workerTypes and rules, or a list of them under \
+                 workerConfigurations",
             ),
         );
     };

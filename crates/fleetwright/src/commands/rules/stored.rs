@@ -146,9 +146,10 @@ pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> 
 /// Prints it as a file that can be edited and sent back.
 pub(super) async fn show(id: &str, session: &Session) -> Result<(), Failure> {
     let reply = read(id, session).await?;
-    match session.json {
-        true => output::json(&reply),
-        false => output::out(&files::to_yaml(&reply, &KEYS_FIRST)),
+    if session.json {
+        output::json(&reply)
+    } else {
+        output::out(&files::to_yaml(&reply, &KEYS_FIRST))
     }
     Ok(())
 }
@@ -300,9 +301,10 @@ pub(super) async fn payload_schema(
         ))
         .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
-    match session.json {
-        true => output::json(&reply),
-        false => output::json(&reply["payloadSchema"]),
+    if session.json {
+        output::json(&reply)
+    } else {
+        output::json(&reply["payloadSchema"])
     }
     Ok(())
 }

@@ -341,9 +341,12 @@ mod tests {
                     n_lists += 1;
                     let first = number("continuationToken=").unwrap_or(0);
                     let end = n_artifacts.min(first + number("limit=").unwrap());
-                    let artifact = |at: usize| match at + 1 == n_artifacts {
-                        true => json!({"name": KNOWN_LOGS[0]}),
-                        false => json!({"name": format!("public/{at}")}),
+                    let artifact = |at: usize| {
+                        if at + 1 == n_artifacts {
+                            json!({"name": KNOWN_LOGS[0]})
+                        } else {
+                            json!({"name": format!("public/{at}")})
+                        }
                     };
                     let mut page =
                         json!({"artifacts": (first..end).map(artifact).collect::<Vec<_>>()});

@@ -34,10 +34,10 @@ pub(crate) struct NewTask {
     #[arg(long, value_name = "E-MAIL")]
     owner: Option<String>,
     /// Maximum run time, such as 90s, 10m or 2h
-    #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     max_run_time: Option<String>,
     /// Deadline: a time, or a duration from now (default: 1d)
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     deadline: Option<String>,
     /// Priority: highest, very-high, high, medium, low, very-low, lowest
     #[arg(long, value_name = "PRIORITY")]
@@ -115,7 +115,8 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
             format!("interrupted: task {id} continues"),
         )
         .with_hint(format!(
-            "`fleetwright task log --follow {id}` follows it again, `fleetwright task cancel {id}` cancels it"
+            "`fleetwright task log --follow {id}` follows it again, `fleetwright task cancel \
+             {id}` cancels it"
         ))),
     }
 }
