@@ -1,7 +1,7 @@
 //! What making or updating a pool by hand would do, before it is done.
 
 use domain::id::PoolId;
-use domain::launch_config::{Reconciled, reconcile};
+use domain::launch_config::{Reconciliation, reconcile};
 use domain::time::Timestamp;
 use store::{StoreError, Tx};
 
@@ -11,7 +11,7 @@ pub struct PoolPlan {
     /// There is a pool of this name.
     pub exists: bool,
     pub changes: bool,
-    pub launch_configs: Reconciled,
+    pub launch_configs: Reconciliation,
     /// What stands in the way.
     pub conflicts: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub fn plan(
         conflicts.push(format!(
             "{problem}: give the new one another launchConfigId, or none"
         ));
-        Reconciled::default()
+        Reconciliation::default()
     });
     let same_definition = pool
         .as_ref()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::id::TaskId;
-use domain::task::{Moved, Task, TaskDefinition, TaskGroup, TaskNews};
+use domain::task::{Task, TaskDefinition, TaskEvent, TaskGroup, Transition};
 use domain::time::Timestamp;
 use store::Tx;
 
@@ -69,14 +69,14 @@ fn make(
             Err(refused) => return Err(refused.into()),
         };
         if store::task_insert(change.tx, &scheduled)? {
-            let news = [TaskNews::Defined, TaskNews::Pending(0)];
+            let news = [TaskEvent::Defined, TaskEvent::Pending(0)];
             follow(change, &scheduled, &news)?;
             return Ok(Some(scheduled));
         }
     } else if store::task_insert(change.tx, task)? {
         // One may be the task itself, which is there by now.
         check_dependencies(change.tx, task)?;
-        follow(change, task, &[TaskNews::Defined])?;
+        follow(change, task, &[TaskEvent::Defined])?;
     }
     let known = store::task_get(change.tx, &task.id)?.ok_or_else(|| change.tx.lost_race())?;
     if known.definition != task.definition {
@@ -102,7 +102,7 @@ fn depend(change: &mut Change<'_, '_>, task: Task) -> Result<Task, TaskError> {
         }
         return Ok(task);
     }
-    let moved: Moved = task.clone().schedule(change.now)?;
+    let moved: Transition = task.clone().schedule(change.now)?;
     Ok(carry_out(change, &task, moved)?)
 }
 

@@ -379,7 +379,7 @@ fleet_test!(
     a_plan_tells_so_many_workers_and_the_next_the_others,
     |fleet| {
         const MAX_ADVICE: usize = 1_000;
-        let sizes = sizes_around("domain::plan::letting_go::MAX_ADVICE", MAX_ADVICE);
+        let sizes = sizes_around("domain::plan::advice::MAX_ADVICE", MAX_ADVICE);
         fleet.make_pool(POOL, plain_pool(20_000)).await;
         let [first] = fleet.idle(POOL, 1).await.try_into().ok().unwrap();
         fleet.pass_ms(IDLE_MS + SECOND_MS);

@@ -177,7 +177,7 @@ fleet_test!(what_one_provider_has_no_room_for_the_others_give, |fleet| {
     assert_eq!(fleet.by_cloud().await, [2, 3, 0]);
     let text = fleet.present_text().await;
     assert!(
-        text.contains("two fake (b): skipped, the provider two takes no more machines now"),
+        text.contains("two fake (b): skipped, the provider two accepts no more machines now"),
         "{text}"
     );
 });

@@ -41,7 +41,6 @@ const NOT_YET: &[&str] = &[
     "docs/security.md",
     "docs/worker.md",
     "documentation",
-    "domain",
     "engine",
     "files",
     "fleetwright",
