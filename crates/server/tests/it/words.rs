@@ -47,7 +47,6 @@ const NOT_YET: &[&str] = &[
     "rule_import",
     "server",
     "store",
-    "worker",
 ];
 
 /// Openings of a sentence that make it a riddle.
