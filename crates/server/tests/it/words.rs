@@ -15,7 +15,6 @@ const NOT_YET: &[&str] = &[
     "CONTRIBUTING.md",
     "README.md",
     "api_client",
-    "backplane",
     "bench",
     "docs/api.md",
     "docs/configuration-as-code.md",
