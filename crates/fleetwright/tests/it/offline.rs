@@ -192,7 +192,7 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
         ),
         (
             &["documentation", "check", "/no/such/file.tar"],
-            &["there is no file or folder /no/such/file.tar"],
+            &["/no/such/file.tar does not exist"],
         ),
         (
             &[
@@ -202,7 +202,7 @@ fn what_is_given_and_cannot_be_used_is_a_usage_error_that_says_why() {
                 "--root-url",
                 "http://127.0.0.1:0",
             ],
-            &["there is no file or folder /no/such/folder"],
+            &["/no/such/folder does not exist"],
         ),
         (
             &["worker", "run"],
@@ -269,10 +269,10 @@ fn a_link_that_leads_nowhere_hides_no_other_mistake() {
     let done = home.run(&[&["plan", "-f", folder.to_str().unwrap()][..], &address].concat());
     assert_eq!(done.code, 2, "{}", done.err);
     for part in [
-        "link.yaml: is a link that leads to no file",
+        "link.yaml: is a link to a file that does not exist",
         "wrong.json: /roles: must be a list",
-        "there is no file or folder /no/such/file",
-        "hint: a name that begins with a dot is left out",
+        "/no/such/file does not exist",
+        "hint: files whose names begin with a dot are skipped",
     ] {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
@@ -291,7 +291,7 @@ fn what_helps_against_one_file_is_said_beside_what_is_wrong_with_others() {
     for part in [
         "large.yaml has more than 16 MiB",
         "hint: divide it into several files",
-        "wrong.json:2:8: not understood as JSON: the key \"roles\" stands here twice",
+        "wrong.json:2:8: not valid JSON: the key \"roles\" occurs twice",
     ] {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }

@@ -39,7 +39,6 @@ const NOT_YET: &[&str] = &[
     "docs/worker.md",
     "documentation",
     "engine",
-    "files",
     "fleetwright",
     "rule_import",
     "server",
