@@ -37,7 +37,6 @@ const NOT_YET: &[&str] = &[
     "docs/rules.md",
     "docs/security.md",
     "docs/worker.md",
-    "documentation",
     "engine",
     "fleetwright",
     "rule_import",

@@ -69,7 +69,7 @@ impl Reading<'_> {
                 "{} is neither a file nor a folder, and only those are taken",
                 path.display()
             ))
-            .advise("put the file itself in its place"));
+            .advise("replace it by the file"));
         }
         let room = self.building.make_room(kind.len());
         room.map_err(|refusal| refused(self.top, &refusal))?;
