@@ -39,7 +39,6 @@ const NOT_YET: &[&str] = &[
     "docs/worker.md",
     "engine",
     "fleetwright",
-    "rule_import",
     "server",
     "store",
 ];
