@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn one_name_is_there_once_whatever_its_capitals_and_accents() {
         for (one, other, expected) in [
-            ("a.md", "a.md", r#""a.md" and "a.md" are one name"#),
-            ("a.md", "./a.md", r#""a.md" and "a.md" are one name"#),
-            ("A.md", "a.MD", r#""A.md" and "a.MD" are one name"#),
-            ("Docs/a", "docs/b", r#""Docs" and "docs" are one name"#),
-            ("é", "e\u{301}", "are one name"),
+            ("a.md", "a.md", r#""a.md" and "a.md" are the same name"#),
+            ("a.md", "./a.md", r#""a.md" and "a.md" are the same name"#),
+            ("A.md", "a.MD", r#""A.md" and "a.MD" are the same name"#),
+            ("Docs/a", "docs/b", r#""Docs" and "docs" are the same name"#),
+            ("é", "e\u{301}", "are the same name"),
             ("docs", "docs/a", r#""docs" is a file, and a folder"#),
             ("docs/a", "DOCS", r#""DOCS" is a file, and a folder"#),
             ("docs/a", "docs", r#""docs" is a file, and a folder"#),
