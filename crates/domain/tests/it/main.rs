@@ -8,7 +8,7 @@ mod advice;
 mod bids;
 mod capacity;
 mod common;
-mod cost;
+mod input;
 mod limits;
 mod properties;
 mod recovery;
