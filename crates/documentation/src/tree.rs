@@ -227,7 +227,7 @@ mod tests {
     fn texts_must_be_texts_and_of_a_length_that_people_read() {
         for name in ["a.md", "a.MD", "a.json"] {
             let text = refused(&[(name, b"\xff")]);
-            assert!(text.contains("must be text in UTF-8"), "{text}");
+            assert!(text.contains("is not text in UTF-8"), "{text}");
         }
         let long = vec![b'a'; MAX_TEXT_BYTES];
         assert!(refused(&[("a.md", &[&long[..], b"a"].concat())]).contains("divide it"));

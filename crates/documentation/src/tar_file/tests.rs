@@ -312,7 +312,7 @@ fn a_size_beyond_all_bounds_is_not_believed() {
             .unwrap_err()
             .to_string();
         assert!(
-            text.contains("more than 16 MiB") || text.contains("no tarball"),
+            text.contains("more than 16 MiB") || text.contains("not a tarball"),
             "{text}"
         );
     }
